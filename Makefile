@@ -1,0 +1,44 @@
+# make setup | demo | test | bench | lint | lock | doctor | clean. Needs Python 3.11 or newer and make, nothing else.
+VENV := .venv/bin
+SETUP = @python=$$(sh tools/find-python.sh) && "$$python" tools/setup.py
+ARGS ?=
+
+.PHONY: help setup demo test bench lint lock doctor clean
+
+help:
+	@echo "make setup    .venv with the crossline command; Java and jars where they are missing"
+	@echo "make demo     a stream of card payments, its frauds and the alerts, on this machine"
+	@echo "make test     all tests          (ARGS='tests/unit -k times' for some)"
+	@echo "make bench    all measurements   (ARGS=--help for a choice)"
+	@echo "make lint     style, format, types"
+	@echo "make doctor   what is installed, what is missing and how to get it"
+	@echo "make lock     resolve the dependencies anew into the locks (ARGS=--upgrade for newer versions)"
+	@echo "make clean    remove everything that make made"
+
+setup:
+	$(SETUP)
+
+demo: setup
+	$(VENV)/crossline demo $(ARGS)
+
+test:
+	$(SETUP) broker
+	$(VENV)/python -m pytest $(ARGS)
+
+bench:
+	$(SETUP) broker
+	$(VENV)/python -m bench $(ARGS)
+
+lint: setup
+	$(VENV)/ruff check
+	$(VENV)/ruff format --check
+	$(VENV)/mypy
+
+lock: setup
+	sh tools/lock.sh $(ARGS)
+
+doctor: setup
+	$(VENV)/crossline doctor $(ARGS)
+
+clean:
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis out bench/results

@@ -1,0 +1,36 @@
+"""All measurements, one after the other: ``python -m bench [--only NAME,...] [--quick]``."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+# In this order; each is a program of its own: python -m bench.NAME --help.
+PROGRAMS = ("kernel", "decode", "memory", "floor", "throughput", "keys", "latency", "equality")
+WITH_QUICK = frozenset({"floor", "throughput", "keys", "memory", "latency"})
+
+
+def main() -> int:
+    """Run the programs; 1 where one of them failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(PROGRAMS), help=f"out of {', '.join(PROGRAMS)}")
+    parser.add_argument("--quick", action="store_true", help="small sizes, where a program has them")
+    options = parser.parse_args()
+    names = options.only.split(",")
+    unknown = [name for name in names if name not in PROGRAMS]
+    if unknown:
+        parser.error(f"no measurement is named {', '.join(unknown)}; known: {', '.join(PROGRAMS)}")
+    failed = []
+    for number, name in enumerate(names, 1):
+        print(f"bench {number}/{len(names)}: {name}", file=sys.stderr, flush=True)
+        quick = ["--quick"] if options.quick and name in WITH_QUICK else []
+        if subprocess.run([sys.executable, "-m", f"bench.{name}", *quick], check=False).returncode:
+            failed.append(name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Whether a pipeline run over a file of workload tx gives, record by record, the alerts of the naive twin.
+
+``python -m bench.equality`` writes the file, runs ``crossline run --drain`` on it with the example rules R5 and
+compares every alert: id, key, value, count, window, ids of its records, times. ``--direct`` leaves Spark out. The twin
+is the quick one of the tests, which they compare with the slow one. Ends with 0 where all is equal, else with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from crossline.core.compile import compile_stream
+from crossline.core.decode import decode_lines, make_layout
+from crossline.core.detect import detect, new_state
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.schema import load_streams
+from crossline.generate.tx import LINES_BATCH, TxWorkload
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from oracle.fastpath import told_by_alert, told_by_hit  # noqa: E402 - the tests are no installed package
+from oracle.quick import quick_detect, with_times  # noqa: E402
+
+EXAMPLE = ROOT / "examples" / "tx"
+DIFFERENCES_SHOWN = 5
+
+Told = tuple[Any, ...]
+
+
+def expected_of(lines: bytes) -> list[Told]:
+    """What the twin says of the file."""
+    rules = yaml.safe_load((EXAMPLE / "r5.yaml").read_text(encoding="utf-8"))
+    records = with_times([orjson.loads(line) for line in lines.splitlines()], "transaction_id", "event_time")
+    return [told_by_hit(hit, records[hit.position]) for hit in quick_detect(rules, records)]
+
+
+def by_pipeline(lines: bytes, folder: Path) -> Iterator[Told]:
+    """What ``crossline run`` says of the file, from the JSON lines that it writes."""
+    (folder / "rules").mkdir()
+    shutil.copy(EXAMPLE / "r5.yaml", folder / "rules")
+    shutil.copy(EXAMPLE / "stream.yaml", folder)
+    (folder / "tx.jsonl").write_bytes(lines)
+    pipeline = {
+        "schema_version": 1,
+        "name": "equality",
+        "streams": "stream.yaml",
+        "sources": {"payments": {"kind": "files", "path": "tx.jsonl", "max_batch_bytes": 4 << 20}},
+        "rules": {"kind": "directory", "path": "rules"},
+        "sinks": [{"kind": "jsonl", "path": "alerts.jsonl"}],
+        "engine": {"trigger": "0s", "checkpoint": "checkpoint"},
+    }
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(pipeline), encoding="utf-8")
+    command = [sys.executable, "-c", "from crossline.cli.main import main; main()"]
+    subprocess.run([*command, "run", str(folder / "pipeline.yaml"), "--drain"], check=True)
+    for line in (folder / "alerts.jsonl").read_bytes().splitlines():
+        yield told_by_alert(orjson.loads(line))
+
+
+def by_detect(lines: bytes) -> Iterator[Told]:
+    """What ``detect`` says of the file, in three cuts on two shards."""
+    streams = load_streams((EXAMPLE / "stream.yaml").read_text(encoding="utf-8"), "stream.yaml")
+    loaded = load_rules_text((EXAMPLE / "r5.yaml").read_text(encoding="utf-8"), "r5.yaml", streams, ())
+    rules = RuleSet.from_rules(item.rule for item in loaded)
+    plan = compile_stream(rules, "payments", streams["payments"], Defaults())
+    layout, state, start = make_layout("payments", streams["payments"]), new_state(shards=2), 0
+    for part in range(1, 4):
+        end = lines.index(b"\n", len(lines) * part // 3 - 1) + 1
+        records = decode_lines(layout, lines[start:end], "tx.jsonl", start).records
+        found, state = detect(plan, state, records)
+        yield from map(told_by_alert, found.alerts)
+        start = end
+
+
+def compare(expected: Sequence[Told], told: Sequence[Told]) -> bool:
+    """Print both counts by rule and the first differences. Whether there are none."""
+    wanted, given = Counter(expected), Counter(told)
+    rules = sorted({alert[0] for alert in [*expected, *told]})
+    print(f"{'rule':28} {'twin':>8} {'told':>8} {'equal':>8}")
+    for rule in rules:
+        of_rule = [Counter({a: n for a, n in found.items() if a[0] == rule}) for found in (wanted, given)]
+        print(f"{rule:28} " + " ".join(f"{c.total():8,}" for c in (*of_rule, of_rule[0] & of_rule[1])))
+    for title, missing in (("only the twin has", wanted - given), ("the twin has not", given - wanted)):
+        for alert in sorted(missing.elements())[:DIFFERENCES_SHOWN]:
+            print(f"{title}: {alert}")
+    return wanted == given
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--direct", action="store_true", help="without Spark")
+    options = parser.parse_args()
+    workload = TxWorkload(seed=options.seed)
+    cuts = range(0, options.records, LINES_BATCH)
+    lines = b"".join(workload.lines(cut, min(LINES_BATCH, options.records - cut)) for cut in cuts)
+    began = time.monotonic()
+    expected = expected_of(lines)
+    print(f"the twin judged {options.records:,} records in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        told = list(by_detect(lines) if options.direct else by_pipeline(lines, Path(folder)))
+    equal = compare(expected, told)
+    print("equal" if equal else "NOT EQUAL")
+    sys.exit(0 if equal else 1)
+
+
+if __name__ == "__main__":
+    main()

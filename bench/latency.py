@@ -1,0 +1,326 @@
+"""From Kafka to an alert that a consumer has read: ``python -m bench.latency [--rates 2000,5000,…] [--trigger 0s]``.
+
+A real broker, the load, the pipeline and the consumer share the machine, a process each. The load is open loop: a
+record is due at its own time, come what may, and its latency counts from then to when the consumer has the alert that
+it triggered. Rules R5. One pipeline takes all rates, one after the other, each after a warm-up; it stops at the first
+rate that it does not keep up with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.report import Report, median, percentile, say
+from bench.runs import LOG_TAIL, ROOT, environment, medians
+from bench.workload import STREAM, rule_set, write_pipeline
+from crossline.connectors.kafka_broker import LocalBroker
+from crossline.generate.kafka import SENT_HEADER
+
+PARTITIONS = 2
+GENERATOR_START_S = 2.0  # a guess of how long the generator takes to begin; event time is only shifted by it
+DISORDER_MS = 2_000
+SAMPLE_S = 1.0
+START_S_MAX = 180.0
+
+
+@dataclass(slots=True)
+class Phase:
+    """One rate: records [first, first + count), sent from ``began_us`` on; the first ``warm_s`` are not measured."""
+
+    rate: int
+    first: int
+    count: int
+    warm_s: float
+    began_us: float = 0.0
+    behind_ms: float = 0.0
+    lags: list[tuple[float, int]] = field(default_factory=list)  # (seconds into the phase, records sent and not done)
+    cores: dict[str, float] = field(default_factory=dict)
+
+    def due_us(self, number: int) -> float:
+        """When record ``number`` was due."""
+        return self.began_us + (number - self.first) * 1e6 / self.rate
+
+    def measured(self, number: int) -> bool:
+        """Whether the record is of this phase, after its warm-up."""
+        return self.first + self.warm_s * self.rate <= number < self.first + self.count
+
+
+@contextmanager
+def process(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A module run beside this one; asked to end, then ended."""
+    with log.open("ab") as out:
+        command = [sys.executable, "-m", module, *arguments]
+        running = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=out, stderr=out)
+    try:
+        yield running
+    finally:
+        running.send_signal(signal.SIGTERM)
+        try:
+            running.wait(60)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+
+
+@dataclass(slots=True)
+class Bench:
+    """The parts that run, and where they leave what they know."""
+
+    folder: Path
+    brokers: str
+    processes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of the pipeline."""
+        return self.folder / "pipeline" / "out" / "checkpoint" / "spark"
+
+    def done(self) -> int:
+        """Records of the topic that committed batches took."""
+        with suppress(OSError, ValueError):
+            last = max(int(path.name) for path in (self.checkpoint / "commits").iterdir() if path.name.isdigit())
+            lines = (self.checkpoint / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
+            return sum(orjson.loads(lines[-1])["payments"].values())
+        return 0
+
+    def cpu_s(self) -> dict[str, float]:
+        """Processor time so far of each part with all below it."""
+        used = {}
+        for name, pid in self.processes.items():
+            used[name] = 0.0
+            with suppress(psutil.NoSuchProcess):
+                top = psutil.Process(pid)
+                for each in [top, *top.children(recursive=True)]:
+                    with suppress(psutil.NoSuchProcess):
+                        times = each.cpu_times()
+                        used[name] += times.user + times.system
+        return used
+
+    def send(self, phase: Phase) -> None:
+        """Let the load run for one phase, and watch meanwhile how far the pipeline is behind."""
+        base_s = time.time() + GENERATOR_START_S - DISORDER_MS / 1e3 - phase.first / phase.rate
+        base = datetime.fromtimestamp(base_s, UTC).isoformat(timespec="milliseconds")
+        arguments = ["--records", str(phase.count), "--start", str(phase.first), "--rate", str(phase.rate)]
+        arguments += ["--event-rate", str(phase.rate), "--base-time", base, "--disorder-ms", str(DISORDER_MS)]
+        arguments += ["--brokers", self.brokers, "--topic", STREAM, "--json"]
+        log = self.folder / f"load-{phase.rate}.log"
+        before_offsets = end_offsets(self.brokers)
+        with process("crossline.cli.main", "generate", "tx", *arguments, log=log) as load:
+            self.processes["load"] = load.pid
+            while sum(end_offsets(self.brokers).values()) == sum(before_offsets.values()) and load.poll() is None:
+                time.sleep(0.05)
+            phase.began_us = first_sent_us(self.brokers, before_offsets, phase)
+            self._watch(phase, load)
+        if load.returncode != 0:
+            raise SystemExit(f"the load failed:\n{log.read_text(encoding='utf-8')[-LOG_TAIL:]}")
+        phase.behind_ms = orjson.loads(log.read_text(encoding="utf-8").splitlines()[-1])["behind_ms_max"]
+
+    def _watch(self, phase: Phase, load: subprocess.Popen[bytes]) -> None:
+        before: dict[str, float] = {}
+        since_s = 0.0
+        while load.poll() is None:
+            time.sleep(SAMPLE_S)
+            passed_s = time.time() - phase.began_us / 1e6
+            sent = min(phase.count, int(passed_s * phase.rate))
+            phase.lags.append((passed_s, phase.first + sent - self.done()))
+            if passed_s >= phase.warm_s and not before:
+                before, since_s = self.cpu_s(), passed_s
+            if before and passed_s > since_s:
+                now = self.cpu_s()
+                phase.cores = {
+                    name: (now[name] - before[name]) / (passed_s - since_s) for name in now if now[name]
+                } or phase.cores
+
+
+def consumer(brokers: str) -> Consumer:
+    """A consumer to look into topics with."""
+    return Consumer({"bootstrap.servers": brokers, "group.id": "bench-look", "enable.auto.commit": False})
+
+
+def end_offsets(brokers: str) -> dict[int, int]:
+    """The end of each partition of the records' topic."""
+    looking = consumer(brokers)
+    try:
+        return {p: looking.get_watermark_offsets(TopicPartition(STREAM, p), timeout=10)[1] for p in range(PARTITIONS)}
+    finally:
+        looking.close()
+
+
+def first_sent_us(brokers: str, offsets: Mapping[int, int], phase: Phase) -> float:
+    """When the phase's first record was due: its records say when each was, and they are evenly spaced."""
+    looking = consumer(brokers)
+    looking.assign([TopicPartition(STREAM, partition, offset) for partition, offset in offsets.items()])
+    try:
+        while True:
+            message = looking.poll(1.0)
+            if message is None or message.error():
+                continue
+            sent_us = float(dict(message.headers())[SENT_HEADER])
+            number = int(orjson.loads(message.value())["transaction_id"][1:])
+            return sent_us - (number - phase.first) * 1e6 / phase.rate
+    finally:
+        looking.close()
+
+
+def measure(
+    phases: Sequence[Phase], trigger: str, settings: Sequence[str]
+) -> tuple[list[Phase], list[Mapping[str, Any]], Mapping[str, Any]]:
+    """Run the phases until one is not kept up with; those run, the alerts, and the pipeline's own figures."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crossline-bench-")))
+        broker = stack.enter_context(LocalBroker())
+        broker.create_topic(STREAM, PARTITIONS)
+        broker.create_topic("alerts")
+        source = {"kind": "kafka", "brokers": broker.brokers, "topic": STREAM}
+        sinks = [{"kind": "kafka", "brokers": broker.brokers, "topic": "alerts"}]
+        pipeline = write_pipeline(folder / "pipeline", rule_set("R5"), source, sinks=sinks, engine={"trigger": trigger})
+        bench, received, figures = Bench(folder, broker.brokers), folder / "received.jsonl", folder / "figures.json"
+        listening = stack.enter_context(
+            process("bench.listen", broker.brokers, "alerts", str(received), log=folder / "listen.log")
+        )
+        arguments = [str(pipeline), str(figures), "--serve", *(x for each in settings for x in ("--set", each))]
+        run = []
+        with process("bench.child", *arguments, log=folder / "run.log") as running:
+            await_start(bench, running, folder / "run.log")
+            bench.processes |= {"pipeline": running.pid, "broker": broker.pid or 0, "consumer": listening.pid}
+            for phase in phases:
+                say(f"{phase.rate:,} records/s for {phase.count / phase.rate:.0f} s")
+                bench.send(phase)
+                run.append(phase)
+                if not keeps_up(phase):
+                    break
+            settle(bench, sum(phase.count for phase in run))
+            time.sleep(SAMPLE_S)
+        if not figures.exists():
+            raise SystemExit(f"the pipeline failed:\n{(folder / 'run.log').read_text(encoding='utf-8')[-LOG_TAIL:]}")
+        alerts = [
+            orjson.loads(line) for line in received.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")
+        ]
+        return run, alerts, orjson.loads(figures.read_bytes())
+
+
+def await_start(bench: Bench, running: subprocess.Popen[bytes], log: Path) -> None:
+    """Until the query has made its folder: the session stands."""
+    deadline_s = time.monotonic() + START_S_MAX
+    while not (bench.checkpoint / "metadata").exists():
+        if running.poll() is not None or time.monotonic() > deadline_s:
+            raise SystemExit(f"the pipeline did not start:\n{log.read_text(encoding='utf-8')[-LOG_TAIL:]}")
+        time.sleep(0.2)
+
+
+def settle(bench: Bench, records: int) -> None:
+    """Until the pipeline has done all records, or for half a minute."""
+    deadline_s = time.monotonic() + 30
+    while bench.done() < records and time.monotonic() < deadline_s:
+        time.sleep(0.2)
+
+
+def keeps_up(phase: Phase) -> bool:
+    """Whether the records waiting grew by less than a second's worth from the first to the last third of the phase."""
+    lags = [lag for at_s, lag in phase.lags if at_s >= phase.warm_s and at_s <= phase.count / phase.rate]
+    third = max(1, len(lags) // 3)
+    return not lags or median(lags[-third:]) - median(lags[:third]) < phase.rate
+
+
+def add_row(report: Report, phase: Phase, alerts: Sequence[Mapping[str, Any]]) -> None:
+    """The row of one rate."""
+    ms = []
+    for alert in alerts:
+        number = int(alert["record_id"][1:])
+        if phase.measured(number):
+            ms.append((alert["received_us"] - phase.due_us(number)) / 1e3)
+    shown = {f"p{share:g}_ms": percentile(ms, share / 100) for share in (50, 90, 99)} if ms else {}
+    lags = [lag for at_s, lag in phase.lags if at_s >= phase.warm_s]
+    report.add(
+        records_per_s=phase.rate,
+        seconds=round(phase.count / phase.rate - phase.warm_s),
+        alerts=len(ms),
+        **shown,
+        max_ms=max(ms, default=None),
+        lag_records_p50=median(lags) if lags else None,
+        keeps_up="yes" if keeps_up(phase) else "no",
+        load_behind_ms_max=phase.behind_ms,
+        **{f"{name}_cores": round(cores, 2) for name, cores in phase.cores.items()},
+    )
+
+
+def waterfall(figures: Mapping[str, Any], phases: Sequence[Phase]) -> dict[str, Any]:
+    """Median milliseconds of Spark's phases and of the tasks of a batch, by rate."""
+    found = {}
+    for phase in phases:
+        start = datetime.fromtimestamp(phase.due_us(phase.first) / 1e6 + phase.warm_s, UTC)
+        end = datetime.fromtimestamp(phase.due_us(phase.first + phase.count) / 1e6, UTC)
+        mine = [p for p in figures["progress"] if start <= datetime.fromisoformat(p["started"]) <= end and p["rows"]]
+        numbers = {p["batch"] for p in mine}
+        batches = [b for b in figures["batches"] if b["batch"] in numbers]
+        found[str(phase.rate)] = {
+            "batches": len(mine),
+            "records_per_batch": median([p["rows"] for p in mine]) if mine else None,
+            "spark_ms": medians([p["ms"] for p in mine]),
+            "tasks_together_ms": medians([b.get("spent_ms", {}) for b in batches]),
+        }
+    return found
+
+
+def plan(rates: Sequence[int], seconds: float, warm_s: float, last_minutes: float) -> list[Phase]:
+    """The phases, their records numbered on; the highest rate lasts ``last_minutes``."""
+    phases: list[Phase] = []
+    for rate in rates:
+        first = phases[-1].first + phases[-1].count if phases else 0
+        lasts_s = last_minutes * 60 if rate == max(rates) and rate >= 50_000 else seconds
+        own_warm_s = warm_s if not phases else warm_s / 3
+        phases.append(Phase(rate, first, int(rate * (own_warm_s + lasts_s)), own_warm_s))
+    return phases
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rates", default="2000,5000,10000,20000,50000")
+    parser.add_argument("--seconds", type=float, default=60, help="measured at each rate")
+    parser.add_argument(
+        "--warm-s", type=float, default=60, help="before the first rate; a third of it before the others"
+    )
+    parser.add_argument("--minutes", type=float, default=5, help="measured at 50,000 records/s")
+    parser.add_argument("--trigger", default="0s")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
+    )
+    parser.add_argument("--quick", action="store_true", help="2,000 records/s alone, 20 s after 30")
+    options = parser.parse_args()
+    rates = [2000] if options.quick else [int(rate) for rate in options.rates.split(",")]
+    seconds, warm_s = (20.0, 30.0) if options.quick else (options.seconds, options.warm_s)
+    report = Report(
+        "latency",
+        f"Kafka to an alert read by a consumer, R5, open loop, trigger {options.trigger}, all on this machine",
+    )
+    phases, alerts, figures = measure(plan(rates, seconds, warm_s, options.minutes), options.trigger, options.set)
+    for phase in phases:
+        add_row(report, phase, alerts)
+    report.details["waterfall"] = waterfall(figures, phases)
+    for rate, fall in report.details["waterfall"].items():
+        parts = ", ".join(f"{name} {ms:.0f}" for name, ms in fall["spark_ms"].items())
+        report.notes.append(f"a batch at {rate}/s, median ms ({fall['records_per_batch'] or 0:,.0f} records): {parts}")
+    report.notes.append(
+        f"processors: {os.cpu_count()}; *_cores: processor seconds a second of each part with its children"
+    )
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The Python API: rules and streams from files, ``detect`` on any Spark DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from crossline.core.alert import ALERT_SCHEMA, alert_table
+from crossline.core.errors import UsageError
+from crossline.core.rules.base import Defaults, Rule
+from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.schema import StreamSpec
+from crossline.core.schema import load_streams as parse_streams
+from crossline.core.shard import Bounds
+from crossline.engine.book import Book, StaticBook
+from crossline.engine.cache import ShardCache
+from crossline.engine.flow import outcomes
+from crossline.engine.frames import check_frame
+from crossline.engine.intake import TableIntake
+from crossline.engine.session import RUNTIME_SETTINGS
+
+RULE_SUFFIXES = (".yaml", ".yml", ".json")
+STATE_FOLDER = "crossline-state"
+
+
+# Spark takes instants in microseconds only.
+_SPARK_ARROW = pa.schema(
+    [(f.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type) for f in ALERT_SCHEMA]
+)
+
+
+class Stream:
+    """A declared stream: its name, as rules know it, and its shape."""
+
+    def __init__(self, name: str, spec: StreamSpec) -> None:
+        self.name = name
+        self.spec = spec
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name})"
+
+
+def load_streams(path: str | Path) -> dict[str, Stream]:
+    """The streams of a stream.yaml, by name. Raises RefusedError with all that is wrong in it."""
+    text = Path(path).read_text(encoding="utf-8")
+    return {name: Stream(name, spec) for name, spec in parse_streams(text, str(path)).items()}
+
+
+def load_rules(path: str | Path, streams: Mapping[str, Stream] | None = None) -> RuleSet:
+    """The rules of a file, or of all rule files of a folder; with ``streams``, their fields and types are checked too.
+
+    Raises:
+        RefusedError: all that is wrong in a file, with file:line.
+        UsageError: no rules there.
+    """
+    place = Path(path)
+    files = sorted(p for p in place.iterdir() if p.suffix in RULE_SUFFIXES) if place.is_dir() else [place]
+    specs = {name: stream.spec for name, stream in streams.items()} if streams is not None else None
+    rules: list[Rule] = []
+    for file in files:
+        rules += [item.rule for item in load_rules_text(file.read_text(encoding="utf-8"), str(file), specs)]
+    if not rules:
+        raise UsageError(
+            f"{path}: found no rules; expected a rule file or a folder of them ({', '.join(RULE_SUFFIXES)})"
+        )
+    return RuleSet.from_rules(rules)
+
+
+def detect(
+    frame: DataFrame,
+    rules: RuleSet,
+    stream: Stream,
+    *,
+    shards: int | None = None,
+    state: str | None = None,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    defaults: Defaults | None = None,
+    partition_lag_ms: int = 0,
+) -> DataFrame:
+    """The alerts of ``rules`` over ``frame``, whose columns are the fields of ``stream`` (nested fields as structs).
+
+    A static frame gives all its alerts; its rows count in the order of its partitions. A streaming frame gives each
+    batch's alerts, and remembers between batches in ``state``: a folder (or URI) that all workers reach, by default
+    ``crossline-state`` in the working directory, one folder per query in it. Its alerts may be written anywhere with
+    ``writeStream``; the checkpoint belongs to that query, and state to the checkpoint.
+
+    ``shards``: in how many parts keys are judged, by default the session's parallelism; fixed for the life of a
+    checkpoint. Columns: see ``ALERT_SCHEMA``; ``alert`` is the whole alert as JSON. Dead letters and late records are
+    only in pipelines.
+
+    Raises:
+        UsageError: the frame's columns do not fit the stream, or no rule reads it.
+    """
+    check_frame(frame, stream.name, stream.spec)
+    read = sorted({version.rule.source_topic for version in rules.versions})
+    if stream.name not in read:
+        raise UsageError(f"no rule reads stream {stream.name}; the rules read {', '.join(read) or 'nothing'}")
+    _prepare(frame)
+    count = shards or max(1, frame.sparkSession.sparkContext.defaultParallelism)
+    book = Book(
+        rules, {stream.name: stream.spec}, defaults or Defaults(), count, Bounds(partition_lag_ms), dict(lists or {})
+    )
+    book.plans()  # what does not compile is told here, not by a task
+    root = str(Path(STATE_FOLDER).absolute()) if state is None else state
+    cache = ShardCache(root, per_query=True, held_max=2 * count) if frame.isStreaming else None
+    rows = outcomes([(frame, TableIntake(stream.name))], StaticBook(book.to_json()), count, cache)
+    return rows.mapInArrow(_alerts, spark_schema())
+
+
+def _prepare(frame: DataFrame) -> None:
+    for name, value in RUNTIME_SETTINGS.items():
+        frame.sparkSession.conf.set(name, value)
+
+
+def _alerts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for kind, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            if kind == "alerts":
+                yield from alert_table(orjson.loads(body)).cast(_SPARK_ARROW).to_batches()
+
+
+def spark_schema() -> str:
+    """ALERT_SCHEMA as Spark writes schemas."""
+    names = {pa.string(): "string", pa.int32(): "int", pa.float64(): "double"}
+    return ", ".join(f"{f.name} {names.get(f.type, 'timestamp')}" for f in ALERT_SCHEMA)

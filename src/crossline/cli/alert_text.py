@@ -1,0 +1,164 @@
+"""Alerts and dead letters as people read them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from crossline.connectors.console import SEVERITY_STYLE, alert_line, printable
+from crossline.core.times import format_duration, parse_instant_ms
+
+_ID_WIDTH = 8
+_RAW_WIDTH = 60
+_DAY_MS = 86_400_000
+
+
+def list_table(alerts: Sequence[Mapping[str, Any]]) -> Table:
+    """One line an alert, with the start of its id."""
+    table = _table("id", "happened", "severity", "rule", "what")
+    for alert in alerts:
+        kind = "" if alert["kind"] == "alert" else f" ({alert['kind']})"
+        table.add_row(
+            Text(alert["alert_id"][:_ID_WIDTH], "cyan"),
+            Text(alert["event_time"], "dim"),
+            _severity(alert),
+            Text(f"{alert['rule_id']}@{alert['rule_version']}{kind}"),
+            Text(printable(alert["message"])),
+        )
+    return table
+
+
+def candidates(alerts: Sequence[Mapping[str, Any]]) -> str:
+    """Alerts to choose from, one a line, with their whole ids."""
+    return "\n".join(f"  {alert['alert_id']}  {alert_line(alert).plain}" for alert in alerts)
+
+
+def story(alert: Mapping[str, Any]) -> RenderableType:
+    """How ``alert`` came about."""
+    head = Text.assemble(
+        (f"{alert['rule_id']}@{alert['rule_version']}", "bold"), "  ", _severity(alert), f"  {alert['kind']}\n"
+    )
+    head.append(printable(alert["message"]) + "\n")
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in [*_what(alert), *_when(alert), *_records(alert)]:
+        table.add_row(name, Text(printable(value)))
+    return Group(head, table)
+
+
+def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "alert", alert["alert_id"]
+    if alert["corrects"] is not None:
+        yield "corrects", str(alert["corrects"])
+    yield "asks for", f"{alert['action']} (score {_figure(alert['score'])})"
+    for name, value in alert["key"].items():
+        yield name, _figure(value)
+    yield "record", f"{alert['record_id']} of {alert['stream']}"
+    if alert["threshold"] is not None:
+        yield "line", f"{_figure(alert['value'])} {alert['operator']} {_figure(alert['threshold'])}"
+    if alert["window_start"] is not None:
+        length_ms = parse_instant_ms(alert["window_end"]) - parse_instant_ms(alert["window_start"])
+        yield "window", f"{alert['window_start']} to {alert['window_end']} ({format_duration(length_ms)})"
+    for name in ("owner", "sink_topic"):
+        if alert.get(name):
+            yield name.replace("_", " "), str(alert[name])
+    if alert.get("tags"):
+        yield "tags", ", ".join(alert["tags"])
+
+
+def _when(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The instants on its way, each with the time since the one before."""
+    before = None
+    steps = (("happened", "event_time"), ("ingested", "ingest_time"))
+    for name, field in (*steps, ("detected", "detected_at"), ("delivered", "delivered_at")):
+        if alert[field] is None:
+            continue
+        instant = parse_instant_ms(alert[field])
+        # Records of the past are detected long after: that figure says nothing.
+        after = before is not None and 0 <= instant - before < _DAY_MS
+        yield name, alert[field] + (f"  (+{format_duration(instant - before)})" if after and before is not None else "")
+        before = instant
+
+
+def _records(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    evidence = alert["evidence"]
+    for name, value in (evidence.get("figures") or {}).items():
+        yield name, _figure(value)
+    ids, count = evidence["record_ids"], evidence["count"]
+    more = f", of which the last {len(ids):,}" if count is not None and count > len(ids) else ""
+    yield "rests on", f"{len(ids) if count is None else count:,} record{'' if count == 1 else 's'}{more}"
+    shown = {record.get("record_id"): record for record in evidence.get("records") or ()}
+    for number, record_id in enumerate(ids, 1):
+        rest = {name: value for name, value in shown.get(record_id, {}).items() if name != "record_id"}
+        yield "", f"{number:>3}  {record_id}" + "".join(f"  {name} {_figure(value)}" for name, value in rest.items())
+
+
+def _figure(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+_CSV_FIELDS = (
+    *("alert_id", "kind", "rule_id", "rule_version", "rule_type", "severity", "score", "action", "key", "stream"),
+    *("record_id", "event_time", "ingest_time", "value", "operator", "threshold", "window_start", "window_end"),
+    *("evidence_count", "evidence_record_ids", "message", "corrects", "detected_at", "delivered_at"),
+)
+
+
+def csv_lines(alerts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A header and one line an alert; ``key`` and ``evidence_record_ids`` as JSON, what is null left empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_CSV_FIELDS)
+    for alert in alerts:
+        evidence = alert["evidence"]
+        cells = {
+            **alert,
+            "key": orjson.dumps(alert["key"]).decode(),
+            "evidence_count": evidence["count"],
+            "evidence_record_ids": orjson.dumps(evidence["record_ids"]).decode(),
+        }
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+        writer.writerow([cells[name] for name in _CSV_FIELDS])
+    yield buffer.getvalue()
+
+
+def dead_table(counts: Mapping[str, int], letters: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """How many of each reason, and the letters with their places."""
+    totals = _table("reason", "dead letters")
+    for reason, count in counts.items():
+        totals.add_row(Text(reason), Text(f"{count:,}"))
+    table = _table("reason", "where", "detail", "bytes")
+    for letter in letters:
+        place = f"{letter['stream']} {letter['partition']}:{letter['offset']}"
+        cells = (letter["reason"], place, letter["detail"], _crop(letter["raw"]))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return Group(totals, Text(), table)
+
+
+def _crop(raw: bytes | None) -> str:
+    if raw is None:
+        return "(in the source)"
+    text = raw[: _RAW_WIDTH * 4].decode(errors="backslashreplace")
+    return text if len(text) <= _RAW_WIDTH else text[: _RAW_WIDTH - 1] + "…"
+
+
+def _severity(alert: Mapping[str, Any]) -> Text:
+    return Text(alert["severity"], SEVERITY_STYLE.get(alert["severity"], ""))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns[:-1]:
+        table.add_column(name, no_wrap=True)
+    table.add_column(columns[-1], overflow="fold")
+    return table

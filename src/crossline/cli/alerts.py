@@ -1,0 +1,305 @@
+"""``crossline alerts``: what the store knows: lists, the story of one alert, exports, dead letters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import orjson
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from crossline.cli.alert_text import candidates, csv_lines, dead_table, list_table, story
+from crossline.connectors.jsonl import dead_line
+from crossline.connectors.sqlite import AlertFilter, StoreReader
+from crossline.core.config import in_folder, load_pipeline
+from crossline.core.errors import PermanentError, UsageError
+from crossline.core.rules.report import nearest
+from crossline.core.times import parse_instant_ms
+from crossline.core.values import DeadLetter
+
+DEFAULT_PIPELINE = Path("pipeline.yaml")
+# Wide enough that nothing is cut where no terminal sets a width: the lines go to a file or another program.
+_WIDTH_PIPED = 2000
+
+app = typer.Typer(help="Read the alerts and dead letters of a store.", no_args_is_help=True)
+
+
+class Kind(StrEnum):
+    """Kinds of alerts."""
+
+    ALERT = "alert"
+    CORRECTION = "correction"
+    SHADOW = "shadow"
+
+
+class Severity(StrEnum):
+    """Severities, least first."""
+
+    INFO = "info"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+class Format(StrEnum):
+    """Forms of an export."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+Db = Annotated[Path | None, typer.Option(help="The store: the file of a sqlite sink.")]
+Pipeline = Annotated[Path | None, typer.Option(help="Pipeline file whose sqlite sink is read [./pipeline.yaml].")]
+Rule = Annotated[str | None, typer.Option(help="Only alerts of this rule.")]
+Key = Annotated[list[str] | None, typer.Option(help="Only alerts whose key has field=value; may be given again.")]
+Since = Annotated[str | None, typer.Option(help="Only records that happened at this instant or later.")]
+Until = Annotated[str | None, typer.Option(help="Only records that happened before this instant.")]
+OfKind = Annotated[Kind | None, typer.Option(help="Only this kind.")]
+OfSeverity = Annotated[Severity | None, typer.Option(help="Only this severity.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command to the command line."""
+    parent.add_typer(app, name="alerts")
+
+
+@app.command(name="list")
+def list_alerts(
+    *,
+    db: Db = None,
+    pipeline: Pipeline = None,
+    rule: Rule = None,
+    key: Key = None,
+    since: Since = None,
+    until: Until = None,
+    kind: OfKind = None,
+    severity: OfSeverity = None,
+    limit: Annotated[int, typer.Option(min=1, help="The most alerts to list.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List alerts, the latest first."""
+    which = _filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
+    with _store(db, pipeline) as reader:
+        alerts = list(reader.alerts(which, limit))
+        if as_json:
+            _write_lines(map(orjson.dumps, alerts))
+            return
+        if not alerts:
+            _note(_nothing(reader, which))
+            return
+        _print(list_table(alerts))
+        total = reader.count(which)
+    if total > len(alerts):
+        _note(
+            f"the latest {len(alerts):,} of {total:,} alerts; --limit {total} lists all, export writes them to a file"
+        )
+
+
+@app.command()
+def show(
+    alert_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the alert, or its first characters.")],
+    *,
+    db: Db = None,
+    pipeline: Pipeline = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell how an alert came about: what was seen, on what records, by which rule, and when."""
+    with _store(db, pipeline) as reader:
+        found = reader.find(alert_id)
+        if not found:
+            total = reader.count(AlertFilter())
+            raise PermanentError(
+                f"no alert in {reader.path} has an id that starts with {alert_id!r}; "
+                + (f"it has {total:,} alerts: see crossline alerts list" if total else "it has no alerts at all")
+            )
+    if len(found) > 1:
+        raise PermanentError(f"several alerts start with {alert_id!r}; give more of the id:\n{candidates(found)}")
+    if as_json:
+        _write_lines([orjson.dumps(found[0])])
+    else:
+        _print(story(found[0]))
+
+
+@app.command()
+def export(
+    *,
+    db: Db = None,
+    pipeline: Pipeline = None,
+    rule: Rule = None,
+    key: Key = None,
+    since: Since = None,
+    until: Until = None,
+    kind: OfKind = None,
+    severity: OfSeverity = None,
+    form: Annotated[Format, typer.Option("--format", help="jsonl has every field; csv has one column for each.")] = (
+        Format.JSONL
+    ),
+    output: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
+    as_json: Annotated[bool, typer.Option("--json", help="Summary as JSON; needs --output FILE.")] = False,
+) -> None:
+    """Write alerts to a file, in order of event time."""
+    if as_json and output == "-":
+        raise UsageError("--json prints a summary, and standard output has the alerts: add --output FILE")
+    which = _filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
+    with _store(db, pipeline) as reader, _target(output) as out:
+        total = reader.count(which)
+        quiet = output == "-" or not sys.stderr.isatty()
+        alerts = track(
+            reader.alerts(which, newest_first=False), "exporting", total, console=Console(stderr=True), disable=quiet
+        )
+        lines = csv_lines(alerts) if form is Format.CSV else (orjson.dumps(a).decode() + "\n" for a in alerts)
+        out.writelines(lines)
+    if as_json:
+        _write_lines([orjson.dumps({"alerts": total, "format": form.value, "output": output})])
+    elif output != "-":
+        _note(f"{total:,} alerts written to {output}")
+
+
+@app.command()
+def dead(
+    *,
+    db: Db = None,
+    pipeline: Pipeline = None,
+    reason: Annotated[str | None, typer.Option(help="Only dead letters of this reason.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The most dead letters to list.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List dead letters: records that could not be taken in, by reason, with where they stand."""
+    with _store(db, pipeline) as reader:
+        counts = reader.dead_counts()
+        letters = reader.dead_letters(reason, limit)
+    if as_json:
+        fields = DeadLetter.__dataclass_fields__
+        _write_lines(orjson.dumps(dead_line(DeadLetter(**{name: row[name] for name in fields}))) for row in letters)
+        return
+    if not counts:
+        _note("no dead letters: every record could be read")
+    elif reason is not None and reason not in counts:
+        _note(
+            f"no dead letters for {reason!r}; there are: {', '.join(f'{name} ({n:,})' for name, n in counts.items())}"
+        )
+    else:
+        _print(dead_table(counts, letters))
+
+
+def _filter(
+    *,
+    rule: str | None,
+    key: list[str] | None,
+    since: str | None,
+    until: str | None,
+    kind: Kind | None,
+    severity: Severity | None,
+) -> AlertFilter:
+    return AlertFilter(
+        rule_id=rule,
+        kind=kind.value if kind else None,
+        severity=severity.value if severity else None,
+        key=dict(_pair(text) for text in key or ()),
+        since_ms=_instant("--since", since),
+        until_ms=_instant("--until", until),
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--key takes field=value, for example account_id=a1; found {text!r}")
+    return name, value
+
+
+def _instant(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_instant_ms(int(text) if text.lstrip("-").isdigit() else text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+@contextmanager
+def _store(db: Path | None, pipeline: Path | None) -> Iterator[StoreReader]:
+    if db is not None and pipeline is not None:
+        raise UsageError("give --db or --pipeline, not both")
+    if db is None and pipeline is None and not DEFAULT_PIPELINE.is_file():
+        raise UsageError("which store? give --db FILE, or --pipeline FILE (there is no pipeline.yaml here)")
+    reader = StoreReader(db or _path_in(pipeline or DEFAULT_PIPELINE))
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def _path_in(pipeline: Path) -> Path:
+    """The path of the first sqlite sink of a pipeline."""
+    try:
+        text = pipeline.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"the pipeline file {pipeline} cannot be read: {error.strerror}") from None
+    read: Callable[[str], str] = lambda name: (pipeline.parent / name).read_text(encoding="utf-8")  # noqa: E731
+    config = in_folder(load_pipeline(text, str(pipeline), read), str(pipeline.parent))
+    for sink in config.sinks:
+        if sink.kind == "sqlite":
+            return Path(sink.path)
+    raise UsageError(f"pipeline {config.name} has no sink of kind sqlite, so that nothing stores its alerts")
+
+
+@contextmanager
+def _target(output: str) -> Iterator[TextIO]:
+    """Standard output, or a file that is there only once it is whole."""
+    if output == "-":
+        try:
+            yield sys.stdout
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader (head, less) has enough. What is still buffered must not be written at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    path = Path(output)
+    draft = path.with_name(f"{path.name}.part")
+    try:
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        draft.replace(path)
+    except OSError as error:
+        raise PermanentError(f"{output} cannot be written: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _nothing(reader: StoreReader, which: AlertFilter) -> str:
+    rules = reader.rule_ids()
+    if not rules:
+        return f"the store {reader.path} has no alerts yet"
+    if which.rule_id is not None and which.rule_id not in rules:
+        hint = nearest(which.rule_id, rules)
+        return f"no alerts of rule {which.rule_id!r}; there are alerts of: {', '.join(rules)}" + (
+            f"; {hint}" if hint else ""
+        )
+    return f"no alert matches; the store has {reader.count(AlertFilter()):,} alerts, of: {', '.join(rules)}"
+
+
+def _print(what: Table | Any) -> None:
+    console = Console(highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = _WIDTH_PIPED
+    console.print(what)
+
+
+def _write_lines(lines: Any) -> None:
+    for line in lines:
+        sys.stdout.write(f"{line.decode()}\n")
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

@@ -1,0 +1,150 @@
+"""``crossline demo``: card traffic with planted frauds through the real pipeline, judged against what was planted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from crossline.core.errors import UsageError
+from crossline.core.times import parse_instant_ms
+
+if TYPE_CHECKING:
+    from crossline.core.config import Pipeline as Config
+    from crossline.engine.pipeline import Totals
+    from crossline.generate.score import Score
+
+RECORDS = 72_000
+PACE_PER_S = 2_000
+SOURCE = "payments"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="demo", help="Card traffic with planted frauds through the whole pipeline, on this machine.")(demo)
+
+
+def demo(
+    folder: Annotated[
+        Path, typer.Option(help="Where the project and its results go; an earlier demo there is replaced.")
+    ] = Path("out/demo"),
+    records: Annotated[int, typer.Option(min=1, help="How many payments.")] = RECORDS,
+    pace: Annotated[int, typer.Option(min=1, help="Payments per second.")] = PACE_PER_S,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
+) -> None:
+    """Copy the card example into ``folder``, run it on generated traffic, and sum up."""
+    from crossline.core.config import in_folder
+    from crossline.engine.assemble import RunOptions, assemble, read_config, session_for
+    from crossline.generate.cards import CardWorkload
+    from crossline.generate.score import score
+    from crossline.generate.source import read_source
+
+    _lay_out(folder, records, pace)
+    config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder.absolute()))
+    sys.stderr.write(f"starting Spark; {records:,} payments will come at {pace:,} per second\n")
+    spark = session_for(config)
+    seen: list[dict[str, Any]] = []
+    running = assemble(
+        spark,
+        config,
+        RunOptions(
+            on_batch=lambda delivery, _: seen.extend(map(dict, delivery.alerts)), screen=sys.stderr if as_json else None
+        ),
+    )
+    try:
+        running.start()
+        totals = running.run_until(records)
+    finally:
+        spark.stop()
+    source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
+    if not isinstance(source.workload, CardWorkload):
+        raise UsageError(f"the demo's pipeline has workload {type(source.workload).__name__}; expected cards")
+    judged = score(seen, source.workload.labels(0, records))
+    latencies = latencies_ms(seen, _started_ms(config), pace)
+    figures = summary(config, totals, judged, latencies)
+    sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+
+
+def _lay_out(folder: Path, records: int, pace: int) -> None:
+    """The card example as a project of its own, its traffic paced."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    example = resources.files("crossline.cli") / "templates" / "cards"
+    with resources.as_file(example) as path:
+        shutil.copytree(path, folder)
+    pipeline = folder / "pipeline.yaml"
+    text = pipeline.read_text(encoding="utf-8")
+    old = next(line for line in text.splitlines() if line.strip().startswith(f"{SOURCE}:"))
+    new = f"  {SOURCE}: {{kind: generator, workload: cards, seed: 7, records: {records}, pace_per_s: {pace}}}"
+    pipeline.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def _started_ms(config: Config) -> int:
+    started = Path(config.engine.checkpoint) / "sources" / SOURCE / "started.json"
+    return int(json.loads(started.read_text())["started_ms"])
+
+
+def latencies_ms(alerts: Sequence[Mapping[str, Any]], started_ms: int, pace: int) -> list[float]:
+    """For each alert: from when its triggering payment was due to when the alert was ready for delivery.
+
+    A payment's number is in its id (t0000123); payment n is due at n / pace seconds after the start.
+    """
+    return [
+        parse_instant_ms(alert["detected_at"]) - (started_ms + int(alert["record_id"].lstrip("t")) * 1000 / pace)
+        for alert in alerts
+    ]
+
+
+def summary(config: Config, totals: Totals, judged: Score, latencies: Sequence[float]) -> dict[str, Any]:
+    """The figures of the demo."""
+    from crossline.cli.summary import summary_json
+
+    return {
+        **summary_json(config, totals),
+        "recall": judged.found.recall,
+        "precision": judged.raised.precision,
+        "scenarios": {name: found.recall for name, found in judged.scenarios.items()},
+        "latency_p50_ms": round(float(np.percentile(latencies, 50))) if latencies else None,
+        "latency_p99_ms": round(float(np.percentile(latencies, 99))) if latencies else None,
+        "project": str(Path(config.engine.checkpoint).parent.parent),
+    }
+
+
+def as_text(figures: Mapping[str, Any]) -> str:
+    """The figures, to read."""
+    console = Console(file=sys.stdout, highlight=False)
+    with console.capture() as captured:
+        console.print(
+            f"\n{figures['records']:,} payments in {figures['elapsed_ms'] / 1000:.1f} s "
+            f"({figures['records_per_s'] or 0:,} records/s, as they were sent)"
+        )
+        table = Table("rule", "alerts")
+        for rule, count in figures["alerts"].items():
+            table.add_row(rule, f"{count:,}")
+        console.print(table)
+        table = Table("planted fraud", "found")
+        for name, recall in figures["scenarios"].items():
+            table.add_row(name, "-" if recall is None else f"{recall:.0%}")
+        console.print(table)
+        recall, precision = figures["recall"], figures["precision"]
+        console.print(
+            f"recall {recall:.2f}, precision {precision:.2f}"
+            if recall is not None and precision is not None
+            else "no fraud planted"
+        )
+        console.print(
+            f"from payment due to alert: p50 {figures['latency_p50_ms']} ms, p99 {figures['latency_p99_ms']} ms"
+        )
+        console.print(f"results: {', '.join(figures['results'])}")
+        console.print(f"next: crossline alerts list --db {figures['results'][0]}")
+    return captured.get()

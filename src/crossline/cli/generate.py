@@ -1,0 +1,231 @@
+"""``crossline generate``: makes the workloads, to files, to standard output or to Kafka."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import orjson
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from crossline.core.errors import UsageError
+from crossline.generate.cards import CardWorkload
+from crossline.generate.labels import label_lines
+from crossline.generate.rules_many import many_rules_yaml
+from crossline.generate.send import DirectoryTarget, Sent, StreamTarget, Target, send
+from crossline.generate.source import Workload, make_workload
+
+app = typer.Typer(
+    help="Make workloads: card payments to measure with, card frauds to try rules on.", no_args_is_help=True
+)
+
+Records = Annotated[int, typer.Option(min=0, help="How many records.")]
+Start = Annotated[int, typer.Option(min=0, help="Number of the first record.")]
+Seed = Annotated[int, typer.Option(min=0, help="Equal seeds make equal records.")]
+Output = Annotated[str | None, typer.Option(help="File, or directory with --files; - is standard output.")]
+Files = Annotated[int | None, typer.Option(min=1, help="Write so many files into the directory that --output names.")]
+Rate = Annotated[int | None, typer.Option(min=1, help="Records per second, open loop; without it, as fast as it goes.")]
+EventRate = Annotated[int | None, typer.Option(min=1, help="Records per second of event time.")]
+BaseTime = Annotated[
+    str | None,
+    typer.Option(help="Event time of the first record, RFC 3339, or now (then --event-rate is --rate unless given)."),
+]
+Accounts = Annotated[int | None, typer.Option(min=1, help="How many accounts there are.")]
+Disorder = Annotated[int | None, typer.Option(min=0, help="How far out of order records are, in milliseconds.")]
+Brokers = Annotated[str | None, typer.Option(help="Kafka's bootstrap servers, with --topic; key: account_id.")]
+Topic = Annotated[str | None, typer.Option(help="Kafka topic; the header crossline_sent_us has the time to send.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Summary as JSON.")]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command to the command line."""
+    parent.add_typer(app, name="generate")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where records go; checked as one."""
+
+    output: str | None
+    files: int | None
+    brokers: str | None
+    topic: str | None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not name exactly one place."""
+        if (self.brokers is None) != (self.topic is None):
+            raise UsageError("--brokers and --topic go together")
+        if (self.output is None) == (self.brokers is None):
+            raise UsageError("name one place: --output FILE, --output - or --brokers … --topic …")
+        if self.files and self.output in {None, "-"}:
+            raise UsageError("--files needs --output DIRECTORY")
+
+    def __str__(self) -> str:
+        """The place as a person reads it."""
+        return f"{self.topic} at {self.brokers}" if self.brokers else str(self.output)
+
+
+@app.command()
+def tx(
+    *,
+    records: Records = 2_000_000,
+    start: Start = 0,
+    seed: Seed = 1,
+    output: Output = None,
+    files: Files = None,
+    rate: Rate = None,
+    event_rate: EventRate = None,
+    base_time: BaseTime = None,
+    accounts: Accounts = None,
+    merchants: Annotated[int | None, typer.Option(min=1, help="How many merchants there are.")] = None,
+    disorder_ms: Disorder = None,
+    with_device: Annotated[bool, typer.Option(help="Add device_id, as the many-rules sets need it.")] = False,
+    brokers: Brokers = None,
+    topic: Topic = None,
+    as_json: AsJson = False,
+) -> None:
+    """Card transactions to measure with."""
+    where = Where(output, files, brokers, topic)
+    parameters = {"seed": seed, "accounts": accounts, "merchants": merchants, "disorder_ms": disorder_ms}
+    parameters |= {"with_device": with_device, **_times(base_time, rate, event_rate, disorder_ms)}
+    workload = make_workload("tx", _given(parameters))
+    summary = {"workload": "tx", "seed": seed, "start": start}
+    _run(workload, where, range(start, start + records), rate, summary, as_json=as_json)
+
+
+@app.command()
+def cards(
+    *,
+    records: Records = 144_000,
+    start: Start = 0,
+    seed: Seed = 1,
+    output: Output = None,
+    labels: Annotated[Path | None, typer.Option(help="File for the labels of what is planted.")] = None,
+    files: Files = None,
+    rate: Rate = None,
+    event_rate: EventRate = None,
+    base_time: BaseTime = None,
+    accounts: Accounts = None,
+    disorder_ms: Disorder = None,
+    frauds: Annotated[int | None, typer.Option(min=0, help="Of each kind in 20 minutes of event time.")] = None,
+    brokers: Brokers = None,
+    topic: Topic = None,
+    as_json: AsJson = False,
+) -> None:
+    """Everyday card payments with planted frauds; labels say where."""
+    where = Where(output, files, brokers, topic)
+    parameters = {"seed": seed, "accounts": accounts, "disorder_ms": disorder_ms, "frauds_per_epoch": frauds}
+    parameters |= _times(base_time, rate, event_rate, disorder_ms)
+    workload = CardWorkload(**_given(parameters))
+    summary: dict[str, Any] = {"workload": "cards", "seed": seed, "start": start}
+    if labels:
+        planted = workload.labels(start, records)
+        with _open(labels) as file:
+            file.write(label_lines(planted))
+        summary |= {"labels": str(labels), "frauds": len(planted)}
+    _run(workload, where, range(start, start + records), rate, summary, as_json=as_json)
+
+
+@app.command()
+def rules(
+    count: Annotated[int, typer.Option(min=1, help="How many rules.")] = 1_000,
+    output: Annotated[str, typer.Option(help="File; - is standard output.")] = "-",
+) -> None:
+    """Many velocity rules over four key spaces, to measure with; for records made by tx --with-device."""
+    text = many_rules_yaml(count)
+    if output == "-":
+        sys.stdout.write(text)
+    else:
+        with _open(Path(output)) as file:
+            file.write(text.encode())
+
+
+def _given(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that were given; the workload knows the others."""
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _times(base_time: str | None, rate: int | None, event_rate: int | None, disorder_ms: int | None) -> dict[str, Any]:
+    """Base time and rate of event time. From ``now``, records lie in the past, by up to the disorder."""
+    if base_time == "now":
+        delay_ms = 2_000 if disorder_ms is None else disorder_ms
+        return {"base_ms": int(time.time() * 1_000) - delay_ms, "rate_per_s": event_rate or rate}
+    if base_time is None:
+        return {"rate_per_s": event_rate}
+    try:
+        moment = datetime.fromisoformat(base_time)
+    except ValueError as error:
+        raise UsageError(f"--base-time is {base_time!r}; expected e.g. 2026-01-01T00:00:00Z, or now") from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return {"base_ms": round(moment.timestamp() * 1_000), "rate_per_s": event_rate}
+
+
+def _run(
+    workload: Workload, where: Where, numbers: range, rate: int | None, summary: dict[str, Any], *, as_json: bool
+) -> None:
+    """Send the records and print the summary."""
+    with ExitStack() as stack:
+        target = _target(where, numbers, stack)
+        progress = stack.enter_context(_progress(len(numbers)))
+        sent = send(workload, target, numbers, rate_per_s=rate, progress=progress)
+    summary |= {
+        "output": str(where),
+        "records": sent.records,
+        "bytes": sent.data_bytes,
+        "seconds": round(sent.seconds, 3),
+    }
+    summary["records_per_s"] = round(sent.records / sent.seconds) if sent.seconds else None
+    if rate:
+        summary |= {"rate_per_s": rate, "behind_ms_max": round(sent.behind_ms_max, 1)}
+    # Records own standard output where they go there.
+    stream = sys.stderr if where.output == "-" else sys.stdout
+    stream.write(orjson.dumps(summary).decode() + "\n" if as_json else _sentence(summary, sent))
+
+
+def _target(where: Where, numbers: range, stack: ExitStack) -> Target:
+    if where.brokers and where.topic:
+        from crossline.generate.kafka import KafkaTarget
+
+        return KafkaTarget(where.brokers, where.topic)
+    if where.output == "-":
+        return StreamTarget(sys.stdout.buffer)
+    path = Path(str(where.output))
+    if where.files:
+        return DirectoryTarget(path, where.files, numbers)
+    return StreamTarget(stack.enter_context(_open(path)))
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+
+
+@contextmanager
+def _progress(records: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error where a person sees it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("generating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("generating", total=records)
+        yield lambda done: bar.advance(task, done)
+
+
+def _sentence(summary: dict[str, Any], sent: Sent) -> str:
+    text = f"{sent.records:,} records ({sent.data_bytes / 1e6:,.1f} MB) to {summary['output']} in {sent.seconds:.1f} s"
+    if "behind_ms_max" in summary:
+        text += f", at most {summary['behind_ms_max']} ms behind"
+    if "labels" in summary:
+        text += f"; {summary['frauds']} frauds planted, labels in {summary['labels']}"
+    return text + "\n"

@@ -1,0 +1,177 @@
+"""Rules and their history as people read them: tables and sentences, and the rows that ``--json`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS
+from crossline.core.times import format_instant
+from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.history import History, event_rule
+from crossline.rulelog.publish import Written
+from crossline.rulelog.reading import FileRule
+
+Row = dict[str, Any]
+_CHANGES = ("published", "status_changed")
+_UNCHANGED = "unchanged"
+
+
+def rule_rows(
+    events: Iterable[RuleEvent] | None, standing: Iterable[FileRule], *, every_version: bool = False
+) -> list[Row]:
+    """A row for each rule and version, by name and number, from the log, or without one from the files.
+
+    Of each rule the version in force and drafts that wait, unless ``every_version`` is asked for.
+    """
+    if events is None:
+        return [_file_row(each) for each in standing]
+    events = list(events)
+    history = History(events)
+    intervals: dict[tuple[str, int], list[dict[str, str | None]]] = {}
+    for each in history.rule_set().versions:
+        interval = {
+            "from": instant(each.effective_from_ms),
+            "until": instant(each.effective_until_ms),
+            "kind": each.kind,
+        }
+        intervals.setdefault((each.rule.rule_id, each.rule.version), []).append(interval)
+    last = {(str(each.rule_id), int(each.version or 0)): each for each in events if each.event in _CHANGES}
+    rows = []
+    for (rule_id, version), event in sorted(last.items()):
+        current = history.rules[rule_id].in_force
+        if every_version or current is None or version >= current:
+            judged = intervals.get((rule_id, version), [])
+            rows.append(_event_row(event, judged))
+    return rows
+
+
+def _event_row(event: RuleEvent, judged: list[dict[str, str | None]]) -> Row:
+    rule = event_rule(event)
+    return {
+        "rule_id": rule.rule_id,
+        "version": rule.version,
+        "rule_type": rule.rule_type,
+        "status": rule.status,
+        "effective_from": None if rule.status == "draft" else instant(event.effective_from_ms),
+        "severity": rule.severity,
+        "source": f"{event.source}:{event.line}",
+        "live": True,
+        "judges": judged,
+        "body": rule.to_json(),
+    }
+
+
+def _file_row(each: FileRule) -> Row:
+    rule = each.rule
+    return {
+        "rule_id": rule.rule_id,
+        "version": rule.version,
+        "rule_type": rule.rule_type,
+        "status": rule.status,
+        "effective_from": None if rule.effective_from is None else instant(rule.effective_from),
+        "severity": rule.severity,
+        "source": f"{each.source}:{each.line}",
+        "live": False,
+        "judges": [],
+        "body": rule.to_json(),
+    }
+
+
+def instant(ms: int | None) -> str | None:
+    """An instant as text; None for the beginning and for no end."""
+    if ms is None or ms in {BEGINNING_MS, FOREVER_MS}:
+        return None
+    try:
+        return format_instant(ms)
+    except OverflowError:
+        return f"{ms} ms"
+
+
+def rules_table(rows: Iterable[Row]) -> Table:
+    """One line a rule."""
+    table = Table("rule", "version", "type", "status", "effective from", "severity", "source", box=None)
+    for row in rows:
+        since = row["effective_from"] or ("" if row["status"] == "draft" else "the beginning")
+        cells = (row["rule_id"], str(row["version"]), row["rule_type"], row["status"], since)
+        table.add_row(*cells, row["severity"], row["source"])
+    return table
+
+
+def show_text(row: Row) -> str:
+    """What there is to say of a version beside its body."""
+    lines = [f"{row['rule_id']} version {row['version']}, {row['rule_type']}, {row['status']}, in {row['source']}"]
+    if not row["live"]:
+        lines.append("no pipeline has run on it yet")
+    elif not row["judges"]:
+        lines.append("has judged nothing")
+    for interval in row["judges"]:
+        shadow = ", as shadow" if interval["kind"] == "shadow" else ""
+        since, until = interval["from"] or "the beginning", interval["until"]
+        lines.append(f"judges records ingested from {since}" + (f" until {until}" if until else " on") + shadow)
+    return "\n".join(lines)
+
+
+def event_row(event: RuleEvent) -> Row:
+    """An event as it stands in the log, its instant also as text."""
+    row = event.as_dict()
+    if event.event in _CHANGES:
+        row["effective_from"] = instant(event.effective_from_ms)
+    return row
+
+
+def events_table(events: Iterable[RuleEvent]) -> Table:
+    """One line an event; a refusal's report follows on the same line, as far as its first problem."""
+    table = Table("at", "event", "rule", "version", "status", "effective from", "source", "what", box=None)
+    for event in events:
+        since = (instant(event.effective_from_ms) or "the beginning") if event.event in _CHANGES else ""
+        source = "" if event.source is None else event.source + (f":{event.line}" if event.line else "")
+        table.add_row(
+            format_instant(event.at_ms),
+            event.event.replace("_", " "),
+            event.rule_id or "",
+            "" if event.version is None else str(event.version),
+            event.status or "",
+            since if event.status != "draft" else "",
+            source,
+            event.text or "",
+        )
+    return table
+
+
+def written_row(written: Written) -> Row:
+    """What became of one rule."""
+    rule = written.rule
+    return {
+        "rule_id": rule.rule_id,
+        "version": rule.version,
+        "status": rule.status,
+        "change": written.change,
+        "file": str(written.file),
+        "effective_from": instant(rule.effective_from),
+    }
+
+
+def publication_text(rules: Sequence[Written], *, ran: bool) -> str:
+    """A line a rule: what was written where, and when it will hold; ``ran``: a pipeline has run on the folder."""
+    lines = []
+    for each in rules:
+        name = f"{each.rule.rule_id} version {each.rule.version}"
+        if each.change == _UNCHANGED:
+            lines.append(f"{name}: live already, nothing changes")
+        else:
+            lines.append(f"{name}: {each.rule.status} in {each.file}; {_when(each, ran=ran)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _when(each: Written, *, ran: bool) -> str:
+    if each.rule.status == "draft":
+        return "a draft is never evaluated"
+    asked = instant(each.rule.effective_from)
+    if not ran:
+        return f"effective from {asked or 'the beginning'}, once a pipeline first starts on it"
+    return "effective when the pipeline takes it up, " + (
+        f"not before {asked}" if asked else "within a second where it runs, else after its next start"
+    )

@@ -1,0 +1,279 @@
+"""``crossline rules``: check, list, show and change the rules of a folder, and tell what judged when."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+import yaml
+from rich.console import Console
+
+from crossline.cli.rule_tables import (
+    event_row,
+    events_table,
+    publication_text,
+    rule_rows,
+    rules_table,
+    show_text,
+    written_row,
+)
+from crossline.core.errors import UsageError
+from crossline.core.rules.report import render
+from crossline.core.schema import StreamSpec, load_streams
+from crossline.rulelog.directory import find_log, judge_files, logs_in
+from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.folder import FileContent, Folder
+from crossline.rulelog.history import History
+from crossline.rulelog.lists import ListsDirectory
+from crossline.rulelog.logfile import read_log
+from crossline.rulelog.publish import RuleFolder, no_rule
+from crossline.rulelog.reading import SUFFIXES
+
+# Wide enough that nothing is cut where no terminal sets a width: the lines go to a file or another program.
+_WIDTH_PIPED = 2000
+
+app = typer.Typer(help="Check, publish and look up rules.", no_args_is_help=True)
+
+
+class StatusName(StrEnum):
+    """The statuses of a rule."""
+
+    DRAFT = "draft"
+    SHADOW = "shadow"
+    ACTIVE = "active"
+    PAUSED = "paused"
+    RETIRED = "retired"
+
+
+Rules = Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")]
+Stream = Annotated[Path | None, typer.Option("--stream", help="Stream file to check fields and types against.")]
+Lists = Annotated[Path | None, typer.Option("--lists", help="Folder of the named lists that rules refer to.")]
+PipelineName = Annotated[
+    str | None, typer.Option("--pipeline", help="Name of the pipeline, where several use the folder.")
+]
+RuleId = Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")]
+Version = Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+RULES = Path("rules")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command to the command line."""
+    parent.add_typer(app, name="rules")
+
+
+@app.command()
+def check(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Rule files, or folders of them.")],
+    *,
+    stream: Stream = None,
+    lists: Lists = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check rule files; tell everything that is wrong with them, and exit with 1 if anything is."""
+    files = _files(paths)
+    taken, refused = judge_files(files, History(), _streams(stream), _list_names(lists))
+    problems = [problem for error in refused.values() for problem in error.problems]
+    if as_json:
+        summary = {"ok": not problems, "files": len(files), "rules": len(taken), "problems": problems}
+        _write_lines([orjson.dumps(summary)])
+    elif problems:
+        sys.stdout.write(render(problems) + "\n")
+    else:
+        _note(f"{_counted(len(taken), 'rule')} in {_counted(len(files), 'file')}: nothing wrong")
+    if stream is None:
+        _note("fields and types were not checked: name the stream file with --stream")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command(name="list")
+def list_rules(*, rules: Rules = RULES, pipeline: PipelineName = None, as_json: AsJson = False) -> None:
+    """List rules: as they are live, by the rule log; where no pipeline has run yet, as they stand in the folder."""
+    folder, events = _folder(rules, pipeline)
+    standing, refused = folder.rules()
+    rows = rule_rows(events, standing)
+    if as_json:
+        _write_lines(orjson.dumps(row) for row in rows)
+    elif rows:
+        _print(rules_table(rows))
+    else:
+        _note(f"there are no rules in {rules}")
+    if events is None:
+        _note(f"no pipeline has run on {rules} yet: these are its files")
+    else:
+        waiting = [each for each in standing if all(history.moves(each.rule) for history in folder.histories)]
+        if waiting:
+            names = ", ".join(f"{each.rule.rule_id} version {each.rule.version}" for each in waiting)
+            _note(f"not taken up yet, as the pipeline does while it runs: {names}")
+    for source in refused:
+        _note(f"{rules / source} has errors: crossline rules check {rules / source}")
+
+
+@app.command()
+def show(
+    rule_id: RuleId,
+    *,
+    version: Version = None,
+    rules: Rules = RULES,
+    pipeline: PipelineName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a version of a rule: its body, and since when it judges."""
+    folder, events = _folder(rules, pipeline)
+    rows = [row for row in rule_rows(events, folder.rules()[0], every_version=True) if row["rule_id"] == rule_id]
+    chosen = [row for row in rows if version in {None, row["version"]}]
+    if not chosen:
+        raise no_rule(rule_id, _names(folder), version if rows else None)
+    row = chosen[-1]
+    if as_json:
+        _write_lines([orjson.dumps(row)])
+    else:
+        body = yaml.safe_dump(row["body"], sort_keys=False, allow_unicode=True)
+        sys.stdout.write(f"{show_text(row)}\n\n{body}")
+
+
+@app.command()
+def history(
+    rule_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Name of the rule; or --all.")] = None,
+    *,
+    all_rules: Annotated[bool, typer.Option("--all", help="All rules.")] = False,
+    rules: Rules = RULES,
+    pipeline: PipelineName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what became effective when, and what was refused."""
+    if (rule_id is None) != all_rules:
+        raise UsageError("name one rule, or give --all")
+    folder, events = _folder(rules, pipeline)
+    if events is None:
+        _note(f"no pipeline has run on {rules} yet: there is no history")
+        return
+    if rule_id is not None and rule_id not in folder.histories[0].rules:
+        raise no_rule(rule_id, folder.histories[0].rules)
+    sources = {event.source for event in events if event.rule_id == rule_id and event.source}
+    mine = [
+        event
+        for event in events
+        if all_rules or event.rule_id == rule_id or (event.event == "refused" and event.source in sources)
+    ]
+    if as_json:
+        _write_lines(orjson.dumps(event_row(event)) for event in mine)
+    else:
+        _print(events_table(mine))
+
+
+@app.command()
+def publish(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A rule file.")],
+    *,
+    rules: Rules = RULES,
+    stream: Stream = None,
+    lists: Lists = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a rule file into the folder, if it is right and may follow what is live; a running pipeline takes it up."""
+    folder = _all_logs(rules, stream, lists)
+    publication = folder.publish(file)
+    if as_json:
+        _write_lines(orjson.dumps(written_row(each)) for each in publication.rules)
+    else:
+        sys.stdout.write(publication_text(publication.rules, ran=bool(folder.histories)))
+    if stream is None:
+        _note("fields and types were not checked: name the stream file with --stream")
+    for name in publication.left_out:
+        _note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")
+
+
+@app.command(name="set-status")
+def set_status(
+    rule_id: RuleId,
+    status: Annotated[StatusName, typer.Argument(metavar="STATUS", help="draft, shadow, active, paused or retired.")],
+    *,
+    version: Version = None,
+    rules: Rules = RULES,
+    stream: Stream = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set a rule's status in its file, if the move is legal; comments and layout of the file stay."""
+    folder = _all_logs(rules, stream, None)
+    written = folder.set_status(rule_id, status.value, version)
+    if as_json:
+        _write_lines([orjson.dumps(written_row(written))])
+    elif written.change == "unchanged":
+        _note(f"{rule_id} version {written.rule.version} is {status.value} already")
+    else:
+        sys.stdout.write(publication_text([written], ran=bool(folder.histories)))
+
+
+def _files(paths: Iterable[Path]) -> dict[str, FileContent]:
+    files: dict[str, FileContent] = {}
+    for path in paths:
+        if path.is_dir():
+            found = {str(path / name): content for name, content in (Folder(path, SUFFIXES).changed() or {}).items()}
+            if not found:
+                raise UsageError(f"found no rule files in {path}; expected names that end in {', '.join(SUFFIXES)}")
+            files |= found
+        else:
+            try:
+                files[str(path)] = FileContent(path.read_bytes())
+            except OSError as error:
+                raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    return files
+
+
+def _streams(stream: Path | None) -> Mapping[str, StreamSpec] | None:
+    if stream is None:
+        return None
+    try:
+        return load_streams(stream.read_text(encoding="utf-8"), str(stream))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(f"the stream file {stream} cannot be read: {reason}") from None
+
+
+def _list_names(lists: Path | None) -> list[str] | None:
+    return None if lists is None else sorted(ListsDirectory(lists).load())
+
+
+def _folder(rules: Path, pipeline: str | None) -> tuple[RuleFolder, list[RuleEvent] | None]:
+    """The folder with one log, and its events; None where no pipeline has run on it."""
+    path = find_log(rules, pipeline)
+    events = read_log(path) if path is not None else []
+    return RuleFolder(rules, [History(events)] if events else []), events or None
+
+
+def _all_logs(rules: Path, stream: Path | None, lists: Path | None) -> RuleFolder:
+    """The folder with the logs of all pipelines on it: what is written has to be right for each."""
+    logs = [events for path in logs_in(rules).values() if (events := read_log(path))]
+    return RuleFolder(rules, [History(events) for events in logs], _streams(stream), _list_names(lists))
+
+
+def _names(folder: RuleFolder) -> set[str]:
+    standing = {each.rule.rule_id for each in folder.rules()[0]}
+    return standing.union(*(history.rules for history in folder.histories))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _print(what: Any) -> None:
+    console = Console(highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = _WIDTH_PIPED
+    console.print(what)
+
+
+def _write_lines(lines: Iterable[bytes]) -> None:
+    for line in lines:
+        sys.stdout.write(f"{line.decode()}\n")
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

@@ -1,0 +1,52 @@
+"""``crossline run``: a pipeline from its file."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from crossline.cli.summary import Progress, summary_json, summary_text
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="run", help="Run a pipeline until stopped; with --drain, process what is there and exit.")(run)
+
+
+def run(
+    pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
+    drain: Annotated[bool, typer.Option("--drain", help="Process what is there and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
+) -> None:
+    """Run ``pipeline``; relative paths in it start at its folder."""
+    from crossline.core.config import in_folder
+    from crossline.engine.assemble import RunOptions, assemble, read_config, session_for
+
+    config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
+    spark = session_for(config)
+    progress = Progress(sys.stderr)
+    running = assemble(
+        spark, config, RunOptions(complete=drain, on_batch=progress.batch, screen=sys.stderr if as_json else None)
+    )
+
+    def stop(*_: Any) -> None:
+        # Not here: this thread is in the midst of a call to Spark, whose connection takes one call at a time.
+        threading.Thread(target=running.stop, name="stop").start()
+
+    try:
+        running.start()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, stop)
+        totals = running.drain() if drain else running.wait()
+        running.stop()
+    finally:
+        progress.done()
+        spark.stop()
+    text = orjson.dumps(summary_json(config, totals)).decode() if as_json else summary_text(config, totals)
+    sys.stdout.write(f"{text}\n")

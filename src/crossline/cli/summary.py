@@ -1,0 +1,76 @@
+"""What a run says of itself: a line of progress while it runs, a summary at its end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TextIO
+
+from crossline.connectors.base import Delivery
+from crossline.core.config import Pipeline as Config
+
+if TYPE_CHECKING:
+    from crossline.engine.pipeline import Totals
+
+_SHOW_EVERY_S = 0.5
+
+
+class Progress:
+    """One line, written over itself on a terminal; silent elsewhere."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._shown_s = 0.0
+        self._open = False
+
+    def batch(self, delivery: Delivery, totals: Totals) -> None:
+        """A batch was delivered."""
+        now = time.monotonic()
+        if not self._out.isatty() or now - self._shown_s < _SHOW_EVERY_S:
+            return
+        self._shown_s = now
+        self._open = True
+        rate = totals.records / max(now - totals.started_s, 1e-9)
+        alerts = sum(totals.alerts.values())
+        self._out.write(
+            f"\r\x1b[K{totals.records:,} records, {rate:,.0f}/s, {alerts:,} alerts, batch {delivery.batch_id}"
+        )
+        self._out.flush()
+
+    def done(self) -> None:
+        """End the line."""
+        if self._open:
+            self._out.write("\n")
+
+
+def summary_json(config: Config, totals: Totals) -> dict[str, Any]:
+    """The figures of a run."""
+    elapsed_s = totals.ended_s - totals.first_s
+    return {
+        "pipeline": config.name,
+        "records": totals.records,
+        "batches": totals.batches,
+        "elapsed_ms": round(elapsed_s * 1000),
+        "records_per_s": round(totals.records / elapsed_s) if elapsed_s > 0 else None,
+        "alerts": dict(sorted(totals.alerts.items())),
+        "dead_letters": dict(sorted(totals.dead.items())),
+        "late_records": totals.late,
+        "results": [str(getattr(sink, "path", sink.kind)) for sink in config.sinks],
+    }
+
+
+def summary_text(config: Config, totals: Totals) -> str:
+    """The figures of a run, to read."""
+    figures = summary_json(config, totals)
+    lines = [
+        f"pipeline {config.name}: {figures['records']:,} records in {figures['elapsed_ms'] / 1000:.1f} s"
+        + (f" ({figures['records_per_s']:,} records/s)" if figures["records_per_s"] else ""),
+        f"alerts: {sum(figures['alerts'].values()):,}",
+        *(f"  {count:>9,}  {rule}" for rule, count in figures["alerts"].items()),
+    ]
+    if figures["dead_letters"]:
+        lines.append(f"dead letters: {sum(figures['dead_letters'].values()):,}")
+        lines += [f"  {count:>9,}  {reason}" for reason, count in figures["dead_letters"].items()]
+    if figures["late_records"]:
+        lines.append(f"late records (not judged, kept in the store): {figures['late_records']:,}")
+    lines.append(f"results: {', '.join(figures['results'])}")
+    return "\n".join(lines)

@@ -1,0 +1,218 @@
+"""The end of a pipeline: the delivery of one batch, what a sink promises, how sinks are named and retried."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol, Self
+
+import structlog
+from pydantic import PlainValidator, TypeAdapter, ValidationError
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_attempt,
+    stop_never,
+)
+from tenacity.stop import stop_base, stop_when_event_set
+
+from crossline.core.config_fields import Settings, by_kind
+from crossline.core.config_sinks import SINKS
+from crossline.core.errors import RetryableError, UsageError
+from crossline.core.rules.report import findings_from_validation, path_text
+from crossline.core.values import DeadLetter
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LateRecord:
+    """A record too late to be judged: where it stands, when it happened and came.
+
+    ``raw`` is None where only the source has its bytes.
+    """
+
+    stream: str
+    record_id: str
+    event_ms: int
+    ingest_ms: int
+    lateness_ms: int
+    partition: str
+    offset: int
+    raw: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """All that one batch of ``pipeline`` gave.
+
+    ``alerts`` are as ``AlertMaker.make`` made them, ``delivered_at`` still None: each sink stamps the instant of its
+    own delivery. ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the
+    last batch; equal events are one event. The same ``batch_id`` stands for the same records at every attempt.
+    """
+
+    pipeline: str
+    batch_id: int
+    alerts: Sequence[Mapping[str, Any]] = ()
+    dead: Sequence[DeadLetter] = ()
+    late: Sequence[LateRecord] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    rule_events: Sequence[Mapping[str, Any]] = ()
+
+
+class Sink(Protocol):
+    """A place that takes deliveries, one at a time, in the order of their batches.
+
+    Every sink promises: ``deliver`` returns once all of the delivery is there, and a delivery made twice, or half and
+    then again by the next process after a kill, leaves what one delivery leaves. Each sink's docstring says on what
+    this rests and where it ends. ``deliver`` raises a RetryableError (usually SinkError) where trying again may help.
+    """
+
+    @classmethod
+    def from_settings(cls, settings: Any, pipeline: str) -> Self:
+        """The sink of ``pipeline`` for its item in ``sinks:``, not yet open."""
+        ...
+
+    def open(self) -> None:
+        """Get ready; called once, before the first delivery."""
+        ...
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take ``delivery`` whole, or raise and be called again with it."""
+        ...
+
+    def close(self) -> None:
+        """Release what is held; safe to call twice."""
+        ...
+
+
+# Named, not imported: a pipeline without Kafka need not load a Kafka client.
+_PLACES = {
+    "sqlite": "crossline.connectors.sqlite:SqliteSink",
+    "jsonl": "crossline.connectors.jsonl:JsonlSink",
+    "console": "crossline.connectors.console:ConsoleSink",
+    "kafka": "crossline.connectors.kafka_sink:KafkaSink",
+}
+
+
+def register_sink(kind: str, settings: type[Settings], place: str) -> None:
+    """Make ``kind`` known in ``pipeline.yaml``: the model of its settings, and where its class is (``module:name``).
+
+    Raises UsageError where the kind is another's.
+    """
+    if (_PLACES.get(kind, place), SINKS.get(kind, settings)) != (place, settings):
+        raise UsageError(f"sink kind {kind!r} is taken by {_PLACES[kind]}; choose another name")
+    _PLACES[kind] = place
+    SINKS[kind] = settings
+
+
+def build_sink(settings: Settings | Mapping[str, Any], pipeline: str) -> Sink:
+    """The sink that an item of ``sinks:`` describes, not yet open; relative paths start where the process stands.
+
+    Raises UsageError with all that is wrong in it; an unknown kind is answered with the nearest one.
+    """
+    if isinstance(settings, Mapping):
+        settings = _checked(settings)
+    kind: str = settings.kind  # type: ignore[attr-defined]  # every model in SINKS has it
+    module, _, name = _PLACES[kind].partition(":")
+    sink: type[Sink] = getattr(importlib.import_module(module), name)
+    return sink.from_settings(settings, pipeline)
+
+
+def _checked(settings: Mapping[str, Any]) -> Settings:
+    adapter: TypeAdapter[Settings] = TypeAdapter(Annotated[Settings, PlainValidator(by_kind(SINKS))])
+    try:
+        return adapter.validate_python(dict(settings))
+    except ValidationError as error:
+        findings = findings_from_validation(error, Settings)
+        told = [f"  {path_text(f.path)}: found {f.found}; expected {f.expected}" + _hint(f.hint) for f in findings]
+        raise UsageError("\n".join(["a sink is described wrongly:", *told])) from None
+
+
+def _hint(hint: str | None) -> str:
+    return f"; {hint}" if hint else ""
+
+
+def wall_clock_ms() -> int:
+    """Epoch milliseconds now: the instant of a delivery, which no rule reads."""
+    return time.time_ns() // 1_000_000
+
+
+def for_delivery(delivery: Delivery) -> list[Mapping[str, Any]]:
+    """The alerts that leave the store: no shadow alerts, and none of rules that only feed other rules."""
+    return [a for a in delivery.alerts if a["kind"] != "shadow" and a.get("emit_to_sink", True)]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long a batch is held: pauses double from ``initial_ms`` up to ``max_ms``, with jitter.
+
+    ``attempts_max`` None is without end.
+    """
+
+    initial_ms: int = 200
+    max_ms: int = 30_000
+    attempts_max: int | None = None
+
+
+def deliver_all(
+    sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy | None = None, stop: threading.Event | None = None
+) -> None:
+    """Deliver to each sink in turn, holding the batch while one cannot take it.
+
+    A sink that has taken the batch is not called again for it. Raises the sink's error where it is permanent, where
+    ``attempts_max`` is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered
+    again.
+    """
+    policy = policy or RetryPolicy()
+    stop = stop or threading.Event()
+    for sink in sinks:
+        bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
+        Retrying(
+            retry=retry_if_exception_type(RetryableError),
+            wait=_Pause(policy),
+            stop=bound | stop_when_event_set(stop),
+            sleep=sleep_using_event(stop),
+            before_sleep=_warn(sink, delivery),
+            reraise=True,
+        )(sink.deliver, delivery)
+
+
+class _Pause:
+    """Seconds to wait: exponential with jitter, and no less than the sink asked for."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self.policy = policy
+
+    def __call__(self, state: RetryCallState) -> float:
+        ceiling_ms = min(self.policy.max_ms, self.policy.initial_ms << min(state.attempt_number - 1, 30))
+        # Half fixed, half drawn: many pipelines before one sink do not come back at the same instant.
+        pause_ms = ceiling_ms * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        return max(pause_ms, _asked_ms(state)) / 1000
+
+
+def _asked_ms(state: RetryCallState) -> int:
+    error = state.outcome.exception() if state.outcome else None
+    return (error.retry_after_ms or 0) if isinstance(error, RetryableError) else 0
+
+
+def _warn(sink: Sink, delivery: Delivery) -> Any:
+    def warn(state: RetryCallState) -> None:
+        log.warning(
+            "sink cannot take the batch; holding it",
+            sink=type(sink).__name__,
+            pipeline=delivery.pipeline,
+            batch_id=delivery.batch_id,
+            alerts=len(delivery.alerts),
+            attempt=state.attempt_number,
+            retry_in_ms=round(state.upcoming_sleep * 1000),
+            error=str(state.outcome.exception()) if state.outcome else None,
+        )
+
+    return warn

@@ -1,0 +1,1 @@
+"""The pure core: no Spark, no I/O, no clock."""

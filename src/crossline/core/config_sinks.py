@@ -1,0 +1,40 @@
+"""Where a pipeline's alerts go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainValidator
+
+from crossline.core.config_fields import Settings, by_kind
+from crossline.core.config_kafka import KafkaSink
+
+
+class SqliteSink(Settings):
+    """A database file: alerts, shadow alerts, dead letters, late records, rule events; read by `crossline alerts`."""
+
+    kind: Literal["sqlite"] = Field(description="Which kind of sink this is.")
+    path: str = Field(min_length=1, description="Database file; made where it is not there.")
+
+
+class JsonlSink(Settings):
+    """Alerts as JSON, one a line, appended to a file."""
+
+    kind: Literal["jsonl"] = Field(description="Which kind of sink this is.")
+    path: str = Field(min_length=1, description="File for alerts.")
+    dead_letters: str | None = Field(default=None, min_length=1, description="File for dead letters; by default, none.")
+
+
+class ConsoleSink(Settings):
+    """Alerts on the screen, one a line."""
+
+    kind: Literal["console"] = Field(description="Which kind of sink this is.")
+
+
+SINKS: dict[str, type[Settings]] = {
+    "sqlite": SqliteSink,
+    "jsonl": JsonlSink,
+    "console": ConsoleSink,
+    "kafka": KafkaSink,
+}
+Sink = Annotated[SqliteSink | JsonlSink | ConsoleSink | KafkaSink, PlainValidator(by_kind(SINKS))]

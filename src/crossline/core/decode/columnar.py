@@ -1,0 +1,304 @@
+"""Records that are columns already: Parquet row groups and DataFrames, checked and brought to the declared types."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crossline.core.decode.careful import shown
+from crossline.core.decode.clock import (
+    NOT_A_TIME,
+    TIME_MS_END,
+    TIME_MS_MIN,
+    UNIT_CODES,
+    real_column_ms,
+    text_column_ms,
+    whole_column_ms,
+)
+from crossline.core.decode.layout import Column, Layout, Role
+from crossline.core.decode.reasons import Reason
+from crossline.core.decode.record import TIME_ANY, TIME_NUMBER, TIME_TEXT
+from crossline.core.decode.spans import Decoded, as_bytes
+from crossline.core.errors import UsageError
+from crossline.core.values import I64, DeadLetter, Records
+
+DAY_S = 86_400
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Faults:
+    """The first fault of each row: ``number`` int32[n] indexes ``texts``, 0 is none."""
+
+    number: npt.NDArray[np.int32]
+    texts: list[tuple[Reason, str, str]] = field(default_factory=list)
+
+    def add(self, rows: Mask, reason: Reason, name: str, expected: str) -> None:
+        """Note a fault of the rows that have none yet."""
+        rows = rows & (self.number == 0)
+        if rows.any():
+            self.texts.append((reason, name, expected))
+            self.number[rows] = len(self.texts)
+
+
+# What a conversion answers: the column in its declared type, and the rows that have no value of it, by reason.
+Converted = tuple[pa.Array, dict[Reason, Mask]]
+
+
+def decode_table(
+    layout: Layout, table: pa.Table, partition: str, offsets: I64, ingest_ms: I64 | None = None
+) -> Decoded:
+    """Decode a table whose columns are the stream's fields, nested ones as structs (or by their dotted names).
+
+    ``offsets``: int64[n], increasing. ``ingest_ms``: int64[n], used where the stream names no column of its own. Any
+    integer, decimal or float type serves a number, any whole one an integer; a timestamp may be an Arrow timestamp
+    (UTC where it has no zone), a date, or what it may be in JSON. A dead letter's bytes are the row as JSON. Raises
+    UsageError where a column's name comes twice.
+    """
+    faults = Faults(np.zeros(len(table), np.int32))
+    arrays: list[pa.Array] = []
+    for column in layout.columns:
+        source = _source(table, column.name)
+        array, wrong = _convert(column, source)
+        missing = _mask(pc.is_null(source))
+        if not column.spec.optional:
+            faults.add(missing, "missing_field", column.name, column.spec.kind)
+        for reason, rows in wrong.items():
+            faults.add(rows & ~missing, reason, column.name, str(column.spec))
+        arrays.append(array)
+    ids = arrays[layout.id_column].cast(pa.string())
+    faults.add(_mask(pc.equal(ids, "")), "missing_field", layout.columns[layout.id_column].name, "an id")
+    event_ms = _role_ms(layout, layout.event, arrays, faults)
+    if layout.ingest is not None:
+        ingest_ms = _role_ms(layout, layout.ingest, arrays, faults)
+    good = faults.number == 0
+    if not good.all():
+        keep = pa.array(good)
+        arrays, ids = [array.filter(keep) for array in arrays], ids.filter(keep)
+    records = Records(
+        stream=layout.stream,
+        partition=partition,
+        ids=ids,
+        event_ms=event_ms[good],
+        ingest_ms=None if ingest_ms is None else ingest_ms[good],
+        offsets=offsets[good],
+        fields={column.name: array for column, array in zip(layout.columns, arrays, strict=True)},
+    )
+    return Decoded(records, _letters(layout, table, partition, offsets, faults))
+
+
+def _source(table: pa.Table, name: str) -> pa.Array:
+    """A dotted field of the table as one array; all null where there is none."""
+    top, *path = name.split(".")
+    if path and name in table.schema.names:
+        top, path = name, []
+    places = table.schema.get_all_field_indices(top)
+    if len(places) > 1:
+        raise UsageError(f"column {top} comes {len(places)} times in the table: give each field one column")
+    array = table.column(places[0]).combine_chunks() if places else pa.nulls(len(table))
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    for part in path:
+        if not pa.types.is_struct(array.type):
+            return array
+        array = pc.struct_field(array, [part]) if array.type.get_field_index(part) >= 0 else pa.nulls(len(array))
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _mask(array: pa.Array) -> Mask:
+    return np.asarray(pc.fill_null(array, False))
+
+
+def _convert(column: Column, array: pa.Array) -> Converted:
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), column.arrow_type), {}
+    if column.spec.is_list:
+        return _list(column, array)
+    found: Converted | None = _CONVERSIONS[column.spec.kind](column, array)
+    if found is None:
+        return pa.nulls(len(array), column.arrow_type), {"wrong_type": np.ones(len(array), np.bool_)}
+    return found
+
+
+def _list(column: Column, array: pa.Array) -> Converted:
+    types = pa.types
+    if not (types.is_list(array.type) or types.is_large_list(array.type) or types.is_fixed_size_list(array.type)):
+        return pa.nulls(len(array), column.arrow_type), {"wrong_type": np.ones(len(array), np.bool_)}
+    parents = np.asarray(pc.list_parent_indices(array))
+    plain = replace(column, kind=TIME_ANY, spec=replace(column.spec, is_list=False))
+    source = pc.list_flatten(array)
+    items, wrong = _convert(plain, source)
+    wrong["wrong_type"] = wrong.get("wrong_type", np.zeros(len(items), np.bool_)) | _mask(pc.is_null(source))
+    sizes = np.asarray(pc.fill_null(pc.list_value_length(array), 0), np.int64)
+    bounds = np.concatenate([np.zeros(1, np.int32), np.cumsum(sizes, dtype=np.int32)])
+    lists = pa.ListArray.from_arrays(pa.array(bounds), items, mask=pc.is_null(array))
+    rows = {reason: np.bincount(parents[mask], minlength=len(array)) > 0 for reason, mask in wrong.items()}
+    return lists, rows
+
+
+def _string(_: Column, array: pa.Array) -> Converted | None:
+    types = pa.types
+    if not (types.is_string(array.type) or types.is_large_string(array.type) or types.is_string_view(array.type)):
+        return None
+    raw = array.cast(pa.string()).cast(pa.binary())
+    try:
+        # From binary, as this is the cast that looks whether the bytes are UTF-8; files may hold anything.
+        return raw.cast(pa.string()), {}
+    except pa.ArrowInvalid:
+        bad = np.array([not _is_utf8(value) for value in raw.to_pylist()])
+        return pc.if_else(pa.array(bad), None, raw).cast(pa.string()), {"bad_encoding": bad}
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        return value is None or value.decode() is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def _integer(_: Column, array: pa.Array) -> Converted | None:
+    if pa.types.is_decimal(array.type) and array.type.scale <= 0:
+        beyond = np.array([value is not None and abs(value) >= 2**63 for value in array.to_pylist()], np.bool_)
+        return pc.if_else(pa.array(beyond), None, array).cast(pa.int64()), {"bad_number": beyond}
+    if not pa.types.is_integer(array.type):
+        return None
+    if array.type == pa.uint64():
+        beyond = _mask(pc.greater(array, pa.scalar(2**63 - 1, pa.uint64())))
+        return array.cast(pa.int64(), safe=False), {"bad_number": beyond}
+    return array.cast(pa.int64()), {}
+
+
+def _number(_: Column, array: pa.Array) -> Converted | None:
+    types = pa.types
+    if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_decimal(array.type)):
+        return None
+    valid = np.asarray(pc.is_valid(array))
+    # Adding zero turns -0.0 into 0.0, so that equal numbers have equal bits.
+    doubles = np.asarray(pc.fill_null(array.cast(pa.float64(), safe=False), 0.0)) + 0.0
+    return pa.array(doubles, mask=None if valid.all() else ~valid), {"bad_number": ~np.isfinite(doubles)}
+
+
+def _boolean(_: Column, array: pa.Array) -> Converted | None:
+    return (array, {}) if pa.types.is_boolean(array.type) else None
+
+
+def _timestamp(column: Column, array: pa.Array) -> Converted | None:
+    found = _stamps(column, array)
+    if found is None:
+        return None
+    stamps, reason = found
+    wrong: dict[Reason, Mask] = {}
+    if pa.types.is_floating(array.type):
+        wrong["bad_number"] = _mask(pc.invert(pc.is_finite(array)))
+    wrong[reason] = stamps == NOT_A_TIME
+    return pa.array(stamps, mask=np.asarray(pc.is_null(array))), wrong
+
+
+def _stamps(column: Column, array: pa.Array) -> tuple[I64, Reason] | None:
+    """Epoch ms of each value, NOT_A_TIME where it has none, and that fault's name; None where no times are held."""
+    kind, given = column.kind, array.type
+    if pa.types.is_timestamp(given):
+        return whole_column_ms(_whole(array), UNIT_CODES[given.unit]), "time_out_of_range"
+    if pa.types.is_date(given):
+        days = _whole(array.cast(pa.date32()).cast(pa.int32()))
+        return whole_column_ms(days * DAY_S, UNIT_CODES["s"]), "time_out_of_range"
+    if pa.types.is_integer(given) and kind != TIME_TEXT:
+        whole, wrong = _integer(column, array) or (array, {})
+        stamps = whole_column_ms(_whole(whole), column.unit)
+        return np.where(wrong.get("bad_number", False), NOT_A_TIME, stamps), "time_out_of_range"
+    if pa.types.is_floating(given) and kind != TIME_TEXT:
+        return real_column_ms(np.asarray(pc.fill_null(array.cast(pa.float64()), 0.0)), column.unit), "time_out_of_range"
+    texts = _string(column, array) if kind != TIME_NUMBER else None
+    return None if texts is None else (_text_ms(texts[0]), "bad_time")
+
+
+def _whole(array: pa.Array) -> I64:
+    """The int64 values of an array, 0 for null."""
+    return np.asarray(pc.fill_null(array.cast(pa.int64()), 0))
+
+
+def _text_ms(texts: pa.Array) -> I64:
+    """Epoch ms of RFC 3339 texts; NOT_A_TIME for null and for any other."""
+    stamps = np.empty(len(texts), np.int64)
+    _, bounds, data = texts.buffers()
+    edges = np.frombuffer(bounds or bytes(4), np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    text_column_ms(as_bytes(data), edges, stamps)
+    return stamps
+
+
+_CONVERSIONS: dict[str, Any] = {
+    "string": _string,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "timestamp": _timestamp,
+}
+
+
+def _role_ms(layout: Layout, role: Role, arrays: list[pa.Array], faults: Faults) -> I64:
+    column, array = layout.columns[role.column], arrays[role.column]
+    if column.spec.kind == "string":
+        stamps = _text_ms(array)
+        faults.add(stamps == NOT_A_TIME, "bad_time", column.name, "a time such as 2026-01-31T09:30:00.000Z")
+    elif column.spec.kind == "number":
+        stamps = real_column_ms(np.asarray(pc.fill_null(array, 0.0)), role.unit)
+    elif column.spec.kind == "integer":
+        stamps = whole_column_ms(_whole(array), role.unit)
+    else:
+        stamps = _whole(array)
+    beyond = (stamps < TIME_MS_MIN) | (stamps >= TIME_MS_END)
+    faults.add(beyond, "time_out_of_range", column.name, "a time from 1970-01-01 to 2200-01-01")
+    return stamps
+
+
+def _letters(layout: Layout, table: pa.Table, partition: str, offsets: I64, faults: Faults) -> list[DeadLetter]:
+    numbers = np.flatnonzero(faults.number)
+    if len(numbers) == 0:
+        return []
+    dead = table.take(pa.array(numbers))
+    columns = [_plain(column) for column in dead.columns]
+    letters = []
+    for number, values in zip(numbers.tolist(), zip(*columns, strict=True), strict=True):
+        row = dict(zip(dead.column_names, values, strict=True))
+        reason, name, expected = faults.texts[faults.number[number] - 1]
+        identity = _value(row, layout.columns[layout.id_column].name)
+        letters.append(
+            DeadLetter(
+                stream=layout.stream,
+                reason=reason,
+                detail=f"field {name}: found {shown(repr(_value(row, name)))}, expected {expected}",
+                partition=partition,
+                offset=int(offsets[number]),
+                raw=json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "replace"),
+                record_id=str(identity) if isinstance(identity, str | int) and identity != "" else None,
+            )
+        )
+    return letters
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column, as near as Python can come: it has no text that is not UTF-8, and no year 10000."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (UnicodeDecodeError, OverflowError, ValueError):
+        if pa.types.is_timestamp(column.type):
+            return list(column.cast(pa.int64()).to_pylist())
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            return [value and value.decode("utf-8", "replace") for value in column.cast(pa.large_binary()).to_pylist()]
+        return ["(cannot be shown)"] * len(column)
+    return values
+
+
+def _value(row: Any, name: str) -> Any:
+    """The value of a dotted field of a row, None where there is none."""
+    if name in row:
+        return row[name]
+    for part in name.split("."):
+        row = row.get(part) if isinstance(row, dict) else None
+    return row

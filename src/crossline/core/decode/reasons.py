@@ -1,0 +1,42 @@
+"""Why a record becomes a dead letter: the codes, what each means, and the exception that carries one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Reason = Literal[
+    "line_too_long",
+    "bad_encoding",
+    "malformed_json",
+    "malformed_csv",
+    "not_an_object",
+    "missing_field",
+    "wrong_type",
+    "bad_number",
+    "bad_time",
+    "time_out_of_range",
+]
+
+# In the order in which they are looked for: a record with several faults is told the first.
+REASONS: dict[Reason, str] = {
+    "line_too_long": "the record has more bytes than the limit; only its first 4 KiB are kept",
+    "bad_encoding": "not UTF-8, a byte order mark inside the file, or half of a surrogate pair",
+    "malformed_json": "not one JSON document, a key twice in an object, or nested too deep",
+    "malformed_csv": "another number of fields than the header, or a quoted field that does not end on its line",
+    "not_an_object": "a JSON document that is not an object",
+    "missing_field": "a field that every record must have is absent, null, or an empty id",
+    "wrong_type": "a field holds a value of another type than the stream declares",
+    "bad_number": "NaN, an infinity, or a number too large for its type",
+    "bad_time": "a text that is no RFC 3339 instant with its offset from UTC",
+    "time_out_of_range": "event or ingest time outside 1970-01-01 to 2200-01-01, another outside years 1 to 9999",
+}
+
+
+class RefusedRecordError(Exception):
+    """One record cannot be taken in. ``record_id`` is its id where that could be read."""
+
+    def __init__(self, reason: Reason, detail: str, record_id: str | None = None) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason: Reason = reason
+        self.detail = detail
+        self.record_id = record_id

@@ -1,0 +1,126 @@
+"""Records as spans of a buffer: finding lines, and what is done with spans once a scan has read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.core.decode.careful import Taken
+from crossline.core.decode.cells import Cells, column_array
+from crossline.core.decode.layout import Layout
+from crossline.core.decode.reasons import RefusedRecordError
+from crossline.core.decode.record import DEAD, GOOD, SLOW
+from crossline.core.errors import UsageError
+from crossline.core.values import I64, U8, DeadLetter, Records
+
+LINE_BYTES_MAX = 1 << 20
+RAW_KEPT = 4 << 10
+CHUNK_BYTES_MAX = (1 << 31) - 1
+BOM = b"\xef\xbb\xbf"
+NEWLINE = 10
+# Blocks that stay in the cache between the comparison and the search.
+NEWLINE_BLOCK = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What came of some bytes: the good records, and a dead letter for each other record, both in offset order."""
+
+    records: Records
+    dead: list[DeadLetter]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where n records lie in a buffer: [starts, ends) each, int64[n], and their offsets in the partition."""
+
+    buf: U8
+    starts: I64
+    ends: I64
+    offsets: I64
+    partition: str
+
+
+def as_bytes(data: bytes | pa.Buffer | None) -> U8:
+    """A buffer as read-only uint8[n], so that kernels are compiled for one type only."""
+    array = np.frombuffer(b"" if data is None else data, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+def find_lines(chunk: bytes | pa.Buffer, partition: str, base_offset: int) -> Span:
+    """The lines of a chunk. Raises UsageError where the chunk is too large."""
+    buf = as_bytes(chunk)
+    if len(buf) > CHUNK_BYTES_MAX:
+        raise UsageError(
+            f"a chunk of {len(buf)} bytes of {partition}: expected less than 2 GiB; read it in smaller chunks"
+        )
+    blocks = range(0, len(buf), NEWLINE_BLOCK)
+    found = [np.flatnonzero(buf[at : at + NEWLINE_BLOCK] == NEWLINE) + at for at in blocks]
+    ends = np.concatenate(found) if found else np.zeros(0, np.int64)
+    if len(buf) and buf[-1] != NEWLINE:
+        ends = np.append(ends, len(buf))
+    starts = np.zeros(len(ends), np.int64)
+    starts[1:] = ends[:-1] + 1
+    offsets = starts + base_offset
+    if base_offset == 0 and bytes(buf[:3]) == BOM:
+        starts[0] = len(BOM)
+    return Span(buf, starts, ends, offsets, partition)
+
+
+Take = Callable[[Layout, bytes], Taken]
+
+
+def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, ingest_ms: I64 | None) -> Decoded:
+    """Send the careful way what a scan doubted, and make records and dead letters of it all."""
+    dead = []
+    for row in np.flatnonzero(cells.status == SLOW).tolist():
+        start, end = int(span.starts[row]), int(span.ends[row])
+        raw = span.buf[start : min(end, start + max(line_bytes_max, RAW_KEPT))].tobytes()
+        if end - start > line_bytes_max:
+            detail = f"found {end - start} bytes, expected at most {line_bytes_max}"
+            refused: RefusedRecordError | None = RefusedRecordError("line_too_long", detail)
+        else:
+            refused = _try(cells, row, raw, take)
+        if refused is not None:
+            cells.status[row] = DEAD
+            dead.append(
+                DeadLetter(
+                    stream=cells.layout.stream,
+                    reason=refused.reason,
+                    detail=refused.detail,
+                    partition=span.partition,
+                    offset=int(span.offsets[row]),
+                    raw=raw[:RAW_KEPT] if refused.reason == "line_too_long" else raw,
+                    record_id=refused.record_id,
+                )
+            )
+    return Decoded(records_of(cells, span.partition, span.offsets, ingest_ms), dead)
+
+
+def _try(cells: Cells, row: int, raw: bytes, take: Take) -> RefusedRecordError | None:
+    try:
+        cells.put(row, *take(cells.layout, raw))
+    except RefusedRecordError as refused:
+        return refused
+    return None
+
+
+def records_of(cells: Cells, partition: str, offsets: I64, ingest_ms: I64 | None) -> Records:
+    """The good rows. ``ingest_ms``: of all rows, used where the stream names no column of its own."""
+    layout = cells.layout
+    rows = np.flatnonzero(cells.status == GOOD)
+    fields = {column.name: column_array(cells, number, rows) for number, column in enumerate(layout.columns)}
+    ingest = ingest_ms if cells.ingest_ms is None else cells.ingest_ms
+    return Records(
+        stream=layout.stream,
+        partition=partition,
+        ids=fields[layout.columns[layout.id_column].name].cast(pa.string()),
+        event_ms=cells.event_ms[rows],
+        ingest_ms=None if ingest is None else ingest[rows],
+        offsets=offsets[rows],
+        fields=fields,
+    )

@@ -1,0 +1,103 @@
+"""Putting the parts of a batch into ingest order and giving each record its ingest time.
+
+Within a log the order is sequence, then row. Across logs it is ingest time, then the log's name. Where a log has no
+ingest time of its own, a record's is the running maximum of event time over the whole log, so each chunk carries its
+own running maximum and the shard adds what came before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.core.keys import bytes_of
+from crossline.core.values import I64, U8
+from crossline.core.wire import Arrays
+
+WirePart = tuple[Mapping[str, Any], Arrays]
+
+
+def chunk_floors(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[tuple[str, int], int]:
+    """The clock of its log before each chunk, by (log, sequence); ``log_clock`` is moved on past these chunks.
+
+    ``parts`` are the reporter's, of which every shard sees one per chunk.
+    """
+    floors: dict[tuple[str, int], int] = {}
+    for meta, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"])):
+        log, clock = meta["log"], meta["clock_ms"]
+        before = log_clock.get(log)
+        floors[log, meta["sequence"]] = before if before is not None and meta["running"] else -(2**62)
+        if clock is not None:
+            log_clock[log] = clock if before is None else max(before, clock)
+    return floors
+
+
+def in_ingest_order(parts: Sequence[WirePart], floors: Mapping[tuple[str, int], int]) -> Arrays:
+    """The rows of one layer, from all its chunks, in ingest order.
+
+    ``ingest_ms`` and ``chunk`` (number among the chunks by log and sequence) are added.
+    """
+    ordered = sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))
+    logs = sorted({p[0]["log"] for p in ordered})
+    clocks = [np.maximum(a["clock_ms"], floors[m["log"], m["sequence"]]) for m, a in ordered]
+    whole = _concatenated([a for _, a in ordered])
+    whole["ingest_ms"] = np.concatenate(clocks)
+    whole["chunk"] = np.repeat(np.arange(len(ordered), dtype=np.int32), [len(c) for c in clocks])
+    if len(logs) > 1:
+        rank = np.repeat(np.array([logs.index(m["log"]) for m, _ in ordered], dtype=np.int32), [len(c) for c in clocks])
+        order = np.lexsort((np.arange(len(rank)), rank, _order_clock(whole["ingest_ms"], rank)))
+        whole = _taken(whole, order)
+    return whole
+
+
+def _order_clock(ingest_ms: I64, rank: np.ndarray[Any, np.dtype[np.int32]]) -> I64:
+    """Ingest time made monotone within each log, so that offset order always holds there."""
+    clock = np.empty_like(ingest_ms)
+    for log in np.unique(rank):
+        mine = rank == log
+        clock[mine] = np.maximum.accumulate(ingest_ms[mine])
+    return clock
+
+
+_PER_KEY = ("key_bytes", "key_offsets", "key_hash")
+_ROW_TEXT = ("id", "figure")  # byte strings per row: NAME_bytes and NAME_offsets
+
+
+def _concatenated(parts: Sequence[Arrays]) -> Arrays:
+    text = [name for name in (*_ROW_TEXT, "key") if f"{name}_bytes" in parts[0]]
+    special = {f"{name}_{part}" for name in text for part in ("bytes", "offsets")} | {"key_index"}
+    whole = {name: np.concatenate([p[name] for p in parts]) for name in parts[0] if name not in special}
+    key_base = np.cumsum([0] + [len(p["key_hash"]) for p in parts])
+    whole["key_index"] = np.concatenate([p["key_index"] + np.int32(b) for p, b in zip(parts, key_base, strict=False)])
+    for name in text:
+        data = [p[f"{name}_bytes"] for p in parts]
+        base = np.cumsum([0] + [len(d) for d in data])
+        ends = [p[f"{name}_offsets"][1:] + b for p, b in zip(parts, base, strict=False)]
+        whole[f"{name}_bytes"] = np.concatenate(data)
+        whole[f"{name}_offsets"] = np.concatenate([np.zeros(1, dtype=np.int64), *ends])
+    return whole
+
+
+def _taken(whole: Arrays, order: I64) -> Arrays:
+    """Rows in another order; the keys stay where they are."""
+    text = {f"{name}_{part}" for name in _ROW_TEXT for part in ("bytes", "offsets")}
+    taken = {name: a if name in _PER_KEY else a[order] for name, a in whole.items() if name not in text}
+    for name in _ROW_TEXT:
+        if f"{name}_bytes" in whole:
+            taken[f"{name}_bytes"], taken[f"{name}_offsets"] = take_bytes(
+                whole[f"{name}_bytes"], whole[f"{name}_offsets"], order
+            )
+    return taken
+
+
+def take_bytes(data: U8, offsets: I64, rows: I64) -> tuple[U8, I64]:
+    """The byte strings at ``rows``, concatenated, with their offsets."""
+    array = pa.Array.from_buffers(
+        pa.large_binary(),
+        len(offsets) - 1,
+        [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(data))],
+    )
+    return bytes_of(array.take(pa.array(rows)).cast(pa.binary()))

@@ -1,0 +1,72 @@
+"""A shard's state as a log: what each batch added, encoded, and applied again in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crossline.core import wire
+from crossline.core.compile import LayerPlan, StreamPlan
+from crossline.core.shard import Bounds, LayerDelta, ShardState, evict_before, store_of
+from crossline.core.windows.batch import Delta
+
+
+def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[LayerDelta]) -> bytes:
+    """The segment of one batch: the clocks as of its end, and each layer's records."""
+    arrays: wire.Arrays = {}
+    layers = []
+    for number, item in enumerate(deltas):
+        arrays |= {f"{number}.{name}": array for name, array in item.delta.arrays().items()}
+        clock = item.delta.batch.clock_ms
+        layers.append({"layer": item.layer, "lines": item.lines, "clock_ms": int(clock.max()) if len(clock) else None})
+    meta = {
+        "batch": batch_id,
+        "kept_from": state.kept_from,
+        "log_clock": state.log_clock,
+        "ingest_ms": state.ingest_ms,
+        "layers": layers,
+    }
+    return wire.encode(meta, arrays)
+
+
+def apply_delta(
+    plans: Sequence[StreamPlan], state: ShardState, meta: Mapping[str, Any], arrays: wire.Arrays, bounds: Bounds
+) -> None:
+    """Put what ``encode_delta`` wrote back into ``state``; layers that no rule needs any more are passed over."""
+    state.kept_from = meta["kept_from"]
+    state.log_clock = dict(meta["log_clock"])
+    state.ingest_ms = dict(meta["ingest_ms"])
+    apply_past(plans, state, meta, arrays, bounds)
+
+
+def apply_past(
+    plans: Sequence[StreamPlan], state: ShardState, meta: Mapping[str, Any], arrays: wire.Arrays, bounds: Bounds
+) -> None:
+    """As ``apply_delta``, for records alone: the clocks stay as they are."""
+    known = _layers(plans)
+    for number, item in enumerate(meta["layers"]):
+        if item["layer"] not in known:
+            continue
+        plan, layer_plan = known[item["layer"]]
+        prefix = f"{number}."
+        delta = Delta.of({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
+        store = store_of(state, plan, layer_plan)
+        store.load(delta, tuple((rule_id, version) for rule_id, version in item["lines"]))
+        if plan.stream in state.ingest_ms:
+            store.evict(evict_before(layer_plan, plan, state.ingest_ms[plan.stream], bounds))
+
+
+def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapping[str, Any]], bounds: Bounds) -> bool:
+    """Whether nothing in segments with these ``metas`` is in a window of a record still to come."""
+    known = _layers(plans)
+    for item in (layer for meta in metas for layer in meta["layers"]):
+        if item["clock_ms"] is None or item["layer"] not in known:
+            continue
+        plan, layer_plan = known[item["layer"]]
+        if item["clock_ms"] > evict_before(layer_plan, plan, state.ingest_ms[plan.stream], bounds):
+            return False
+    return True
+
+
+def _layers(plans: Sequence[StreamPlan]) -> dict[str, tuple[StreamPlan, LayerPlan]]:
+    return {lp.layer.name: (plan, lp) for plan in plans for lp in plan.layers}

@@ -1,0 +1,1 @@
+"""Rules: models, conditions, error report."""

@@ -1,0 +1,305 @@
+"""What every rule has: the envelope, its life cycle, its clock and lateness, and what a rule type must add."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from crossline.core.plan import Aggregate, ColumnKind, Operator, TimeMode
+from crossline.core.rules.condition import Condition
+from crossline.core.rules.fieldtypes import OptionalInstant, OptionalSeconds, RuleId, Texts, not_yet
+from crossline.core.rules.report import Finding, refusal, refusals, shown
+from crossline.core.rules.sentence import RESERVED, Sentence, parse_description, placeholders
+from crossline.core.rules.tree import check_conditions, parse_conditions
+from crossline.core.schema import StreamSpec, check_field
+from crossline.core.times import format_duration
+
+Status = Literal["draft", "shadow", "active", "paused", "retired"]
+Severity = Literal["info", "low", "medium", "high", "critical"]
+Action = Literal["allow", "review", "step_up", "block"]
+
+_MOVES: dict[str, frozenset[str]] = {
+    "draft": frozenset({"shadow", "active", "retired"}),
+    "shadow": frozenset({"active", "retired"}),
+    "active": frozenset({"shadow", "paused", "retired"}),
+    "paused": frozenset({"active", "retired"}),
+    "retired": frozenset(),
+}
+
+
+def legal_moves(status: Status) -> tuple[str, ...]:
+    """The statuses that a rule in ``status`` may be given next."""
+    return tuple(sorted(_MOVES[status]))
+
+
+def legal_move(old: Status, new: Status) -> bool:
+    """Whether a rule may go from ``old`` to ``new``; staying is no move."""
+    return new in _MOVES[old]
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds for rules that do not say otherwise: the pipeline's ``defaults``."""
+
+    time_mode: TimeMode = "event_time"
+    watermark_delay_ms: int = 45_000
+    allowed_lateness_ms: int = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Bounds on ingest time - event time. None: no bound.
+
+    ``allowed_ms``: beyond it a record is neither judged nor in a window. ``judged_ms``: beyond it it is not judged.
+    """
+
+    allowed_ms: int | None
+    judged_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a window rule holds its value against, and how far back it looks."""
+
+    operator: Operator
+    threshold: float | int
+    window_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """A window rule resolved against its stream and the pipeline's defaults: what the plan is compiled from.
+
+    ``column``: field that must be present in a record that enters; ``column_kind``: how it is kept (None: it is not).
+    ``retention_ms``: how far back from a record its windows and cooldown reach.
+    """
+
+    group_fields: tuple[str, ...]
+    time_mode: TimeMode
+    condition: Condition
+    column: str | None
+    column_kind: ColumnKind | None
+    aggregate: Aggregate
+    window_ms: int
+    bounds: str
+    include_current: bool
+    operator: Operator
+    threshold: float | int
+    emit_every: bool
+    cooldown_ms: int
+    allowed_lateness_ms: int | None
+    judge_lateness_ms: int | None
+    retention_ms: int
+
+
+def _check_conditions(raw: Any) -> Any:
+    _, findings = parse_conditions(raw, path=())
+    if findings:
+        raise refusals(findings)
+    return raw or None
+
+
+def _source(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("rule:"):
+        raise refusal("the name of a stream; rules that read the hits of other rules are not in this version yet")
+    return value
+
+
+def _late_policy(value: Any) -> Any:
+    if value == "reevaluate":
+        raise refusal("evaluate or skip; reevaluate is not in this version yet")
+    return value
+
+
+class Rule(BaseModel):
+    """One version of a rule, checked and frozen. Types add their fields and what they need of the plan."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    rule_id: RuleId = Field(description="Stable name: 1 to 64 characters out of `a-z 0-9 _ . -`.")
+    version: int = Field(ge=1, lt=2**31, description="A new version replaces the older; one version has one body.")
+    rule_type: str = Field(description="What kind of rule this is.")
+    status: Status = Field(
+        "active",
+        description="`draft` is never evaluated, `shadow` is evaluated and recorded but not delivered. Moves: draft to "
+        "shadow or active, shadow to active and back, active to paused and back, any to retired.",
+    )
+    source_topic: Annotated[str, BeforeValidator(_source)] = Field(description="The stream that it reads.")
+    sink_topic: str | None = Field(None, description="Where its alerts go, if not to the pipeline's own sink.")
+    conditions: Annotated[Any, BeforeValidator(_check_conditions)] = Field(
+        None, description="Which records it looks at; none: all of them. See Conditions."
+    )
+    severity: Severity = Field("medium", description="How grave a hit is.")
+    score: int = Field(0, ge=0, le=100, description="Weight of a hit, 0 to 100.")
+    action: Action = Field("allow", description="What a hit asks of the decision; the gravest of all hits counts.")
+    description: str | None = Field(
+        None, description="The sentence of its alerts; may hold `{value}` and the like, see Sentences."
+    )
+    owner: str | None = Field(None, description="Who answers for it.")
+    tags: Texts = Field((), description="Free marks.")
+    effective_from: OptionalInstant = Field(
+        None, description="Instant on the ingest clock from which it judges; none: from when it is taken up."
+    )
+    time_mode: TimeMode | None = Field(
+        None, description="Clock: `event_time`, or `processing_time`, which is ingest time. None: the pipeline's."
+    )
+    timestamp_field: str | None = Field(None, description="Field of the event time; it must be the stream's own.")
+    watermark_delay: OptionalSeconds = Field(
+        None,
+        description="Up to this lateness a record is on time; a bare number is seconds. None: the pipeline's (45 s).",
+    )
+    allowed_lateness: OptionalSeconds = Field(
+        None, description="Beyond this lateness a record is never judged. None: the pipeline's (2 min)."
+    )
+    late_policy: Annotated[Literal["evaluate", "skip"], BeforeValidator(_late_policy)] = Field(
+        "evaluate",
+        description="Records between the two bounds: `evaluate` judges them, `skip` only lets them into windows.",
+    )
+    resolution: Annotated[None, BeforeValidator(not_yet("no resolution; panes are not in this version yet"))] = Field(
+        None, description="Not in this version yet."
+    )
+
+    example: ClassVar[str] = ""
+
+    def __hash__(self) -> int:
+        return hash((self.rule_id, self.version))
+
+    @cached_property
+    def condition(self) -> Condition:
+        """The conditions, parsed."""
+        return Condition(parse_conditions(self.conditions)[0])
+
+    def all_conditions(self) -> tuple[Condition, ...]:
+        """Every condition that the rule needs masks of."""
+        return (self.condition,)
+
+    def lateness(self, defaults: Defaults) -> Lateness:
+        """The bounds on lateness; none on the ingest clock.
+
+        A rule that only widens ``watermark_delay`` past the pipeline's allowed lateness allows as much.
+        """
+        if (self.time_mode or defaults.time_mode) == "processing_time":
+            return Lateness(None, None)
+        delay_ms = defaults.watermark_delay_ms if self.watermark_delay is None else self.watermark_delay
+        allowed_ms = self.allowed_lateness
+        if allowed_ms is None:
+            allowed_ms = max(defaults.allowed_lateness_ms, self.watermark_delay or 0)
+        return Lateness(allowed_ms, delay_ms if self.late_policy == "skip" else None)
+
+    def canonical(self) -> dict[str, Any]:
+        """The body as plain JSON in one way of writing it: without defaults, status and effective_from."""
+        body = self.model_dump(mode="json", exclude_defaults=True, exclude={"status", "effective_from"})
+        return {**body, "rule_type": self.rule_type}
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole rule as plain JSON that loads again as the same rule."""
+        whole = {**self.canonical(), "status": self.status}
+        return whole if self.effective_from is None else {**whole, "effective_from": self.effective_from}
+
+    def body_digest(self) -> str:
+        """SHA-256 of the canonical body, in hex: the same for the same version in every run."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        return hashlib.sha256(orjson.dumps(self.canonical(), option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        findings = self.findings()
+        if findings:
+            raise refusals(findings)
+        return self
+
+    def findings(self) -> list[Finding]:
+        """Impossible combinations of fields, all of them. A field that could not be read is None here."""
+        findings: list[Finding] = []
+        delay_ms, allowed_ms = self.watermark_delay, self.allowed_lateness
+        if delay_ms is not None and allowed_ms is not None and allowed_ms < delay_ms:
+            least = f"at least watermark_delay, which is {format_duration(delay_ms)}"
+            findings.append(Finding(("allowed_lateness",), format_duration(allowed_ms), least))
+        if self.description is not None and self.rule_id is not None:
+            findings += parse_description(self.description, self.rule_id, self.placeholder_names(None))[1]
+        return findings
+
+    def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
+        """What does not fit the stream ``name`` that the rule reads; ``lists``: names of the lists there are."""
+        findings = check_conditions(self.condition.node, spec.columns, name, lists)
+        event_time = spec.event_time.field
+        if self.timestamp_field is not None and self.timestamp_field != event_time:
+            findings.append(
+                check_field(self.timestamp_field, spec.columns, name, ("timestamp_field",))
+                or Finding(
+                    ("timestamp_field",),
+                    shown(self.timestamp_field),
+                    f"{event_time}, the event time of stream {name}; other clocks are not in this version yet",
+                )
+            )
+        if self.description is not None:
+            findings += parse_description(self.description, self.rule_id, self.placeholder_names(spec))[1]
+        return findings
+
+    def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
+        """The names that the description may hold in braces; None: any."""
+        raise NotImplementedError
+
+    def default_sentence(self, value: float | None) -> Sentence:
+        """What an alert says where the rule has no description."""
+        raise NotImplementedError
+
+    @cached_property
+    def _described(self) -> Sentence | None:
+        if not self.description:
+            return None
+        return parse_description(self.description, self.rule_id, None)[0]
+
+    def figure_fields(self) -> tuple[str, ...]:
+        """Fields of the triggering record that its alert shows as evidence."""
+        return ()
+
+    def sentence(
+        self,
+        value: float | None,
+        threshold: float | None,
+        operator: str | None,
+        window_ms: int | None,
+        key: Mapping[str, Any],
+        count: int | None,
+        evidence: Mapping[str, Any],
+    ) -> str:
+        """The alert's message: the description with its placeholders filled in, or a plain sentence of the type."""
+        sentence = self._described or self.default_sentence(value)
+        return sentence.say(value, threshold, operator, window_ms, key, count, evidence)
+
+
+class StatelessRule(Rule):
+    """A rule that looks at the record alone: it is a hit where ``condition`` holds."""
+
+    def figure_fields(self) -> tuple[str, ...]:
+        """The fields that it compares or names in its description."""
+        named = placeholders(self.description) if self.description else ()
+        return tuple(sorted({*self.condition.fields(), *(name for name in named if name not in RESERVED)}))
+
+
+class WindowRule(Rule):
+    """A rule that compares an aggregate over a window per key."""
+
+    @property
+    def compared(self) -> Compared:
+        """The comparison that its alerts show."""
+        raise NotImplementedError
+
+    @property
+    def delivered(self) -> bool:
+        """Whether its alerts go to sinks, or only feed other rules."""
+        return True
+
+    def window_spec(self, spec: StreamSpec, defaults: Defaults) -> WindowSpec:
+        """The rule resolved against its stream and the defaults."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Rule types: one file each."""

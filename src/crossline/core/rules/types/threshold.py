@@ -1,0 +1,55 @@
+"""``threshold``: a record that meets the conditions is a hit. No state, no window."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from crossline.core.rules.base import StatelessRule
+from crossline.core.rules.registry import rule_type
+from crossline.core.rules.report import Finding
+from crossline.core.rules.sentence import Sentence, noun
+from crossline.core.schema import StreamSpec
+
+
+@rule_type("threshold")
+class ThresholdRule(StatelessRule):
+    """Fires on every record that meets ``conditions``."""
+
+    rule_type: Literal["threshold"] = Field(description="`threshold`.")
+
+    example: ClassVar[str] = """\
+rule_id: large_web_payment
+version: 1
+rule_type: threshold
+source_topic: payments
+severity: high
+score: 40
+action: step_up
+description: "{amount_cents} cents at once by account {account_id}"
+conditions:
+  - {field: channel, operator: "==", value: web}
+  - {field: amount_cents, operator: ">=", value: 1000000}
+"""
+
+    def findings(self) -> list[Finding]:
+        """A rule without conditions would fire on every record."""
+        findings = super().findings()
+        if self.conditions is None:
+            findings.append(Finding(("conditions",), "nothing", "one or more conditions, which make the record a hit"))
+        return findings
+
+    def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
+        """Its id, and any field of the record."""
+        return None if spec is None else ("rule_id", *spec.columns)
+
+    @cached_property
+    def _sentence(self) -> Sentence:
+        return Sentence((("text", f"{noun(self.source_topic, one=True)} where {self.condition.text}"),))
+
+    def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - a record has no value
+        """``payment where amount_cents >= 1000000``."""
+        return self._sentence

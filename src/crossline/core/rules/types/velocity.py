@@ -1,0 +1,230 @@
+"""``velocity``: an aggregate over the records of a key in a window, looking back from every record, crosses a line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from crossline.core.plan import Aggregate, ColumnKind, Operator
+from crossline.core.rules.base import Compared, Defaults, WindowRule, WindowSpec
+from crossline.core.rules.fieldtypes import Duration, Names, Number, OptionalDuration, OptionalNumber, Unit
+from crossline.core.rules.registry import rule_type
+from crossline.core.rules.report import Finding
+from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun
+from crossline.core.schema import FieldSpec, StreamSpec, check_field
+from crossline.core.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
+
+_ARITHMETIC = frozenset({"sum", "avg", "stddev"})
+_SAID = {
+    "sum": "sum of {field} ",
+    "avg": "average of {field} ",
+    "min": "minimum of {field} ",
+    "max": "maximum of {field} ",
+    "stddev": "standard deviation of {field} ",
+    "last": "last {field} ",
+    "first": "first {field} ",
+}
+
+
+@rule_type("velocity")
+class VelocityRule(WindowRule):
+    """Compares an aggregate of the records of a key in a sliding window with a threshold."""
+
+    rule_type: Literal["velocity"] = Field(description="`velocity`.")
+    aggregation_type: Aggregate = Field(description="What is computed over the window.")
+    aggregation_field: str | None = Field(
+        None, description="The field it is computed of; records without it do not enter. `count` needs none."
+    )
+    aggregation_threshold: Number = Field(description="The line.")
+    operator: Operator = Field(">=", description="The rule is satisfied where aggregate `operator` threshold.")
+    group_by: Names = Field((), description="Field or fields of the key; none: one window over the whole stream.")
+    window: OptionalDuration = Field(None, description="How far back the window reaches: `10m`. Or the next two.")
+    window_size: OptionalNumber = Field(None, description="The same as a number, with `window_unit`.")
+    window_unit: Unit = Field(None, description="`ms s m h d` or the long names.")
+    bounds: Literal["(]", "[]", "[)"] = Field(
+        "(]", description="Which ends belong to the window from t - w to t, the time of the record."
+    )
+    include_current: bool | None = Field(
+        None, description="Whether the record itself is in its window. None: yes, but for `[)`."
+    )
+    emit: Literal["on_crossing", "every"] = Field(
+        "on_crossing", description="Alert when the line is crossed, or at every record that is beyond it."
+    )
+    emit_mode: Literal["last_event", "window"] = Field(
+        "last_event", description="What the alert shows: the last record, or the records of the window."
+    )
+    cooldown: Duration = Field(0, description="After an alert, none for the same key for this long.")
+    emit_to_sink: bool = Field(True, description="`false`: recorded, but not delivered to a sink.")
+
+    example: ClassVar[str] = """\
+rule_id: card_burst
+version: 3
+rule_type: velocity
+source_topic: payments
+severity: high
+score: 40
+action: step_up
+description: "{value} declined payments on card {card_hash} in {window}"
+conditions:
+  - {field: status, operator: "==", value: declined}
+group_by: card_hash
+aggregation_type: count
+window: 60s
+aggregation_threshold: 10
+cooldown: 5m
+"""
+
+    @property
+    def window_ms(self) -> int:
+        """The window in milliseconds."""
+        return self._window_ms() or 0
+
+    @property
+    def include_current_resolved(self) -> bool:
+        """Whether the record itself is in its window."""
+        return self.bounds != "[)" if self.include_current is None else self.include_current
+
+    def _window_ms(self) -> int | None:
+        if self.window is not None:
+            return self.window
+        if self.window_size is None or self.window_unit is None:
+            return None
+        ms = Fraction(str(self.window_size)) * UNIT_MS_BY_NAME[self.window_unit.lower()]
+        return int(ms) if ms.denominator == 1 and ms <= DURATION_MS_MAX else None
+
+    def canonical(self) -> dict[str, object]:
+        """The body; both ways of writing the window become one."""
+        body = super().canonical()
+        body.pop("window_size", None)
+        body.pop("window_unit", None)
+        return {**body, "window": f"{self.window_ms}ms"}
+
+    def findings(self) -> list[Finding]:
+        """What cannot stand together."""
+        findings = super().findings() + self._window_findings()
+        if self.aggregation_type not in {"count", None} and self.aggregation_field is None:
+            findings.append(
+                Finding(("aggregation_field",), "nothing", f"the field to take the {self.aggregation_type} of")
+            )
+        return findings
+
+    def _window_findings(self) -> list[Finding]:
+        sized = self.window_size is not None or self.window_unit is not None
+        if self.window is not None and sized:
+            path = "window_size" if self.window_size is not None else "window_unit"
+            return [Finding((path,), f"{path} beside window", "window alone, or window_size with window_unit")]
+        if self.window is None and not sized:
+            return [Finding(("window",), "nothing", "a window such as 10m, or window_size with window_unit")]
+        if self.window is None and (self.window_size is None or self.window_unit is None):
+            missing, given = (
+                ("window_size", "window_unit") if self.window_size is None else ("window_unit", "window_size")
+            )
+            return [Finding((missing,), "nothing", f"{missing} with {given}")]
+        path = "window" if self.window is not None else "window_size"
+        window_ms = self._window_ms()
+        if window_ms is None:
+            return [Finding((path,), str(self.window_size), "a whole number of milliseconds, at most 100 years")]
+        return [] if window_ms > 0 else [Finding((path,), "an empty window", "a window longer than 0")]
+
+    def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
+        """Fields that the stream does not have, or of the wrong type."""
+        findings = super().stream_findings(name, spec, lists)
+        for number, field in enumerate(self.group_by or ()):
+            path = ("group_by", number) if len(self.group_by) > 1 else ("group_by",)
+            unknown = check_field(field, spec.columns, name, path)
+            if unknown is not None:
+                findings.append(unknown)
+            elif spec.columns[field].is_list:
+                findings.append(Finding(path, f"{field}, of type {spec.columns[field]}", "a field with one value"))
+        if self.aggregation_field is not None:
+            findings += self._aggregation_findings(self.aggregation_field, name, spec)
+        return findings
+
+    def _aggregation_findings(self, field: str, name: str, spec: StreamSpec) -> list[Finding]:
+        path = ("aggregation_field",)
+        unknown = check_field(field, spec.columns, name, path)
+        if unknown is not None:
+            return [unknown]
+        column = spec.columns[field]
+        if self.aggregation_type in {"count", None} or _fits(self.aggregation_type, column):
+            return []
+        wanted = "one value" if self.aggregation_type == "distinct_count" else "type integer or number"
+        expected = f"a field of {wanted}, for {self.aggregation_type}"
+        hint = "for how many different ones there are, use distinct_count" if column.kind == "string" else None
+        return [Finding(path, f"{field}, of type {column}", expected, None if column.is_list else hint)]
+
+    def window_spec(self, spec: StreamSpec, defaults: Defaults) -> WindowSpec:
+        """The rule resolved against its stream and the defaults."""
+        lateness = self.lateness(defaults)
+        return WindowSpec(
+            group_fields=self.group_by,
+            time_mode=self.time_mode or defaults.time_mode,
+            condition=self.condition,
+            column=self.aggregation_field,
+            column_kind=self._column_kind(spec),
+            aggregate=self.aggregation_type,
+            window_ms=self.window_ms,
+            bounds=self.bounds,
+            include_current=self.include_current_resolved,
+            operator=self.operator,
+            threshold=self.aggregation_threshold,
+            emit_every=self.emit == "every",
+            cooldown_ms=self.cooldown,
+            allowed_lateness_ms=lateness.allowed_ms,
+            judge_lateness_ms=lateness.judged_ms,
+            retention_ms=max(self.window_ms, self.cooldown),
+        )
+
+    def _column_kind(self, spec: StreamSpec) -> ColumnKind | None:
+        if self.aggregation_type == "count" or self.aggregation_field is None:
+            return None
+        if self.aggregation_type == "distinct_count":
+            return "code"
+        return "float" if spec.columns[self.aggregation_field].kind == "number" else "int"
+
+    @property
+    def compared(self) -> Compared:
+        """The comparison that its alerts show."""
+        return Compared(self.operator, self.aggregation_threshold, self.window_ms)
+
+    @property
+    def delivered(self) -> bool:
+        """As ``emit_to_sink`` says."""
+        return self.emit_to_sink
+
+    def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:  # noqa: ARG002 - the rule knows
+        """The figures of the comparison, and the fields of the key."""
+        return None if self.group_by is None else (*RESERVED, *self.group_by)
+
+    @cached_property
+    def _sentence(self) -> Sentence:
+        return self._default(f" {noun(self.source_topic)}")
+
+    @cached_property
+    def _sentence_of_one(self) -> Sentence:
+        return self._default(f" {noun(self.source_topic, one=True)}")
+
+    def default_sentence(self, value: float | None) -> Sentence:
+        """``10 payments by account a1 in 60 s (line: 10)``."""
+        return self._sentence_of_one if value == 1 and self.aggregation_type == "count" else self._sentence
+
+    def _default(self, counted: str) -> Sentence:
+        said = _SAID.get(self.aggregation_type, "").replace("{field}", self.aggregation_field or "")
+        after = {"count": counted, "distinct_count": f" different {self.aggregation_field}"}.get(self.aggregation_type)
+        sign = "" if self.operator == ">=" else f"{self.operator} "
+        parts: list[tuple[PartKind, str]] = [("text", said), ("value", ""), ("text", after or "")]
+        parts += [*key_parts(self.group_by), ("text", " in "), ("window", ""), ("text", f" (line: {sign}")]
+        parts += [("threshold", ""), ("text", ")")]
+        return Sentence(joined(parts))
+
+
+def _fits(aggregate: str, column: FieldSpec) -> bool:
+    if column.is_list:
+        return False
+    if aggregate == "distinct_count":
+        return True
+    return column.kind in {"integer", "number"} or (column.kind == "timestamp" and aggregate not in _ARITHMETIC)

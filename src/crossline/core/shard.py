@@ -1,0 +1,223 @@
+"""One shard: its state, and the judging of one batch of routed parts. Pure: no Spark, no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crossline.core.alerting import LayerAlerts, stateless_alerts
+from crossline.core.compile import LayerPlan, StreamPlan
+from crossline.core.ingest import WirePart, chunk_floors, in_ingest_order
+from crossline.core.values import I64, U8
+from crossline.core.windows.batch import Delta, Hits, KeyedBatch
+from crossline.core.windows.store import KeySpaceState
+from crossline.core.wire import Arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a record stands, for a dead letter or a late record: its bytes are fetched from the source."""
+
+    stream: str
+    partition: str
+    offset: int
+    record_id: str
+    event_ms: int
+    ingest_ms: int
+
+
+@dataclass(slots=True)
+class ShardState:
+    """All that one shard keeps: a store per layer, the clock of each log, the highest ingest time per stream.
+
+    ``kept_from``: the oldest batch whose segment the state still needs.
+    """
+
+    stores: dict[str, KeySpaceState] = field(default_factory=dict)
+    log_clock: dict[str, int] = field(default_factory=dict)
+    ingest_ms: dict[str, int] = field(default_factory=dict)
+    kept_from: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerDelta:
+    """What a batch added to one layer's store; ``lines``: the rule versions that bits of ``delta.sat`` stand for."""
+
+    layer: str
+    delta: Delta
+    lines: tuple[tuple[str, int], ...]
+
+
+@dataclass(slots=True)
+class ShardOutput:
+    """What one batch gave: alerts (JSON values), duplicates, late records, and the deltas to be persisted."""
+
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+    duplicates: list[Position] = field(default_factory=list)
+    late: list[Position] = field(default_factory=list)
+    deltas: list[LayerDelta] = field(default_factory=list)
+    records: int = 0
+    retained: int = 0
+    ingest_ms: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``partition_lag_ms``: how far one log of a stream may lag behind another and still find its windows whole."""
+
+    partition_lag_ms: int = 0
+
+
+def judge(
+    plans: Sequence[StreamPlan], state: ShardState, parts: Sequence[WirePart], detected_ms: int, bounds: Bounds
+) -> ShardOutput:
+    """Judge one batch's ``parts`` of this shard; ``state`` is moved on in place.
+
+    ``detected_ms`` is only written into alerts.
+    """
+    output = ShardOutput()
+    for plan in plans:
+        mine = [p for p in parts if p[0]["stream"] == plan.stream]
+        if mine:
+            _judge_stream(plan, state, mine, detected_ms, bounds, output)
+    _forget_unplanned(plans, state)
+    output.retained = sum(store.records for store in state.stores.values())
+    output.ingest_ms = dict(state.ingest_ms)
+    return output
+
+
+def _forget_unplanned(plans: Iterable[StreamPlan], state: ShardState) -> None:
+    planned = {layer.layer.name for plan in plans for layer in plan.layers}
+    for name in [name for name in state.stores if name not in planned]:
+        del state.stores[name]
+
+
+def _judge_stream(
+    plan: StreamPlan, state: ShardState, parts: list[WirePart], detected_ms: int, bounds: Bounds, output: ShardOutput
+) -> None:
+    reporter = plan.layers[plan.reporter].layer.name
+    floors = chunk_floors([p for p in parts if p[0]["layer"] == reporter], state.log_clock)
+    clocks = [state.log_clock[m["log"]] for m, _ in parts if m["log"] in state.log_clock]
+    if clocks:
+        state.ingest_ms[plan.stream] = max(*clocks, state.ingest_ms.get(plan.stream, clocks[0]))
+    for number, layer_plan in enumerate(plan.layers):
+        store = store_of(state, plan, layer_plan)
+        mine = [p for p in parts if p[0]["layer"] == layer_plan.layer.name]
+        if mine:
+            rows = in_ingest_order(mine, floors)
+            _judge_layer(plan, layer_plan, store, rows, mine, detected_ms, output, reporter=number == plan.reporter)
+        if plan.stream in state.ingest_ms:
+            store.evict(evict_before(layer_plan, plan, state.ingest_ms[plan.stream], bounds))
+
+
+def lines_of(layer_plan: LayerPlan) -> tuple[tuple[str, int], ...]:
+    """The rule versions of a layer's lines, in order."""
+    return tuple((line.rule_id, line.version) for line in layer_plan.kernel.lines)
+
+
+def store_of(state: ShardState, plan: StreamPlan, layer_plan: LayerPlan) -> KeySpaceState:
+    """The layer's store, made when first met, and brought to the layer's present lines."""
+    name = layer_plan.layer.name
+    store = state.stores.get(name)
+    if store is None:
+        kept_ms = _lateness_ms(plan, layer_plan) + layer_plan.layer.retention_ms
+        store = state.stores[name] = KeySpaceState(layer_plan.kernel, duplicate_ms=kept_ms)
+    elif store.plan is not layer_plan.kernel and store.plan != layer_plan.kernel:
+        store.replan(layer_plan.kernel)
+    return store
+
+
+def _lateness_ms(plan: StreamPlan, layer_plan: LayerPlan) -> int:
+    """How far behind ingest time the clock of a record of this layer may be."""
+    return plan.allowed_lateness_ms if layer_plan.layer.time_mode == "event_time" else 0
+
+
+def evict_before(layer_plan: LayerPlan, plan: StreamPlan, ingest_ms: int, bounds: Bounds) -> int:
+    """Records with a clock at or before this are in no window of a record still to come."""
+    return ingest_ms - bounds.partition_lag_ms - _lateness_ms(plan, layer_plan) - layer_plan.layer.retention_ms - 1
+
+
+def _judge_layer(
+    plan: StreamPlan,
+    layer_plan: LayerPlan,
+    store: KeySpaceState,
+    rows: Arrays,
+    parts: list[WirePart],
+    detected_ms: int,
+    output: ShardOutput,
+    *,
+    reporter: bool,
+) -> None:
+    lateness = rows["ingest_ms"] - rows["event_ms"]
+    batch = KeyedBatch(
+        clock_ms=rows["event_ms"] if layer_plan.layer.time_mode == "event_time" else rows["ingest_ms"],
+        ingest_ms=rows["ingest_ms"],
+        lateness_ms=lateness,
+        key_index=rows["key_index"],
+        key_bytes=rows["key_bytes"],
+        key_offsets=rows["key_offsets"],
+        key_hash=rows["key_hash"],
+        id_bytes=rows["id_bytes"],
+        id_offsets=rows["id_offsets"],
+        values=tuple(rows[f"value{i}"] for i in range(len(layer_plan.layer.columns))),
+        entries=entries_in_time(layer_plan, rows["bits"], lateness),
+    )
+    hits = store.judge(batch)
+    if len(hits.line):
+        alerts = LayerAlerts(plan, layer_plan, batch, detected_ms)
+        output.alerts.extend(alerts.make(hits))
+    output.deltas.append(LayerDelta(layer_plan.layer.name, store.delta(batch, hits), lines_of(layer_plan)))
+    if reporter:
+        _report(plan, batch, hits, rows, parts, detected_ms, output)
+
+
+def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
+    """``bits`` without the entries that each record is too late for."""
+    allowed: dict[int, list[int]] = {}
+    for number, entry in enumerate(layer_plan.layer.entries):
+        if entry.allowed_lateness_ms is not None:
+            allowed.setdefault(entry.allowed_lateness_ms, []).append(number)
+    timely = bits
+    for bound, numbers in allowed.items():
+        late = lateness_ms > bound
+        if late.any():
+            flags = np.zeros(bits.shape[1] * 8, dtype=np.bool_)
+            flags[numbers] = True
+            timely = timely.copy() if timely is bits else timely
+            timely[late] &= ~np.packbits(flags, bitorder="little")
+    return timely
+
+
+def _report(
+    plan: StreamPlan,
+    batch: KeyedBatch,
+    hits: Hits,
+    rows: Arrays,
+    parts: list[WirePart],
+    detected_ms: int,
+    output: ShardOutput,
+) -> None:
+    """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone."""
+    output.records += len(batch.clock_ms)
+    late = batch.lateness_ms > plan.late_after_ms
+    partitions = [m["partition"] for m, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))]
+    for marked, target in ((hits.duplicates, output.duplicates), (late & ~hits.duplicates, output.late)):
+        for row in np.flatnonzero(marked).tolist():
+            target.append(_position(plan, batch, rows, partitions, row))
+    if plan.stateless and "stateless" in rows:
+        output.alerts.extend(stateless_alerts(plan, batch, rows, hits.duplicates, detected_ms))
+
+
+def _position(plan: StreamPlan, batch: KeyedBatch, rows: Arrays, partitions: list[str], row: int) -> Position:
+    start, end = batch.id_offsets[row], batch.id_offsets[row + 1]
+    return Position(
+        stream=plan.stream,
+        partition=partitions[int(rows["chunk"][row])],
+        offset=int(rows["offsets"][row]),
+        record_id=batch.id_bytes[start:end].tobytes().decode(),
+        event_ms=int(rows["event_ms"][row]),
+        ingest_ms=int(batch.ingest_ms[row]),
+    )

@@ -1,0 +1,1 @@
+"""Window kernels: they know records, keys and windows, and no rule."""

@@ -1,0 +1,149 @@
+"""Throwing out records that no future window can hold, and keys that have no others; building links anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossline.core.windows import header as at
+from crossline.core.windows.header import (
+    after,
+    clock,
+    enters,
+    item,
+    row_of,
+    same_at,
+    slot_row,
+    value_i,
+    window_at,
+    word,
+)
+from crossline.core.windows.lists import chain_in, tie_values
+from crossline.core.windows.memory import jit, load_i32, load_u32, store_32, store_64
+from crossline.core.windows.rolling import drop_left
+from crossline.core.windows.tables import copy_bytes, put_value, value_hash
+
+
+@jit
+def count_dead(h: int, cutoff_ms: int) -> Any:
+    """How many records at least have a clock at or before ``cutoff_ms``.
+
+    Those in an unbroken run from the oldest are counted on from the last time. All are looked at only where there are
+    twice as many records as at the last such look: a single record from the future must not keep the dead for ever.
+    """
+    r, count = word(h, at.N_DEAD), word(h, at.N_RECORDS)
+    while r < count and clock(h, r) <= cutoff_ms:
+        r += 1
+    store_64(h + 8 * at.N_DEAD, r)
+    if 2 * r >= count or count < 2 * word(h, at.N_LOOKED_AT):
+        return r
+    store_64(h + 8 * at.N_LOOKED_AT, count)
+    for later in range(r, count):
+        r += 1 if clock(h, later) <= cutoff_ms else 0
+    return r
+
+
+@jit
+def throw_out(h: int, cutoff_ms: int) -> None:
+    """Keep only records with a clock after ``cutoff_ms``. Tables must be built anew afterwards."""
+    for slot in range(word(h, at.N_SLOTS)):
+        for c in range(word(h, at.CURSORS)):
+            drop_left(h, slot, c, cutoff_ms + 1)
+    number, live = word(h, at.NUMBER), 0
+    for r in range(word(h, at.N_RECORDS)):
+        lives = clock(h, r) > cutoff_ms
+        store_32(number + 4 * r, live if lives else -1)
+        live += 1 if lives else 0
+    _close_slots(h)
+    _close_records(h, live)
+
+
+@jit
+def _renumber(h: int, address: int) -> None:
+    """Give the record named at ``address`` its new number; -1 where it is thrown out."""
+    r = load_i32(address)
+    if r >= 0:
+        store_32(address, load_i32(word(h, at.NUMBER) + 4 * r))
+
+
+@jit
+def _close_slots(h: int) -> None:
+    """Close the ranks of the keys whose last record lives."""
+    live, key_bytes, start = 0, 0, 0
+    keys, size = word(h, at.KEYS), word(h, at.SLOT_BYTES)
+    for slot in range(word(h, at.N_SLOTS)):
+        row = slot_row(h, slot)
+        end = load_u32(row + at.KEY_END)
+        _renumber(h, row + at.TAIL)
+        if load_i32(row + at.TAIL) < 0:
+            store_32(word(h, at.SLOT_NUMBER) + 4 * slot, -1)
+        else:
+            for c in range(word(h, at.CURSORS)):
+                _renumber(h, window_at(h, slot, c) + at.FIRST_OF)
+                _renumber(h, window_at(h, slot, c) + at.LAST_OF)
+            for k in range(word(h, at.POINTER_AT), word(h, at.DISTINCT_AT), 4):
+                _renumber(h, row + k)
+            store_32(word(h, at.SLOT_NUMBER) + 4 * slot, live)
+            copy_bytes(keys + start, keys + key_bytes, end - start)
+            key_bytes += end - start
+            store_32(row + at.KEY_END, key_bytes)
+            copy_bytes(row, slot_row(h, live), size)
+            live += 1
+        start = end
+    store_64(h + 8 * at.N_SLOTS, live)
+    store_64(h + 8 * at.N_KEY_BYTES, key_bytes)
+
+
+@jit
+def _close_records(h: int, live: int) -> None:
+    """Close the ranks of the living records, in their order."""
+    id_bytes, start, ids, size = 0, 0, word(h, at.IDS), word(h, at.RECORD_BYTES)
+    links = word(h, at.CHAIN_AT)
+    for r in range(word(h, at.N_RECORDS)):
+        row, end = row_of(h, r), load_u32(row_of(h, r) + at.ID_END)
+        to = load_i32(word(h, at.NUMBER) + 4 * r)
+        if to >= 0:
+            copy_bytes(ids + start, ids + id_bytes, end - start)
+            id_bytes += end - start
+            store_32(row + at.ID_END, id_bytes)
+            slot = load_i32(word(h, at.SLOT_NUMBER) + 4 * load_i32(row + at.SLOT))
+            store_32(row + at.SLOT, slot)
+            _renumber(h, row + at.AFTER)
+            _renumber(h, row + at.BEFORE)
+            for k in range(links, word(h, at.BITS_AT), 4):
+                _renumber(h, row + k)
+            if load_i32(row + at.BEFORE) < 0:
+                store_32(slot_row(h, slot) + at.HEAD, to)
+            copy_bytes(row, row_of(h, to), size)
+        start = end
+    store_64(h + 8 * at.N_RECORDS, live)
+    store_64(h + 8 * at.N_LOOKED_AT, live + 4096)
+    store_64(h + 8 * at.N_DEAD, 0)
+    store_64(h + 8 * at.N_ID_BYTES, id_bytes)
+
+
+@jit
+def rebuild_values(h: int) -> None:
+    """Enter the last record of every value into the (cleared) table of values."""
+    known = 0
+    for r in range(word(h, at.N_RECORDS)):
+        for k in range(word(h, at.LINKS)):
+            if load_i32(same_at(h, r, k) + 4) < 0 and enters(h, r, item(h, at.LINK_ENTRY, k)):
+                slot = load_i32(row_of(h, r) + at.SLOT)
+                put_value(h, value_hash(slot, k, value_i(h, r, item(h, at.LINK_COL, k))), k, r)
+                known += 1
+    store_64(h + 8 * at.N_VALUES, known)
+
+
+@jit
+def relink(h: int) -> None:
+    """Build chains and links between like values anew, key by key in the order of its list.
+
+    The table of values is cleared.
+    """
+    store_64(h + 8 * at.N_VALUES, 0)
+    for slot in range(word(h, at.N_SLOTS)):
+        r = load_i32(slot_row(h, slot) + at.HEAD)
+        while r >= 0:
+            chain_in(h, slot, r, True)
+            tie_values(h, slot, r)
+            r = after(h, r)

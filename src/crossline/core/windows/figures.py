@@ -1,0 +1,264 @@
+"""The value of a group at a record: from its accumulators, or by a scan of the window where only that is exact."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from crossline.core.windows.exact import (
+    int_mean,
+    pair_add,
+    pair_divide,
+    pair_product,
+    pair_sqrt,
+    partials_add,
+    partials_sum,
+    two_sum,
+)
+from crossline.core.windows.header import (
+    COUNT_OF,
+    DC_LINK,
+    DEVIATION_AT,
+    DISTINCT_AT,
+    ENTRY,
+    FIGURE,
+    FIRST_OF,
+    GROUP_ACC,
+    GROUP_COL,
+    GROUP_KIND,
+    LAST_OF,
+    PT_CHAIN,
+    PT_KIND,
+    ROUGH_AT,
+    SCRATCH,
+    SD_COL,
+    SF_COL,
+    SI_COL,
+    SUM_F_AT,
+    SUM_I_AT,
+    after,
+    enters,
+    item,
+    precedes,
+    same_at,
+    slot_row,
+    value_f,
+    value_i,
+    window_at,
+    word,
+)
+from crossline.core.windows.lists import beats
+from crossline.core.windows.memory import jit, load_f64, load_i32, load_i64, load_u8, store_8, store_64, store_f64
+from crossline.core.windows.program import (
+    AVG_FLOAT,
+    AVG_INT,
+    COUNT,
+    DISTINCT,
+    FIRST,
+    LAST,
+    STDDEV,
+    SUM_FLOAT,
+    SUM_INT,
+)
+from crossline.core.windows.rolling import pointed
+from crossline.core.windows.sums import (
+    DEVIATION_BYTES,
+    ERROR,
+    SQUARES,
+    add_deviation,
+    add_float,
+    clear_deviation,
+    pair_of,
+)
+
+
+@jit
+def scan_sum(h: int, slot: int, c: int, col: int, extra: int) -> Any:
+    """The correctly rounded sum of the window of cursor ``c``, and of record ``extra`` (-1: none)."""
+    partials, count, entry = word(h, SCRATCH), 0, item(h, ENTRY, c)
+    r, last = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
+    while r >= 0:
+        if enters(h, r, entry):
+            count = partials_add(partials, count, value_f(h, r, col))
+        r = after(h, r) if r != last else -1
+    if extra >= 0:
+        count = partials_add(partials, count, value_f(h, extra, col))
+    return partials_sum(partials, count)
+
+
+@jit
+def scan_stddev(h: int, slot: int, c: int, col: int, extra: int, n: int) -> Any:
+    """Sample standard deviation in two passes over the window, in pairs of floats, rounded at the end."""
+    entry, at = item(h, ENTRY, c), window_at(h, slot, c)
+    total, total2, greatest, scale = 0.0, 0.0, 0.0, 1.0
+    mean, mean2 = 0.0, 0.0
+    for turn in range(2):
+        if turn == 1:
+            mean, mean2 = pair_divide(total, total2, np.float64(n))
+            total, total2 = 0.0, 0.0
+            if not (1e-100 < greatest < 1e100):  # squares would leave the range of floats
+                scale = math.ldexp(1.0, min(-math.frexp(greatest)[1], 1000))
+        r, last, pending = load_i32(at + FIRST_OF), load_i32(at + LAST_OF), extra
+        while r >= 0 or pending >= 0:
+            if r < 0:
+                r, last, pending = pending, pending, -1
+            if enters(h, r, entry):
+                x, x2 = pair_of(h, r, col)
+                if turn == 1:
+                    x, x2 = pair_add(x, x2, -mean, -mean2)
+                    x, x2 = x * scale, x2 * scale
+                    x, x2 = pair_product(x, x2, x, x2)
+                else:
+                    greatest = max(greatest, abs(x))
+                total, total2 = pair_add(total, total2, x, x2)
+            r = after(h, r) if r != last else -1
+    total, total2 = pair_divide(total, total2, np.float64(n - 1))
+    return pair_sqrt(total, total2) / scale
+
+
+@jit
+def _sum_anew(h: int, slot: int, c: int, col: int, at: int, rough: int) -> None:
+    """Sum the window's floats anew: what made the sum rough may have left."""
+    store_f64(at, 0.0)
+    store_f64(at + 8, 0.0)
+    store_8(rough, 0)
+    r, last = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
+    while r >= 0:
+        if enters(h, r, item(h, ENTRY, c)):
+            add_float(at, rough, value_f(h, r, col))
+        r = after(h, r) if r != last else -1
+
+
+@jit
+def _spread(h: int, slot: int, k: int, extra: int, n: int) -> Any:
+    """Standard deviation ``k`` from its rolling sums, and how far it may be off (inf: only a scan can tell)."""
+    at, room = slot_row(h, slot) + word(h, DEVIATION_AT) + DEVIATION_BYTES * k, word(h, SCRATCH)
+    for b in range(0, DEVIATION_BYTES, 8):
+        store_f64(room + b, load_f64(at + b))
+    if extra >= 0:
+        add_deviation(h, room, extra, item(h, SD_COL, k), 1.0)
+    high, low, squares, squares2 = (
+        load_f64(room),
+        load_f64(room + 8),
+        load_f64(room + SQUARES),
+        load_f64(room + SQUARES + 8),
+    )
+    p, p2 = pair_product(high, low, high, low)
+    p, p2 = pair_divide(p, p2, np.float64(n))
+    total, total2 = pair_add(squares, squares2, -p, -p2)
+    off = load_f64(room + ERROR) * 1.01 + (abs(squares) + abs(p)) * 1e-29 + 1e-290
+    most = (total + total2 + off) / (n - 1)
+    if not (0.0 <= most < math.inf):
+        return 0.0, math.inf
+    spread = math.sqrt(most)
+    return spread, spread * (1.0 + 1e-9) - math.sqrt(max((total + total2 - off) / (n - 1), 0.0)) * (1.0 - 1e-9)
+
+
+@jit
+def _deviation_anew(h: int, slot: int, c: int, k: int) -> None:
+    """Make the rolling sums of deviation ``k`` anew: what blurred them may have left."""
+    at = slot_row(h, slot) + word(h, DEVIATION_AT) + DEVIATION_BYTES * k
+    clear_deviation(at)
+    r, last = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
+    while r >= 0:
+        if enters(h, r, item(h, ENTRY, c)):
+            add_deviation(h, at, r, item(h, SD_COL, k), 1.0)
+        r = after(h, r) if r != last else -1
+
+
+@jit
+def settle(h: int, slot: int, c: int, g: int, extra: int) -> None:
+    """Replace the deviation at FIGURE, which may be off, by that of a scan."""
+    at, k = word(h, FIGURE), item(h, GROUP_ACC, g)
+    n = load_i32(window_at(h, slot, c) + COUNT_OF) + (1 if extra >= 0 else 0)
+    if load_f64(at + 16) == math.inf:
+        _deviation_anew(h, slot, c, k)
+    store_f64(at + 8, scan_stddev(h, slot, c, item(h, GROUP_COL, g), extra, n))
+    store_f64(at + 16, 0.0)
+
+
+@jit
+def _sum_float(h: int, slot: int, c: int, k: int, extra: int) -> Any:
+    at, rough, col = (
+        slot_row(h, slot) + word(h, SUM_F_AT) + 16 * k,
+        slot_row(h, slot) + word(h, ROUGH_AT) + k,
+        item(h, SF_COL, k),
+    )
+    if load_u8(rough):
+        _sum_anew(h, slot, c, col, at, rough)
+    high, low = load_f64(at), load_f64(at + 8)
+    if load_u8(rough):
+        return scan_sum(h, slot, c, col, extra)
+    if extra >= 0:
+        t, error = two_sum(high, value_f(h, extra, col))
+        u, lost = two_sum(low, error)
+        return t + u if lost == 0.0 else scan_sum(h, slot, c, col, extra)
+    return high
+
+
+@jit
+def _distinct(h: int, slot: int, c: int, k: int, extra: int) -> Any:
+    count = load_i32(slot_row(h, slot) + word(h, DISTINCT_AT) + 4 * k)
+    if extra < 0:
+        return count
+    first, last = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
+    if first < 0:
+        return count + 1
+    r = load_i32(same_at(h, extra, item(h, DC_LINK, k)))
+    while r >= 0 and precedes(h, last, r):
+        r = load_i32(same_at(h, r, item(h, DC_LINK, k)))
+    return count + (1 if r < 0 or precedes(h, r, first) else 0)
+
+
+@jit
+def _record_of(h: int, slot: int, c: int, k: int, extra: int) -> Any:
+    """The record whose value is the minimum, maximum, first or last; the window has one."""
+    if load_i32(window_at(h, slot, c) + COUNT_OF) == 0:
+        return extra
+    r, kind = pointed(h, slot, c, k), item(h, PT_KIND, k)
+    if extra >= 0 and (kind == LAST or (kind != FIRST and beats(h, item(h, PT_CHAIN, k), extra, r))):
+        return extra
+    return r
+
+
+@jit
+def figure(h: int, slot: int, c: int, g: int, extra: int) -> Any:  # noqa: PLR0911
+    """Put the value of group ``g`` at FIGURE, and how far it may be off; False where it is undefined.
+
+    ``extra``: a record to count in (-1: none).
+    """
+    kind, k, at = item(h, GROUP_KIND, g), item(h, GROUP_ACC, g), word(h, FIGURE)
+    store_f64(at + 16, 0.0)
+    n = load_i32(window_at(h, slot, c) + COUNT_OF) + (1 if extra >= 0 else 0)
+    if kind == COUNT:
+        store_64(at, n)
+        return True
+    if kind == DISTINCT:
+        store_64(at, _distinct(h, slot, c, k, extra))
+        return True
+    if kind in (SUM_INT, AVG_INT):
+        total = load_i64(slot_row(h, slot) + word(h, SUM_I_AT) + 8 * k)
+        if extra >= 0:
+            total += value_i(h, extra, item(h, SI_COL, k))
+        store_64(at, total)
+        if kind == AVG_INT and n > 0:
+            store_f64(at + 8, int_mean(total, n))
+        return kind == SUM_INT or n > 0
+    if kind in (SUM_FLOAT, AVG_FLOAT):
+        total_f = _sum_float(h, slot, c, k, extra)
+        store_f64(at + 8, total_f / n if kind == AVG_FLOAT and n > 0 else total_f)
+        return kind == SUM_FLOAT or n > 0
+    if kind == STDDEV:
+        if n >= 2:
+            spread, off = _spread(h, slot, k, extra, n)
+            store_f64(at + 8, spread)
+            store_f64(at + 16, off)
+        return n >= 2
+    if n == 0:
+        return False
+    r = _record_of(h, slot, c, k, extra)
+    store_64(at, value_i(h, r, item(h, GROUP_COL, g)))
+    store_f64(at + 8, value_f(h, r, item(h, GROUP_COL, g)))
+    return True

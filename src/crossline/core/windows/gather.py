@@ -1,0 +1,107 @@
+"""Room for the hits of a batch, and the hits taken out of it with the ids and values of their evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crossline.core.plan import KeySpacePlan
+from crossline.core.values import I64
+from crossline.core.windows import header as at
+from crossline.core.windows.batch import Hits, take_bytes
+from crossline.core.windows.kernel import EVIDENCE_MAX
+from crossline.core.windows.memory_map import MemoryMap
+
+_OUT: dict[int, Any] = {
+    at.OUT_LINE: np.int32,
+    at.OUT_ROW: np.int32,
+    at.OUT_IS_INT: np.uint8,
+    at.OUT_VALUE_I: np.int64,
+    at.OUT_VALUE_F: np.float64,
+    at.OUT_COUNT: np.int64,
+    at.OUT_START: np.int64,
+    at.OUT_END: np.int64,
+    at.OUT_EVIDENCE_END: np.int64,
+    at.OUT_EVIDENCE: np.int32,
+    at.OUT_EMITTED: np.int64,  # two int32: line, kept row
+}
+
+
+class Buffers:
+    """Room for hits, kept from batch to batch, known to the kernel through ``memory``."""
+
+    def __init__(self, memory: MemoryMap) -> None:
+        self._memory = memory
+        self._arrays: dict[int, np.ndarray[Any, np.dtype[Any]]] = {}
+        self.grow()
+
+    def grow(self) -> None:
+        """Room for twice the hits noted so far, which are kept, and in any case for all lines at one row."""
+        words = self._memory.words
+        hits, evidence, lines = int(words[at.N_HITS]), int(words[at.N_EVIDENCE]), int(words[at.LINES])
+        words[at.OUT_ROOM], words[at.EVIDENCE_ROOM] = 2 * hits + lines + 64, 2 * evidence + (lines + 64) * EVIDENCE_MAX
+        for name, dtype in _OUT.items():
+            fresh = np.empty(words[at.EVIDENCE_ROOM if name == at.OUT_EVIDENCE else at.OUT_ROOM], dtype)
+            kept = evidence if name == at.OUT_EVIDENCE else hits
+            if kept:
+                fresh[:kept] = self._arrays[name][:kept]
+            self._arrays[name] = fresh
+            self._memory.keep(name, fresh)
+
+    def part(self, name: int, count: int) -> Any:
+        """A copy of the first ``count``."""
+        return self._arrays[name][:count].copy()
+
+
+def _evidence_values(memory: MemoryMap, plan: KeySpacePlan, column: I64, records: I64) -> tuple[Any, Any]:
+    """Values of evidence, each from the column of its hit's group, as integers and as floats."""
+    value_i, value_f = np.zeros(len(records), np.int64), np.zeros(len(records), np.float64)
+    for number, (_, kind) in enumerate(plan.columns):
+        mine = column == number
+        if mine.any():
+            out = value_f if kind == "float" else value_i
+            out[mine] = memory.field(at.RECORDS, at.VALUE + 8 * number, out.dtype.type)[records[mine]]
+    return value_i, value_f
+
+
+def hits_of(memory: MemoryMap, buffers: Buffers, plan: KeySpacePlan, found: dict[str, Any]) -> Hits:
+    """The hits noted, copied, so that they outlive the next batch and compaction.
+
+    ``found``: duplicates, retained, sat of the batch.
+    """
+    words = memory.words
+    h, e = int(words[at.N_HITS]), int(words[at.N_EVIDENCE])
+    retained, emitted = int(words[at.N_RETAINED]), buffers.part(at.OUT_EMITTED, int(words[at.N_EMITTED])).view(np.int32)
+    records = buffers.part(at.OUT_EVIDENCE, e).astype(np.int64)
+    line, offsets = (
+        buffers.part(at.OUT_LINE, h),
+        np.concatenate([np.zeros(1, np.int64), buffers.part(at.OUT_EVIDENCE_END, h)]),
+    )
+    column_of_line = np.array([plan.groups[x.group].column for x in plan.lines] or [-1], np.int64)
+    value_i, value_f = _evidence_values(memory, plan, np.repeat(column_of_line[line], np.diff(offsets)), records)
+    id_end = memory.field(at.RECORDS, at.ID_END, np.uint32)
+    ends = id_end[records].astype(np.int64)
+    starts = np.where(records > 0, id_end[np.maximum(records - 1, 0)] if e else 0, 0).astype(np.int64)
+    id_bytes, id_offsets = take_bytes(memory.rows(at.IDS).reshape(-1), starts, ends - starts)
+    return Hits(
+        line=line,
+        row=buffers.part(at.OUT_ROW, h),
+        is_int=buffers.part(at.OUT_IS_INT, h).astype(np.bool_),
+        value_i=buffers.part(at.OUT_VALUE_I, h),
+        value_f=buffers.part(at.OUT_VALUE_F, h),
+        count=buffers.part(at.OUT_COUNT, h),
+        window_start_ms=buffers.part(at.OUT_START, h),
+        window_end_ms=buffers.part(at.OUT_END, h),
+        evidence_offsets=offsets,
+        evidence_id_bytes=id_bytes,
+        evidence_id_offsets=id_offsets,
+        evidence_clock_ms=memory.field(at.RECORDS, at.CLOCK, np.int64)[records],
+        evidence_value_i=value_i,
+        evidence_value_f=value_f,
+        duplicates=found["duplicate"].astype(np.bool_),
+        retained=found["retained"][:retained],
+        sat=found["sat"][:retained],
+        emitted_line=np.ascontiguousarray(emitted[0::2]),
+        emitted_row=np.ascontiguousarray(emitted[1::2]),
+    )

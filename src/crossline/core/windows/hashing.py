@@ -1,0 +1,97 @@
+"""XXH64 over many byte strings at once: the hash of keys and record ids, the same in every process and every run."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit, types
+
+from crossline.core.values import I64, U8
+from crossline.core.windows.memory import jit, load_i64, load_u8, load_u32, store_64
+
+U64 = npt.NDArray[np.uint64]
+
+# The five primes of the published algorithm.
+P1 = np.uint64(0x9E3779B185EBCA87)
+P2 = np.uint64(0xC2B2AE3D27D4EB4F)
+P3 = np.uint64(0x165667B19E3779F9)
+P4 = np.uint64(0x85EBCA77C2B2AE63)
+P5 = np.uint64(0x27D4EB2F165667C5)
+
+
+@jit
+def _rotl(x: Any, r: int) -> Any:
+    return (x << np.uint64(r)) | (x >> np.uint64(64 - r))
+
+
+@jit
+def _round(acc: Any, word: int) -> Any:
+    return _rotl(acc + np.uint64(word) * P2, 31) * P1
+
+
+@jit
+def _stripes(at: int, end: int, seed: Any) -> Any:
+    """The four lanes over whole stripes of 32 bytes, merged."""
+    a, b, c, d = seed + P1 + P2, seed + P2, seed, seed - P1
+    while at + 32 <= end:
+        a = _round(a, load_i64(at))
+        b = _round(b, load_i64(at + 8))
+        c = _round(c, load_i64(at + 16))
+        d = _round(d, load_i64(at + 24))
+        at += 32
+    h = _rotl(a, 1) + _rotl(b, 7) + _rotl(c, 12) + _rotl(d, 18)
+    for lane in (a, b, c, d):
+        h = (h ^ (_rotl(lane * P2, 31) * P1)) * P1 + P4
+    return h
+
+
+@jit
+def xxh64(at: int, end: int, seed: Any) -> Any:
+    """XXH64 of the bytes from address ``at`` to ``end``, for compiled code. ``seed`` is uint64."""
+    length = end - at
+    if length >= 32:
+        h = _stripes(at, end, seed)
+        at += length & ~31
+    else:
+        h = seed + P5
+    h += np.uint64(length)
+    while at + 8 <= end:
+        h = _rotl(h ^ _round(np.uint64(0), load_i64(at)), 27) * P1 + P4
+        at += 8
+    if at + 4 <= end:
+        h = _rotl(h ^ (np.uint64(load_u32(at)) * P1), 23) * P2 + P3
+        at += 4
+    while at < end:
+        h = _rotl(h ^ (np.uint64(load_u8(at)) * P5), 11) * P1
+        at += 1
+    h = (h ^ (h >> np.uint64(33))) * P2
+    h = (h ^ (h >> np.uint64(29))) * P3
+    return h ^ (h >> np.uint64(32))
+
+
+def _many(data: int, offsets: int, count: int, seed: Any, out: int) -> None:
+    for i in range(count):
+        h = xxh64(data + load_i64(offsets + 8 * i), data + load_i64(offsets + 8 * i + 8), seed)
+        store_64(out + 8 * i, np.int64(h))
+
+
+@cache
+def _compiled() -> Any:
+    return njit(types.void(types.int64, types.int64, types.int64, types.uint64, types.int64), cache=True)(_many)
+
+
+def xxh64_many(data: U8, offsets: I64, seed: int = 0) -> U64:
+    """XXH64 of every ``data[offsets[i]:offsets[i + 1]]``, as uint64[len(offsets) - 1].
+
+    Raises:
+        ValueError: offsets that descend or leave ``data``.
+    """
+    if len(offsets) == 0 or offsets[0] < 0 or offsets[-1] > len(data) or bool((offsets[1:] < offsets[:-1]).any()):
+        raise ValueError("offsets must ascend and stay within the data")
+    data, offsets = np.require(data, np.uint8, ["C"]), np.require(offsets, np.int64, ["C"])
+    out: U64 = np.empty(len(offsets) - 1, np.uint64)
+    _compiled()(data.ctypes.data, offsets.ctypes.data, len(out), np.uint64(seed), out.ctypes.data)
+    return out

@@ -1,0 +1,344 @@
+"""The loop over a batch's rows: take a record in, move the windows it is judged by, compare, note the hits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crossline.core.windows import header as at
+from crossline.core.windows.figures import figure, settle
+from crossline.core.windows.header import after, before, clock, enters, item, row_of, slot_row, window_at, word
+from crossline.core.windows.lists import chain_in, link, tie_values
+from crossline.core.windows.memory import (
+    jit,
+    load_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    prefetch,
+    store_8,
+    store_32,
+    store_64,
+    store_f64,
+)
+from crossline.core.windows.program import COUNT, DISTINCT, SUM_INT, VALUE_INT
+from crossline.core.windows.rolling import insert, move
+from crossline.core.windows.tables import AHEAD, bucket_of, copy_bytes, find_id, find_key, put_id, put_key
+
+EVIDENCE_MAX = 50
+NEVER = 2**62
+
+
+@jit
+def _count_up(h: int, name: int) -> Any:
+    """The count before it goes up by one."""
+    n = word(h, name)
+    store_64(h + 8 * name, n + 1)
+    return n
+
+
+@jit
+def _add_key(h: int, key: int) -> Any:
+    """A new slot for key number ``key`` of the batch."""
+    slot = _count_up(h, at.N_SLOTS)
+    row, end = slot_row(h, slot), word(h, at.N_KEY_BYTES)
+    start = item(h, at.KEY_OFFSETS, key)
+    length = item(h, at.KEY_OFFSETS, key + 1) - start
+    copy_bytes(word(h, at.KEY_BYTES) + start, word(h, at.KEYS) + end, length)
+    store_64(h + 8 * at.N_KEY_BYTES, end + length)
+    # All links are none, all else is zero.
+    for k in range(0, word(h, at.DISTINCT_AT), 4):
+        store_32(row + k, -1)
+    for k in range(word(h, at.DISTINCT_AT), word(h, at.SLOT_BYTES), 4):
+        store_32(row + k, 0)
+    for c in range(word(h, at.CURSORS)):
+        store_32(window_at(h, slot, c) + at.COUNT_OF, 0)
+    store_32(row + at.KEY_END, end + length)
+    put_key(h, np.uint64(item(h, at.KEY_HASH, key)), slot)
+    return slot
+
+
+@jit
+def _slot_of(h: int, key: int) -> Any:
+    """The slot of key number ``key`` of the batch, or -1."""
+    known = word(h, at.KEY_SLOT) + 4 * key
+    slot = load_i32(known)
+    if slot < 0:
+        start = item(h, at.KEY_OFFSETS, key)
+        length = item(h, at.KEY_OFFSETS, key + 1) - start
+        slot = find_key(h, np.uint64(item(h, at.KEY_HASH, key)), word(h, at.KEY_BYTES) + start, length)
+        store_32(known, slot)
+    return slot
+
+
+@jit
+def _take_in(h: int, row: int, since_ms: int) -> Any:
+    """Take row ``row`` in as a record; its number, or -1 where it is in no entry or a duplicate.
+
+    It is a duplicate of a record of its key and id with a clock of ``since_ms`` or later.
+    """
+    key = load_i32(word(h, at.KEY_INDEX) + 4 * row)
+    slot = _slot_of(h, key)
+    start, hash_ = item(h, at.ID_OFFSETS, row), np.uint64(item(h, at.ID_HASH, row))
+    length, source = item(h, at.ID_OFFSETS, row + 1) - start, word(h, at.ID_BYTES) + start
+    if slot >= 0 and find_id(h, slot, hash_, source, length, since_ms):
+        store_8(word(h, at.DUPLICATE) + row, 1)
+        return -1
+    width = word(h, at.ENTRY_BYTES)
+    bits = word(h, at.ENTRIES) + width * row
+    wanted = 0
+    for b in range(width):
+        wanted |= load_u8(bits + b)
+    if wanted == 0:
+        return -1
+    if slot < 0:
+        slot = _add_key(h, key)
+        store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
+    i = _count_up(h, at.N_RECORDS)
+    record, end = row_of(h, i), word(h, at.N_ID_BYTES)
+    copy_bytes(source, word(h, at.IDS) + end, length)
+    store_64(h + 8 * at.N_ID_BYTES, end + length)
+    store_32(record + at.ID_END, end + length)
+    store_64(record + at.CLOCK, item(h, at.CLOCK_MS, row))
+    store_32(record + at.SLOT, slot)
+    columns = word(h, at.COLUMNS)
+    for col in range(columns):
+        store_64(record + at.VALUE + 8 * col, item(h, at.VALUES, row * columns + col))
+    for b in range(word(h, at.BITS_BYTES)):
+        store_8(record + word(h, at.BITS_AT) + b, load_u8(bits + b))
+    put_id(h, hash_, i)
+    store_32(word(h, at.RETAINED) + 4 * _count_up(h, at.N_RETAINED), row)
+    return i
+
+
+@jit
+def _place(h: int, slot: int, i: int) -> Any:
+    """Put record ``i`` into lists, chains and windows. Whether it is the last of its key's list."""
+    newest = link(h, slot, i)
+    chain_in(h, slot, i, newest)
+    tie_values(h, slot, i)
+    if not newest:
+        insert(h, slot, i)
+    return newest
+
+
+@jit
+def _judging(h: int, i: int, row: int) -> Any:
+    """Mark the classes of lines that judge record ``i``; whether any does."""
+    ingest, lateness, some = item(h, at.INGEST_MS, row), item(h, at.LATENESS_MS, row), 0
+    for k in range(word(h, at.CLASSES)):
+        judges = 0
+        if item(h, at.CLASS_FROM, k) <= ingest < item(h, at.CLASS_UNTIL, k) and lateness <= item(h, at.CLASS_LATE, k):
+            judges = 1 if enters(h, i, item(h, at.CLASS_ENTRY, k)) else 0
+        store_8(word(h, at.ACTIVE) + k, judges)
+        some |= judges
+    return some != 0
+
+
+@jit
+def find_keys(h: int) -> None:
+    """Look up all keys of the batch: on its own, as lookups that do not wait for each other overlap in memory."""
+    for key in range(word(h, at.BATCH_KEYS)):
+        if key + AHEAD < word(h, at.BATCH_KEYS):
+            b = bucket_of(np.uint64(item(h, at.KEY_HASH, key + AHEAD)), word(h, at.KEY_SIZE))
+            prefetch(word(h, at.KEY_TAG) + b)
+            prefetch(word(h, at.KEY_ITEM) + 4 * b)
+        _slot_of(h, key)
+
+
+@jit
+def _look_ahead(h: int, row: int, rows: int) -> None:
+    """Have brought near what the rows soon to come will touch.
+
+    Of the time that a record of a large state takes, most is waiting for memory.
+    """
+    if row + AHEAD < rows:
+        b = bucket_of(np.uint64(item(h, at.ID_HASH, row + AHEAD)), word(h, at.ID_SIZE))
+        prefetch(word(h, at.ID_TAG) + b)
+        prefetch(word(h, at.ID_ITEM) + 4 * b)
+        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD)))
+        if slot >= 0:
+            prefetch(slot_row(h, slot))
+    if row + AHEAD // 2 < rows:
+        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD // 2)))
+        if slot >= 0:
+            prefetch(row_of(h, load_i32(slot_row(h, slot) + at.TAIL)))
+            for c in range(min(word(h, at.CURSORS), 4)):
+                prefetch(row_of(h, load_i32(window_at(h, slot, c) + at.FIRST_OF)))
+    if row + AHEAD // 4 < rows:
+        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD // 4)))
+        if slot >= 0:
+            for c in range(min(word(h, at.CURSORS), 4)):
+                first = load_i32(window_at(h, slot, c) + at.FIRST_OF)
+                if first >= 0:
+                    prefetch(row_of(h, after(h, first)))
+
+
+@jit
+def judge_rows(h: int, start: int) -> Any:
+    """Judge rows from ``start``.
+
+    The row to go on from: that of the batch's end, or earlier where another row's hits may not fit.
+    """
+    lines, rows = word(h, at.LINES), word(h, at.ROWS)
+    if start == 0:
+        find_keys(h)
+    for row in range(start, rows):
+        _look_ahead(h, row, rows)
+        if word(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
+            return row
+        if word(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
+            return row
+        i = _take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
+        if i < 0:
+            continue
+        slot = load_i32(row_of(h, i) + at.SLOT)
+        newest = _place(h, slot, i)
+        if not _judging(h, i, row):
+            continue
+        for c in range(word(h, at.CURSORS)):
+            judged = 0
+            for k in range(item(h, at.CLASS_AT, c), item(h, at.CLASS_AT, c + 1)):
+                judged |= load_u8(word(h, at.ACTIVE) + item(h, at.CLASS_OF, k))
+            if judged == 0:
+                continue
+            move(h, slot, c, i, newest)
+            extra = i if item(h, at.RIGHT_OPEN, c) and item(h, at.INCLUDE, c) else -1
+            for g in range(item(h, at.GROUP_AT, c), item(h, at.GROUP_AT, c + 1)):
+                _compare(h, slot, c, g, i, row, extra, figure(h, slot, c, g, extra))
+        _remember(h, slot, i)
+    return rows
+
+
+@jit
+def _remember(h: int, slot: int, i: int) -> None:
+    """Record ``i`` is the last judged by the classes that judged it."""
+    last = slot_row(h, slot) + word(h, at.JUDGED_AT)
+    for k in range(word(h, at.CLASSES)):
+        if load_u8(word(h, at.ACTIVE) + k):
+            store_32(last + 4 * k, i)
+
+
+@jit
+def _doubtful(h: int, x: int, real: float) -> Any:
+    """Whether the figure may be off by so much that line ``x`` may see it on the wrong side of a bound."""
+    off = load_f64(word(h, at.FIGURE) + 16)
+    low, high = at.item_f(h, at.LOW_F, x), at.item_f(h, at.HIGH_F, x)
+    return off != 0.0 and (abs(real - low) <= off or abs(real - high) <= off)
+
+
+@jit
+def _compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, defined: bool) -> None:
+    """Judge record ``i`` by the lines of group ``g``, whose value stands at FIGURE if it is defined."""
+    kind = item(h, at.GROUP_KIND, g)
+    is_int = kind in (COUNT, SUM_INT, VALUE_INT, DISTINCT)
+    whole, real = load_i64(word(h, at.FIGURE)), load_f64(word(h, at.FIGURE) + 8)
+    keyed = slot_row(h, slot)
+    for x in range(item(h, at.LINE_AT, g), item(h, at.LINE_AT, g + 1)):
+        judges = item(h, at.LINE_CLASS, x)
+        if load_u8(word(h, at.ACTIVE) + judges) == 0:
+            continue
+        if is_int:
+            holds = item(h, at.LOW_I, x) <= whole <= item(h, at.HIGH_I, x)
+        else:
+            if _doubtful(h, x, real):
+                settle(h, slot, c, g, extra)
+                real = load_f64(word(h, at.FIGURE) + 8)
+            holds = at.item_f(h, at.LOW_F, x) <= real <= at.item_f(h, at.HIGH_F, x)
+        holds = defined and holds != (item(h, at.NEGATED, x) != 0)
+        line = item(h, at.LINE_PLAN, x)
+        mask, bits = 1 << (line & 7), keyed + word(h, at.SAT_AT) + (line >> 3)
+        held = load_u8(bits)
+        if not holds:
+            if held & mask:
+                store_8(bits, held ^ mask)
+            continue
+        store_8(bits, held | mask)
+        noted = word(h, at.ROW_SAT) + (word(h, at.N_RETAINED) - 1) * word(h, at.LINE_BYTES) + (line >> 3)
+        store_8(noted, load_u8(noted) | mask)
+        if held & mask and item(h, at.EVERY, x) == 0:
+            last = load_i32(keyed + word(h, at.JUDGED_AT) + 4 * judges)
+            edge = clock(h, i) - item(h, at.WINDOW, c) - item(h, at.LEFT_CLOSED, c)
+            if last >= 0 and clock(h, last) > edge:
+                continue
+        if _cooling(h, keyed, x, i):
+            continue
+        if load_f64(word(h, at.FIGURE) + 16) != 0.0 and not is_int:
+            settle(h, slot, c, g, extra)
+            real = load_f64(word(h, at.FIGURE) + 8)
+        n = word(h, at.N_HITS)
+        store_8(word(h, at.OUT_IS_INT) + n, 1 if is_int else 0)
+        store_64(word(h, at.OUT_VALUE_I) + 8 * n, whole if is_int else 0)
+        store_f64(word(h, at.OUT_VALUE_F) + 8 * n, np.float64(whole) if is_int else real)
+        _note(h, slot, c, i, line, row)
+
+
+@jit
+def _cooling(h: int, keyed: int, x: int, i: int) -> Any:
+    """Whether line ``x`` may not emit at record ``i`` yet; if it may, the emission is remembered."""
+    column = item(h, at.COOLDOWN_COL, x)
+    if column < 0:
+        return False
+    last_at = keyed + word(h, at.EMITTED_AT) + 4 * column
+    last = load_i32(last_at)
+    if last >= 0 and clock(h, i) < clock(h, last) + item(h, at.COOLDOWN, x):
+        return True
+    store_32(last_at, i)
+    noted = word(h, at.OUT_EMITTED) + 8 * _count_up(h, at.N_EMITTED)
+    store_32(noted, item(h, at.LINE_PLAN, x))
+    store_32(noted + 4, word(h, at.N_RETAINED) - 1)
+    return False
+
+
+@jit
+def _note(h: int, slot: int, c: int, i: int, line: int, row: int) -> None:
+    """Write a hit down, with its window and the records it rests on."""
+    n, start, now = _count_up(h, at.N_HITS), word(h, at.N_EVIDENCE), clock(h, i)
+    extra = item(h, at.RIGHT_OPEN, c) != 0 and item(h, at.INCLUDE, c) != 0
+    count = load_i32(window_at(h, slot, c) + at.COUNT_OF) + (1 if extra else 0)
+    to = start + min(count, EVIDENCE_MAX)
+    store_32(word(h, at.OUT_LINE) + 4 * n, line)
+    store_32(word(h, at.OUT_ROW) + 4 * n, row)
+    store_64(word(h, at.OUT_COUNT) + 8 * n, count)
+    store_64(word(h, at.OUT_START) + 8 * n, now - item(h, at.WINDOW, c))
+    store_64(word(h, at.OUT_END) + 8 * n, now)
+    store_64(word(h, at.OUT_EVIDENCE_END) + 8 * n, to)
+    store_64(h + 8 * at.N_EVIDENCE, to)
+    evidence = word(h, at.OUT_EVIDENCE)
+    if extra:
+        to -= 1
+        store_32(evidence + 4 * to, i)
+    r = load_i32(window_at(h, slot, c) + at.LAST_OF)
+    while to > start:
+        if enters(h, r, item(h, at.ENTRY, c)):
+            to -= 1
+            store_32(evidence + 4 * to, r)
+        r = before(h, r)
+
+
+@jit
+def load_rows(h: int) -> None:
+    """Take rows in that were judged before.
+
+    LINE_MASK: the lines that ROW_SAT speaks of; CLASS_LINES: those of each class.
+    """
+    width = word(h, at.LINE_BYTES)
+    find_keys(h)
+    for row in range(word(h, at.ROWS)):
+        _look_ahead(h, row, word(h, at.ROWS))
+        i = _take_in(h, row, NEVER)
+        if i < 0:
+            continue
+        slot = load_i32(row_of(h, i) + at.SLOT)
+        _place(h, slot, i)
+        _judging(h, i, row)
+        _remember(h, slot, i)
+        bits = slot_row(h, slot) + word(h, at.SAT_AT)
+        for k in range(word(h, at.CLASSES)):
+            if load_u8(word(h, at.ACTIVE) + k) == 0:
+                continue
+            for b in range(width):
+                mask = load_u8(word(h, at.CLASS_LINES) + k * width + b) & load_u8(word(h, at.LINE_MASK) + b)
+                now = load_u8(word(h, at.ROW_SAT) + row * width + b)
+                store_8(bits + b, (load_u8(bits + b) & ~mask) | (now & mask))

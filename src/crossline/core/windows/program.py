@@ -1,0 +1,271 @@
+"""A key space's plan as flat arrays that compiled code walks: what hangs on a cursor lies together, sorted by kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crossline.core.plan import Group, KeySpacePlan, Line, Operator
+from crossline.core.values import F64, I32, I64, U8
+
+# Kinds of pointers into a window, and of group results.
+MIN, MAX, FIRST, LAST = 0, 1, 2, 3
+COUNT, SUM_INT, SUM_FLOAT, AVG_INT, AVG_FLOAT, VALUE_INT, VALUE_FLOAT, DISTINCT, STDDEV = range(9)
+INT_KINDS = (COUNT, SUM_INT, VALUE_INT, DISTINCT)
+_POINTERS = {"min": MIN, "max": MAX, "first": FIRST, "last": LAST}
+I64_MIN, I64_MAX = -(2**63), 2**63 - 1
+
+
+class Program(NamedTuple):
+    """See ``compile_plan``. ``x_at`` arrays hold where the x of cursor c begin and end; ``_col`` columns of values."""
+
+    column_float: U8
+    entry: I32  # per cursor
+    window: I64
+    left_closed: U8
+    right_open: U8
+    include: U8
+    si_at: I32  # integer sums
+    si_col: I32
+    sf_at: I32  # float sums
+    sf_col: I32
+    pt_at: I32  # pointers
+    pt_kind: I32
+    pt_col: I32
+    pt_chain: I32
+    sd_at: I32  # standard deviations
+    sd_col: I32
+    plain: U8  # per cursor: it has no accumulators, only the count
+    dc_at: I32  # distinct counts
+    dc_link: I32
+    chain_entry: I32  # chains of nearest earlier smaller (larger) values
+    chain_col: I32
+    chain_max: U8
+    link_entry: I32  # links between occurrences of a value
+    link_col: I32
+    group_at: I32
+    group_kind: I32
+    group_acc: I32  # number of the accumulator the group reads
+    group_col: I32
+    line_at: I32  # lines of a group
+    line_plan: I32  # number in plan.lines = bit number
+    low_i: I64  # satisfied where low <= value <= high, or where not, if negated
+    high_i: I64
+    low_f: F64
+    high_f: F64
+    negated: U8
+    every: U8
+    cooldown: I64
+    cooldown_col: I32
+    line_class: I32
+    class_at: I32  # classes of a cursor
+    class_of: I32
+    class_entry: I32  # lines that judge the same records share a class
+    class_from: I64
+    class_until: I64
+    class_late: I64
+
+
+def judge_class(plan: KeySpacePlan, line: Line) -> tuple[int, int, int, int]:
+    """What decides which records a line judges: entry, effective from, until, and the latest lateness."""
+    entry = plan.cursors[plan.groups[line.group].cursor].entry
+    late = I64_MAX if line.judge_lateness_ms is None else line.judge_lateness_ms
+    return entry, _clip(line.effective_from_ms), _clip(line.effective_until_ms), _clip(late)
+
+
+def classes(plan: KeySpacePlan) -> dict[tuple[int, int, int, int], int]:
+    """The classes of the plan's lines, numbered."""
+    return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in plan.lines))}
+
+
+def is_float(plan: KeySpacePlan, group: Group) -> bool:
+    """Whether the group's column holds floats."""
+    return group.column >= 0 and plan.columns[group.column][1] == "float"
+
+
+def check(plan: KeySpacePlan) -> None:
+    """Raises ValueError where an aggregate is not defined on its column."""
+    for group in plan.groups:
+        if group.aggregate == "count":
+            continue
+        kind = plan.columns[group.column][1] if group.column >= 0 else "absent"
+        if kind == "absent" or (kind == "code" and group.aggregate != "distinct_count"):
+            raise ValueError(f"{group.aggregate} is not defined on a column of kind {kind}")
+
+
+class _Parts:
+    """Unique accumulators, chains and links that the groups need; a key of an accumulator starts with its cursor."""
+
+    def __init__(self, plan: KeySpacePlan) -> None:
+        self.plan = plan
+        needed: dict[str, set[tuple[int, ...]]] = {"si": set(), "sf": set(), "sd": set(), "pt": set(), "dc": set()}
+        self.chains: dict[tuple[int, int, int], int] = {}
+        self.links: dict[tuple[int, int], int] = {}
+        for group in plan.groups:
+            kind, key = self.accumulator(group)
+            if kind in needed:
+                needed[kind].add(key)
+        self.sorted = {kind: sorted(keys) for kind, keys in needed.items()}
+        self.number = {kind: {key: i for i, key in enumerate(keys)} for kind, keys in self.sorted.items()}
+
+    def accumulator(self, group: Group) -> tuple[str, tuple[int, ...]]:
+        """Kind and key of the accumulator that ``group`` reads; '' for none."""
+        entry = self.plan.cursors[group.cursor].entry
+        if group.aggregate in {"sum", "avg"}:
+            return "sf" if is_float(self.plan, group) else "si", (group.cursor, group.column)
+        if group.aggregate == "stddev":
+            return "sd", (group.cursor, group.column)
+        if group.aggregate in _POINTERS:
+            kind = _POINTERS[group.aggregate]
+            chain = self.chains.setdefault((entry, group.column, kind), len(self.chains)) if kind <= MAX else -1
+            return "pt", (group.cursor, kind, group.column, chain)
+        if group.aggregate == "distinct_count":
+            return "dc", (group.cursor, self.links.setdefault((entry, group.column), len(self.links)))
+        return "", ()
+
+    def result(self, group: Group) -> tuple[int, int]:
+        """Kind of the group's result, number of the accumulator it reads."""
+        kind, key = self.accumulator(group)
+        number = self.number[kind][key] if kind else -1
+        base = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "sum": SUM_INT, "avg": AVG_INT}
+        if group.aggregate in {"count", "stddev", "distinct_count"}:
+            return base[group.aggregate], number
+        return base.get(group.aggregate, VALUE_INT) + is_float(self.plan, group), number
+
+    def starts(self, cursors: Iterable[int]) -> I32:
+        """Where each cursor's part of a sorted list begins; one more for the end."""
+        return np.searchsorted(np.array(list(cursors), np.int64), np.arange(len(self.plan.cursors) + 1)).astype(
+            np.int32
+        )
+
+    def arrays(self) -> dict[str, Any]:
+        """The Program's fields for accumulators, chains and links."""
+        out: dict[str, Any] = {f"{kind}_at": self.starts(k[0] for k in keys) for kind, keys in self.sorted.items()}
+        pointers = self.sorted["pt"]
+        accumulated = {k[0] for keys in self.sorted.values() for k in keys}
+        return out | {
+            "si_col": _ints(k[1] for k in self.sorted["si"]),
+            "sf_col": _ints(k[1] for k in self.sorted["sf"]),
+            "sd_col": _ints(k[1] for k in self.sorted["sd"]),
+            "plain": _bytes(c not in accumulated for c in range(len(self.plan.cursors))),
+            "pt_kind": _ints(k[1] for k in pointers),
+            "pt_col": _ints(k[2] for k in pointers),
+            "pt_chain": _ints(k[3] for k in pointers),
+            "dc_link": _ints(k[1] for k in self.sorted["dc"]),
+            "chain_entry": _ints(c[0] for c in self.chains),
+            "chain_col": _ints(c[1] for c in self.chains),
+            "chain_max": _bytes(c[2] == MAX for c in self.chains),
+            "link_entry": _ints(x[0] for x in self.links),
+            "link_col": _ints(x[1] for x in self.links),
+        }
+
+
+def compile_plan(plan: KeySpacePlan) -> Program:
+    """The arrays for ``plan``.
+
+    Raises:
+        ValueError: an aggregate of a column that it is not defined on.
+    """
+    check(plan)
+    return Program(
+        column_float=_bytes(kind == "float" for _, kind in plan.columns),
+        entry=_ints(c.entry for c in plan.cursors),
+        window=_longs(c.window_ms for c in plan.cursors),
+        left_closed=_bytes(c.left_closed for c in plan.cursors),
+        right_open=_bytes(c.right_open for c in plan.cursors),
+        include=_bytes(c.include_current for c in plan.cursors),
+        **_Parts(plan).arrays(),
+        **_judging(plan),
+    )
+
+
+def _judging(plan: KeySpacePlan) -> dict[str, Any]:
+    """Groups by cursor, lines by group, classes by cursor."""
+    parts = _Parts(plan)
+    used = {line.group for line in plan.lines}
+    groups = sorted(used, key=lambda g: (plan.groups[g].cursor, g))
+    results = [parts.result(plan.groups[g]) for g in groups]
+    lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].group), i))
+    number = classes(plan)
+    of_cursor = sorted({(plan.groups[x.group].cursor, number[judge_class(plan, x)]) for x in plan.lines})
+    cooling = [i for i in lines if plan.lines[i].cooldown_ms > 0]
+    line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)
+    bounds = [_bounds(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
+    return {
+        "group_at": parts.starts(plan.groups[g].cursor for g in groups),
+        "group_kind": _ints(kind for kind, _ in results),
+        "group_acc": _ints(acc for _, acc in results),
+        "group_col": _ints(plan.groups[g].column for g in groups),
+        "line_at": np.searchsorted(line_group, np.arange(len(groups) + 1)).astype(np.int32),
+        "line_plan": _ints(lines),
+        "low_i": _longs(b[0] for b in bounds),
+        "high_i": _longs(b[1] for b in bounds),
+        "low_f": np.array([b[2] for b in bounds], np.float64),
+        "high_f": np.array([b[3] for b in bounds], np.float64),
+        "negated": _bytes(plan.lines[i].operator == "!=" for i in lines),
+        "every": _bytes(plan.lines[i].emit_every for i in lines),
+        "cooldown": _longs(plan.lines[i].cooldown_ms for i in lines),
+        "cooldown_col": _ints(cooling.index(i) if plan.lines[i].cooldown_ms > 0 else -1 for i in lines),
+        "line_class": _ints(number[judge_class(plan, plan.lines[i])] for i in lines),
+        "class_at": parts.starts(c for c, _ in of_cursor),
+        "class_of": _ints(k for _, k in of_cursor),
+        "class_entry": _ints(c[0] for c in number),
+        "class_from": _longs(c[1] for c in number),
+        "class_until": _longs(c[2] for c in number),
+        "class_late": _longs(c[3] for c in number),
+    }
+
+
+def cooldown_columns(plan: KeySpacePlan, program: Program) -> dict[tuple[str, int], int]:
+    """Column of the last emission, for each line (rule id, version) with a cooldown."""
+    pairs = zip(program.line_plan.tolist(), program.cooldown_col.tolist(), strict=True)
+    return {(plan.lines[i].rule_id, plan.lines[i].version): column for i, column in pairs if column >= 0}
+
+
+def _bounds(operator: Operator, threshold: float) -> tuple[int, int, float, float]:
+    """The values that satisfy, as closed ranges of int64 and of float64. For ``!=`` the range of those that do not.
+
+    Integers are compared exactly: ``> 100.5`` is ``>= 101``, and ``== 100.5`` is empty.
+    """
+    low_i, high_i, low_f, high_f = I64_MIN, I64_MAX, -math.inf, math.inf
+    up_i, down_i = math.ceil(threshold), math.floor(threshold)
+    up_f, down_f = _float_at_least(threshold), -_float_at_least(-threshold)
+    match operator:
+        case ">=":
+            low_i, low_f = up_i, up_f
+        case ">":
+            low_i, low_f = down_i + 1, math.nextafter(down_f, math.inf)
+        case "<=":
+            high_i, high_f = down_i, down_f
+        case "<":
+            high_i, high_f = up_i - 1, math.nextafter(up_f, -math.inf)
+        case "==" | "!=":
+            low_i, high_i, low_f, high_f = up_i, down_i, up_f, down_f
+    if low_i > I64_MAX or high_i < I64_MIN:
+        low_i, high_i = 1, 0
+    return max(low_i, I64_MIN), min(high_i, I64_MAX), low_f, high_f
+
+
+def _float_at_least(threshold: float) -> float:
+    """The least float64 that is not below ``threshold``, which may be an integer that no float is."""
+    near = float(threshold)
+    return near if near >= threshold else math.nextafter(near, math.inf)
+
+
+def _clip(value: int) -> int:
+    return max(I64_MIN, min(I64_MAX, value))
+
+
+def _ints(values: Iterable[int]) -> I32:
+    return np.array(list(values), dtype=np.int32)
+
+
+def _longs(values: Iterable[int]) -> I64:
+    return np.array(list(values), dtype=np.int64)
+
+
+def _bytes(values: Iterable[bool]) -> U8:
+    return np.array(list(values), dtype=np.uint8)

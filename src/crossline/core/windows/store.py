@@ -1,0 +1,267 @@
+"""The records of one key space of one shard, and what its rules see in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crossline.core.errors import StateError
+from crossline.core.plan import KeySpacePlan
+from crossline.core.values import U8
+from crossline.core.windows import header as at
+from crossline.core.windows.batch import Delta, Hits, KeyedBatch, take
+from crossline.core.windows.entry import COUNT_DEAD, JUDGE, LOAD, RELINK, THROW_OUT, compiled
+from crossline.core.windows.gather import Buffers, hits_of
+from crossline.core.windows.hashing import xxh64_many
+from crossline.core.windows.memory_map import MemoryMap
+from crossline.core.windows.program import classes, compile_plan, cooldown_columns, judge_class
+
+__all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm"]
+
+ANY_AGE = 2**62
+POOL_MAX = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a state holds: records (those not thrown out yet included), keys, bytes (room to grow included)."""
+
+    records: int
+    keys: int
+    bytes: int
+
+
+class KeySpaceState:
+    """One key space of one shard.
+
+    Rows given to ``judge`` and ``load`` are one sequence in ingest order, however it is cut.
+
+    ``duplicate_ms``: a record is a duplicate of one of the same key and id whose clock is not before its own ingest
+    time minus this. It must not reach behind what ``evict`` drops; None counts every record that is still held, which
+    then depends on when ``evict`` was called.
+
+    Raises:
+        ValueError: an aggregate of a column that it is not defined on.
+    """
+
+    def __init__(self, plan: KeySpacePlan, duplicate_ms: int | None = None) -> None:
+        self.plan = plan
+        self.duplicate_ms = ANY_AGE if duplicate_ms is None else duplicate_ms
+        self._memory = MemoryMap(plan, compile_plan(plan))
+        self._buffers = Buffers(self._memory)
+
+    def judge(self, batch: KeyedBatch) -> Hits:
+        """Take ``batch`` in, row by row, judging each.
+
+        Raises:
+            StateError: more bytes of ids or keys than one key space of a shard can hold.
+        """
+        words = self._memory.words
+        found = self._enter(batch, np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8))
+        row = 0
+        while (row := self._memory.run(JUDGE, row)) < len(batch):
+            self._buffers.grow()
+        hits = hits_of(self._memory, self._buffers, self.plan, found)
+        self._leave()
+        return hits
+
+    def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:
+        """What ``judge(batch)``, which gave ``hits``, added: for ``load`` in another process."""
+        kept = batch if len(hits.retained) == len(batch) else take(batch, hits.retained)
+        return Delta(kept, hits.sat, hits.emitted_line, hits.emitted_row)
+
+    def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:
+        """Take in what was judged before, without judging it.
+
+        ``lines``: (rule id, version) of the plan's lines at that time.
+
+        Raises:
+            StateError: as for ``judge``.
+        """
+        first = self.records
+        sat, known = self._sat_of(delta.sat, lines)
+        self._enter(delta.batch, sat)
+        self._memory.keep(at.LINE_MASK, known)
+        self._memory.keep(at.CLASS_LINES, self._class_lines())
+        self._memory.run(LOAD)
+        self._leave()
+        columns = cooldown_columns(self.plan, self._memory.program)
+        slots = self._memory.field(at.RECORDS, at.SLOT)
+        for line, row in zip(delta.emitted_line.tolist(), delta.emitted_row.tolist(), strict=True):
+            if lines[line] in columns:
+                offset = int(self._memory.words[at.EMITTED_AT]) + 4 * columns[lines[line]]
+                self._memory.field(at.SLOTS, offset)[slots[first + row]] = first + row
+
+    def replan(self, plan: KeySpacePlan) -> bool:
+        """Judge by ``plan`` from now on. False, and nothing done, where its columns or number of entries are others.
+
+        Windows start afresh and catch up at each key's next record; lines of the same rule id and version keep what
+        they were satisfied by and their cooldowns.
+        """
+        if plan.columns != self.plan.columns or plan.entries != self.plan.entries:
+            return False
+        old, old_plan = self._memory, self.plan
+        self._memory, self.plan = MemoryMap(plan, compile_plan(plan)), plan
+        self._memory.take_over(old)
+        self._carry(old, old_plan)
+        self._memory.make_table(at.VALUE_TAG, self.records * int(self._memory.words[at.LINKS]))
+        self._memory.run(RELINK)
+        self._buffers = Buffers(self._memory)
+        return True
+
+    def _carry(self, old: MemoryMap, old_plan: KeySpacePlan) -> None:
+        """Satisfied bits, last judged records and last emissions of the lines that stay."""
+        memory = self._memory
+        numbers = {(x.rule_id, x.version): i for i, x in enumerate(old_plan.lines)}
+        old_classes, new_classes = classes(old_plan), classes(self.plan)
+        old_columns, new_columns = (
+            cooldown_columns(old_plan, old.program),
+            cooldown_columns(self.plan, memory.program),
+        )
+        for i, line in enumerate(self.plan.lines):
+            name = (line.rule_id, line.version)
+            if name not in numbers:
+                continue
+            was = numbers[name]
+            bits = (old.field(at.SLOTS, int(old.words[at.SAT_AT]) + (was >> 3), np.uint8) >> (was & 7)) & 1
+            sat = memory.field(at.SLOTS, int(memory.words[at.SAT_AT]) + (i >> 3), np.uint8)
+            sat |= bits << np.uint8(i & 7)
+            judged = _link(memory, at.JUDGED_AT, new_classes[judge_class(self.plan, line)])
+            before = _link(old, at.JUDGED_AT, old_classes[judge_class(old_plan, old_plan.lines[was])])
+            np.maximum(judged, before, out=judged)
+            if name in old_columns and name in new_columns:
+                _link(memory, at.EMITTED_AT, new_columns[name])[:] = _link(old, at.EMITTED_AT, old_columns[name])
+
+    def evict(self, cutoff_ms: int) -> None:
+        """Drop records with a clock at or before ``cutoff_ms``, in no future window, once they are half of all."""
+        if self.records and 2 * self._memory.run(COUNT_DEAD, cutoff_ms) >= self.records:
+            self._compact(cutoff_ms)
+
+    def _compact(self, cutoff_ms: int) -> None:
+        memory = self._memory
+        memory.keep(at.NUMBER, np.empty(self.records, np.int32))
+        memory.keep(at.SLOT_NUMBER, np.empty(self.keys, np.int32))
+        memory.run(THROW_OUT, cutoff_ms)
+        self._leave()
+        for pool in (at.RECORDS, at.SLOTS, at.IDS, at.KEYS):
+            memory.shrink(pool)
+        memory.refill(at.ID_TAG, 2 * self.records)
+        memory.refill(at.KEY_TAG, 2 * self.keys)
+        memory.refill(at.VALUE_TAG, 2 * self.records * int(memory.words[at.LINKS]))
+
+    def _enter(self, batch: KeyedBatch, sat: U8) -> dict[str, Any]:
+        """Make room for the batch and show it to the kernel; the arrays that the kernel writes about its rows."""
+        n, keys, memory = len(batch), len(batch.key_hash), self._memory
+        words = memory.words
+        for pool, offsets in ((at.IDS, batch.id_offsets), (at.KEYS, batch.key_offsets)):
+            more = int(offsets[-1])
+            if int(words[at.N_ID_BYTES if pool == at.IDS else at.N_KEY_BYTES]) + more > POOL_MAX:
+                raise StateError(
+                    "a key space holds at most 4 GiB of record ids, and of keys, per shard; use more shards"
+                )
+            memory.make_room(pool, more)
+        memory.make_room(at.RECORDS, n)
+        memory.make_room(at.SLOTS, min(keys, n))
+        memory.make_table(at.ID_TAG, self.records + n)
+        memory.make_table(at.KEY_TAG, self.keys + min(keys, n))
+        memory.make_table(at.VALUE_TAG, int(words[at.N_VALUES]) + n * int(words[at.LINKS]))
+        words[[at.N_HITS, at.N_EVIDENCE, at.N_RETAINED, at.N_EMITTED]] = 0
+        words[at.ROWS], words[at.BATCH_KEYS], words[at.DUPLICATE_MS] = n, keys, self.duplicate_ms
+        found = {"duplicate": np.zeros(n, np.uint8), "retained": np.empty(n, np.int32), "sat": sat}
+        for name, array, dtype in (
+            (at.CLOCK_MS, batch.clock_ms, np.int64),
+            (at.INGEST_MS, batch.ingest_ms, np.int64),
+            (at.LATENESS_MS, batch.lateness_ms, np.int64),
+            (at.KEY_INDEX, batch.key_index, np.int32),
+            (at.KEY_BYTES, batch.key_bytes, np.uint8),
+            (at.KEY_OFFSETS, batch.key_offsets, np.int64),
+            (at.KEY_HASH, batch.key_hash, np.uint64),
+            (at.ID_BYTES, batch.id_bytes, np.uint8),
+            (at.ID_OFFSETS, batch.id_offsets, np.int64),
+            (at.ID_HASH, xxh64_many(batch.id_bytes, batch.id_offsets), np.uint64),
+            (at.VALUES, self._values(batch), np.int64),
+            (at.ENTRIES, batch.entries, np.uint8),
+            (at.KEY_SLOT, np.full(keys, -1, np.int32), np.int32),
+            (at.DUPLICATE, found["duplicate"], np.uint8),
+            (at.RETAINED, found["retained"], np.int32),
+            (at.ROW_SAT, sat, np.uint8),
+        ):
+            memory.keep(name, np.require(array, dtype, ["C"]))
+        return found
+
+    def _leave(self) -> None:
+        self._memory.let_go(range(at.CLOCK_MS, at.DUPLICATE_MS))
+        self._memory.let_go(range(at.LINE_MASK, at.ACTIVE))
+        self._memory.let_go(range(at.NUMBER, at.OUT_ROOM))
+
+    def _values(self, batch: KeyedBatch) -> Any:
+        """The batch's columns as rows of 64 bits."""
+        whole = np.empty((len(batch), len(batch.values)), np.int64)
+        real = whole.view(np.float64)
+        for i, ((_, kind), column) in enumerate(zip(self.plan.columns, batch.values, strict=True)):
+            if kind == "float":
+                np.add(column, 0.0, out=real[:, i])  # there is one zero: -0.0 + 0.0 is 0.0
+            else:
+                whole[:, i] = column
+        return whole
+
+    def _sat_of(self, sat: U8, lines: tuple[tuple[str, int], ...]) -> tuple[U8, U8]:
+        """Bits by ``lines`` as bits by the plan's lines, and which of these ``lines`` speaks of."""
+        width = int(self._memory.words[at.LINE_BYTES])
+        known = np.zeros(width * 8, np.bool_)
+        numbers = {name: i for i, name in enumerate(lines)}
+        names = tuple((x.rule_id, x.version) for x in self.plan.lines)
+        out = sat if names == lines else np.zeros((len(sat), width), np.uint8)
+        for i, name in enumerate(names):
+            old = numbers.get(name)
+            if old is not None:
+                known[i] = True
+                if out is not sat:
+                    out[:, i >> 3] |= ((sat[:, old >> 3] >> (old & 7)) & 1) << np.uint8(i & 7)
+        return out, np.packbits(known, bitorder="little")
+
+    def _class_lines(self) -> U8:
+        """The lines of each class, as bits."""
+        numbers = classes(self.plan)
+        members = np.zeros((len(numbers), int(self._memory.words[at.LINE_BYTES]) * 8), np.bool_)
+        for i, line in enumerate(self.plan.lines):
+            members[numbers[judge_class(self.plan, line)], i] = True
+        return np.packbits(members, axis=1, bitorder="little")
+
+    @property
+    def records(self) -> int:
+        """Records held."""
+        return int(self._memory.words[at.N_RECORDS])
+
+    @property
+    def keys(self) -> int:
+        """Keys held."""
+        return int(self._memory.words[at.N_SLOTS])
+
+    def sizes(self) -> Sizes:
+        """What is held."""
+        return Sizes(self.records, self.keys, self.bytes_in_memory())
+
+    def bytes_in_memory(self) -> int:
+        """Bytes of the state, room to grow included."""
+        return self._memory.bytes_held()
+
+    def key_bytes(self) -> int:
+        """Bytes of those that belong to keys, not to records."""
+        return self._memory.bytes_held(frozenset({at.SLOTS, at.KEYS, at.KEY_TAG, at.KEY_ITEM}))
+
+
+def warm() -> None:
+    """Compile the kernel (half a minute, once per installation), or load what was compiled before (half a second).
+
+    ``judge`` does it by itself at its first call; processes that start together should not each do it.
+    """
+    compiled()
+    xxh64_many(np.zeros(0, np.uint8), np.zeros(1, np.int64))
+
+
+def _link(memory: MemoryMap, name: int, column: int) -> Any:
+    """One link of all keys, to read or write at once."""
+    return memory.field(at.SLOTS, int(memory.words[name]) + 4 * column)

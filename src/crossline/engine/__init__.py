@@ -1,0 +1,1 @@
+"""The Spark engine: the only place that imports pyspark."""

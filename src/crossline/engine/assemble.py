@@ -1,0 +1,152 @@
+"""A pipeline from its configuration: the only place where settings become components."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from pyspark.sql import SparkSession
+
+from crossline.connectors.base import Delivery, Sink, build_sink
+from crossline.connectors.console import ConsoleSink
+from crossline.connectors.kafka_client import librdkafka_settings
+from crossline.connectors.kafka_fetch import KafkaFetch
+from crossline.core.config import Pipeline as Config
+from crossline.core.config import load_pipeline
+from crossline.core.config_fields import Settings
+from crossline.core.config_kafka import KafkaSource
+from crossline.core.config_sinks import ConsoleSink as ConsoleSettings
+from crossline.core.config_sources import FilesSource, GeneratorSource
+from crossline.core.errors import UsageError
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.shard import Bounds
+from crossline.engine.book import Book, BookFile
+from crossline.engine.inputs import FileInput, file_source, generated_source
+from crossline.engine.intake import KafkaIntake
+from crossline.engine.kafka import kafka_reader
+from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
+from crossline.engine.plan_source import SourcePlan
+from crossline.engine.rulefeed import DirectoryFeed
+from crossline.engine.session import build_session
+from crossline.generate.source import read_source
+
+SHARDS_PER_CORE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How this run differs from the file: ``complete`` takes files as finished (a last line without an end counts).
+
+    ``screen``: where a console sink prints, the standard output where None.
+    """
+
+    complete: bool = False
+    on_batch: Callable[[Delivery, Totals], None] | None = None
+    screen: TextIO | None = None
+
+    def sink(self, settings: Settings, pipeline: str) -> Sink:
+        """The sink of ``settings``; sentences go to ``screen`` where one is given."""
+        if isinstance(settings, ConsoleSettings) and self.screen is not None:
+            return ConsoleSink(self.screen)
+        return build_sink(settings, pipeline)
+
+
+def read_config(path: str) -> Config:
+    """The pipeline file at ``path``, checked whole, its relative paths still as written."""
+    folder = Path(path).parent
+    return load_pipeline(
+        Path(path).read_text(encoding="utf-8"), path, lambda name: (folder / name).read_text(encoding="utf-8")
+    )
+
+
+def session_for(config: Config) -> SparkSession:
+    """A session with the jars that the pipeline's sources need."""
+    kafka = any(isinstance(s, KafkaSource) for s in config.sources.values())
+    return build_session(
+        config.name, config.engine.master, jar_groups=("local-fs", "spark-kafka") if kafka else ("local-fs",)
+    )
+
+
+def assemble(spark: SparkSession, config: Config, options: RunOptions | None = None) -> Pipeline:
+    """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started."""
+    options = options or RunOptions()
+    cores = spark.sparkContext.defaultParallelism
+    checkpoint = str(Path(config.engine.checkpoint).absolute())
+    defaults = Defaults(
+        time_mode=config.defaults.time_mode,
+        watermark_delay_ms=config.defaults.watermark_delay,
+        allowed_lateness_ms=config.defaults.allowed_lateness,
+    )
+    known = BookFile(f"{checkpoint}/book.json")
+    before = known.current() if Path(known.path).exists() else None
+    shards = _shards(config, before, cores)
+    book = Book(
+        before.rules if before else RuleSet(),
+        dict(config.streams),
+        defaults,
+        shards,
+        Bounds(config.engine.partition_lag),
+    )
+    if before is not None:
+        book.layout, book.lists = before.layout, before.lists
+    settings = PipelineSettings(
+        name=config.name,
+        checkpoint=checkpoint,
+        partitions=min(shards, cores),
+        trigger_ms=config.engine.trigger,
+        shards_held=max(2, 2 * -(-shards // max(1, cores))),
+        backfill=config.engine.backfill,
+    )
+    sources = [_source(config, stream, checkpoint, cores, options) for stream in config.sources]
+    feed = DirectoryFeed(config, clock_is_records=_clock_is_records(config))
+    sinks = [options.sink(sink, config.name) for sink in config.sinks]
+    return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch)
+
+
+def _shards(config: Config, before: Book | None, cores: int) -> int:
+    """Fixed for the life of a checkpoint: a key must always be judged where its state is."""
+    if before is not None:
+        return before.shards
+    return config.engine.shards if isinstance(config.engine.shards, int) else max(1, cores * SHARDS_PER_CORE)
+
+
+def _clock_is_records(config: Config) -> bool:
+    """Whether ingest time comes from the records (files, generated traffic) and not from a broker's clock."""
+    return not all(
+        isinstance(source, KafkaSource) and config.streams[stream].ingest_time is None
+        for stream, source in config.sources.items()
+    )
+
+
+def _check_format(config: Config, stream: str) -> None:
+    """Which formats a source can be read in, in this version."""
+    readable = ("json", "csv", "parquet") if isinstance(config.sources[stream], FilesSource) else ("json",)
+    form = config.streams[stream].format
+    if form not in readable:
+        kind = config.sources[stream].kind
+        raise UsageError(
+            f"stream {stream}: format {form} from a source of kind {kind} is not in this version; "
+            f"expected {' or '.join(readable)}"
+        )
+
+
+def _source(config: Config, stream: str, checkpoint: str, cores: int, options: RunOptions) -> SourcePlan:
+    source = config.sources[stream]
+    _check_format(config, stream)
+    if isinstance(source, KafkaSource):
+        reader = kafka_reader(source, os.environ, source.max_records_per_batch or config.engine.max_batch_records)
+        fetch = KafkaFetch(librdkafka_settings(source.brokers, source.security, os.environ))
+        return SourcePlan(stream, reader.stream, KafkaIntake(stream), fetch, reader.history)
+    if isinstance(source, GeneratorSource):
+        generator = read_source(source.model_dump(exclude_none=True))
+        return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)
+    if isinstance(source, FilesSource):
+        files = FileInput(stream, (source.path,), config.streams[stream].format)
+        return file_source(
+            files, checkpoint, cores, source.max_batch_bytes or config.engine.max_batch_bytes, complete=options.complete
+        )
+    raise UsageError(f"source kind {source.kind!r} of stream {stream} cannot be run")

@@ -1,0 +1,156 @@
+"""The book: all that tasks need to know of rules, streams and lists, as one value that travels as JSON.
+
+A static book is part of the query. A hot one is a file that the driver replaces between batches; every task of a
+batch reads the same one, since nothing changes it while the batch runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from crossline.core.compile import EntrySpec, Layer, Layout, StreamPlan, compile_stream, layout_of
+from crossline.core.decode import Layout as DecodeLayout
+from crossline.core.decode import make_layout
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.schema import StreamSpec
+from crossline.core.shard import Bounds, ShardState
+
+
+@dataclass(slots=True)
+class Book:
+    """Rules, streams, lists and layout; compiled once per process."""
+
+    rules: RuleSet
+    streams: dict[str, StreamSpec]
+    defaults: Defaults
+    shards: int
+    bounds: Bounds
+    lists: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    layout: Layout = ()
+    _plans: dict[str, StreamPlan] | None = None
+    _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
+
+    def _compiled(self) -> dict[str, StreamPlan]:
+        if self._plans is None:
+            self._plans = {
+                name: compile_stream(self.rules, name, spec, self.defaults, self.layout)
+                for name, spec in self.streams.items()
+            }
+        return self._plans
+
+    def decoder(self, stream: str) -> DecodeLayout:
+        """How records of one stream are decoded."""
+        if stream not in self._decoders:
+            self._decoders[stream] = make_layout(stream, self.streams[stream])
+        return self._decoders[stream]
+
+    def plan(self, stream: str) -> StreamPlan:
+        """The plan of one stream."""
+        return self._compiled()[stream]
+
+    def plans(self) -> Sequence[StreamPlan]:
+        """The plans of all streams."""
+        return list(self._compiled().values())
+
+    def new_state(self) -> ShardState:
+        """A shard that has seen nothing."""
+        return ShardState()
+
+    def with_rules(self, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
+        """The book after rules or lists changed: layers in use are kept, so that their stores go on."""
+        return Book(rules, self.streams, self.defaults, self.shards, self.bounds, lists, layout_of(self.plans()))
+
+    def to_json(self) -> bytes:
+        """As JSON, to be read by ``book_from_json``."""
+        return orjson.dumps(
+            {
+                "rules": orjson.Fragment(self.rules.to_json()),
+                "streams": {name: spec.model_dump(mode="json", by_alias=True) for name, spec in self.streams.items()},
+                "defaults": self.defaults,
+                "shards": self.shards,
+                "partition_lag_ms": self.bounds.partition_lag_ms,
+                "lists": self.lists,
+                "layout": self.layout,
+            }
+        )
+
+
+def book_from_json(raw: bytes) -> Book:
+    """Inverse of ``Book.to_json``."""
+    data = orjson.loads(raw)
+    return Book(
+        rules=RuleSet.from_json(orjson.dumps(data["rules"])),
+        streams={name: StreamSpec.model_validate(spec) for name, spec in data["streams"].items()},
+        defaults=Defaults(**data["defaults"]),
+        shards=data["shards"],
+        bounds=Bounds(data["partition_lag_ms"]),
+        lists=data["lists"],
+        layout=tuple(_layer(item) for item in data["layout"]),
+    )
+
+
+def _layer(item: dict[str, Any]) -> Layer:
+    return Layer(
+        name=item["name"],
+        group_fields=tuple(item["group_fields"]),
+        time_mode=item["time_mode"],
+        columns=tuple((name, kind) for name, kind in item["columns"]),
+        entries=tuple(EntrySpec(**entry) for entry in item["entries"]),
+        retention_ms=item["retention_ms"],
+    )
+
+
+class BookSource(Protocol):
+    """Where a task finds the book."""
+
+    def current(self) -> Book:
+        """The book as of now."""
+        ...
+
+
+# Per worker process: what was read last, so that a batch does not compile rules again.
+_READ: dict[str, tuple[tuple[int, int], Book]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticBook:
+    """A book that travels with the query."""
+
+    raw: bytes
+
+    def current(self) -> Book:
+        """The book, read once per process."""
+        key = f"static:{hash(self.raw)}"
+        if key not in _READ:
+            _READ[key] = ((0, 0), book_from_json(self.raw))
+        return _READ[key][1]
+
+
+@dataclass(frozen=True, slots=True)
+class BookFile:
+    """A book in a file that every worker can read; replaced whole by the driver between batches."""
+
+    path: str
+
+    def current(self) -> Book:
+        """The book, read again where the file was replaced."""
+        stat = Path(self.path).stat()
+        stamp = (stat.st_mtime_ns, stat.st_ino)
+        known = _READ.get(self.path)
+        if known is None or known[0] != stamp:
+            _READ[self.path] = known = (stamp, book_from_json(Path(self.path).read_bytes()))
+        return known[1]
+
+    def replace(self, book: Book) -> None:
+        """Make ``book`` the current one, atomically."""
+        target = Path(self.path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.with_suffix(".tmp")
+        aside.write_bytes(book.to_json())
+        aside.replace(target)

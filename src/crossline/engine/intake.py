@@ -1,0 +1,95 @@
+"""From what Spark hands a task to decoded records.
+
+Tasks get chunks of files or of generated traffic, Kafka rows, or the rows of any DataFrame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.connectors.chunks import read_range
+from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
+from crossline.core.route import Chunk
+from crossline.engine.book import Book
+from crossline.engine.fetch import GENERATED_SHIFT
+from crossline.engine.formats import decode_file
+from crossline.generate.source import GeneratorSource
+
+Taken = Iterator[tuple[Decoded, Chunk]]
+
+
+class Intake(Protocol):
+    """Decodes one Arrow batch of a task's input."""
+
+    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:
+        """Decoded records with the chunk they are; ``number`` counts the task's batches."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkIntake:
+    """Rows (sequence, path, start, end) of a chunk log; the bytes are read here. ``generator``: they are made here."""
+
+    stream: str
+    generator: GeneratorSource | None = None
+
+    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+        """Decode the chunks that the rows name."""
+        layout = book.decoder(self.stream)
+        form = book.streams[self.stream].format
+        for row in batch.to_pylist():
+            path, start, end = row["path"], row["start"], row["end"]
+            chunk = Chunk(self.stream, row["sequence"], path)
+            if self.generator is not None:
+                yield (
+                    decode_lines(layout, self.generator.lines(start, end - start), path, start << GENERATED_SHIFT),
+                    chunk,
+                )
+            elif form == "json":
+                yield decode_lines(layout, read_range(path, start, end), path, start), chunk
+            else:
+                yield decode_file(form, layout, path, start, end), chunk
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaIntake:
+    """Rows of Spark's Kafka source.
+
+    The topic-partition is the log, the offset the place in it, the broker's timestamp the ingest time.
+    """
+
+    stream: str
+
+    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+        """Decode the values, partition by partition."""
+        topics = batch.column("topic").dictionary_encode()
+        partitions = batch.column("partition").to_numpy()
+        codes = topics.indices.to_numpy().astype(np.int64) << 32 | partitions
+        for code in np.unique(codes).tolist():
+            rows = np.flatnonzero(codes == code)
+            mine = batch.take(pa.array(rows)) if len(rows) < len(codes) else batch
+            name = f"{topics.dictionary[code >> 32].as_py()}-{code & 0xFFFFFFFF}"
+            offsets = mine.column("offset").to_numpy()
+            ingest = mine.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_numpy()
+            decoded = decode_values(book.decoder(self.stream), mine.column("value"), name, offsets, ingest)
+            yield decoded, Chunk(name, int(offsets[0]), name)
+
+
+@dataclass(frozen=True, slots=True)
+class TableIntake:
+    """Rows of any DataFrame whose columns are the stream's fields: one log, in the order of batches and partitions."""
+
+    stream: str
+
+    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:
+        """Check the columns and flatten them."""
+        sequence = (batch_id << 40) | (partition << 20) | number
+        offsets = np.arange(batch.num_rows, dtype=np.int64)
+        name = f"{self.stream}/{batch_id}/{partition}/{number}"
+        table = pa.Table.from_batches([batch])
+        yield decode_table(book.decoder(self.stream), table, name, offsets), Chunk(self.stream, sequence, name)

@@ -1,0 +1,62 @@
+"""Reading topics with Spark's Kafka source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from crossline.connectors.kafka_client import java_settings
+from crossline.core.config_kafka import KafkaSource
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "value")
+EARLIEST = -2  # as Spark writes "from the earliest offset there is"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReader:
+    """``options``: everything Spark's source is told, secrets included; never printed."""
+
+    options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"KafkaReader({self.options.get('subscribe')})"
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The topic as a streaming DataFrame of COLUMNS."""
+        return spark.readStream.format("kafka").options(**self.options).load().select(*COLUMNS)
+
+    def history(self, spark: SparkSession, start: dict[str, Any] | None, end: dict[str, Any]) -> DataFrame:
+        """The records between two offsets (topic -> partition -> offset), as a static DataFrame."""
+        begin = {
+            topic: {number: (start or {}).get(topic, {}).get(number, EARLIEST) for number in partitions}
+            for topic, partitions in end.items()
+        }
+        settings = {
+            k: v for k, v in self.options.items() if k not in {"subscribe", "startingOffsets", "maxOffsetsPerTrigger"}
+        }
+        settings |= {
+            "assign": json.dumps({topic: [int(n) for n in partitions] for topic, partitions in end.items()}),
+            "startingOffsets": json.dumps(begin),
+            "endingOffsets": json.dumps(end),
+        }
+        return spark.read.format("kafka").options(**settings).load().select(*COLUMNS)
+
+
+def kafka_reader(source: KafkaSource, environment: Mapping[str, str], records_max: int) -> KafkaReader:
+    """A reader of the source's topics (separated by commas), taking at most ``records_max`` records a batch."""
+    return KafkaReader(
+        {
+            **{f"kafka.{name}": str(value) for name, value in source.options.items()},
+            **java_settings(source.security, environment),
+            "kafka.bootstrap.servers": source.brokers,
+            "subscribe": source.topic,
+            "startingOffsets": source.starting,
+            "maxOffsetsPerTrigger": str(records_max),
+            # A topic that lost records we had not read is an error to be told, not skipped over.
+            "failOnDataLoss": "true",
+        }
+    )

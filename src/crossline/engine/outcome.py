@@ -1,0 +1,75 @@
+"""A batch's outcome rows, brought to the driver and made into what sinks take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame
+
+from crossline.connectors.base import LateRecord
+from crossline.core.pack import dead_from_json
+from crossline.core.values import DeadLetter
+from crossline.engine.plan_source import FetchRaw
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Alerts (JSON values), dead letters, late records, and figures of one batch."""
+
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+    dead: list[DeadLetter] = field(default_factory=list)
+    late: list[LateRecord] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
+
+
+def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
+    """Run the batch and gather what came out; bytes of duplicates and late records are fetched from their source."""
+    outcome = Outcome()
+    table = frame.toArrow()
+    for kind, body in zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True):
+        if kind == "alerts":
+            outcome.alerts.extend(orjson.loads(body))
+        elif kind == "dead":
+            outcome.dead.extend(dead_from_json(body))
+        elif kind == "duplicates":
+            outcome.dead.extend(_duplicate(p, fetchers) for p in orjson.loads(body))
+        elif kind == "late":
+            outcome.late.extend(_late(p, fetchers) for p in orjson.loads(body))
+        else:
+            _add(outcome.figures, orjson.loads(body))
+    return outcome
+
+
+def _add(figures: dict[str, Any], more: dict[str, Any]) -> None:
+    figures["records"] += more["records"]
+    figures["retained"] += more["retained"]
+    for stream, ingest_ms in more["ingest_ms"].items():
+        figures["ingest_ms"][stream] = max(ingest_ms, figures["ingest_ms"].get(stream, ingest_ms))
+
+
+def _duplicate(position: dict[str, Any], fetchers: Mapping[str, FetchRaw]) -> DeadLetter:
+    return DeadLetter(
+        stream=position["stream"],
+        reason="duplicate_id",
+        detail=f"id {position['record_id']!r} came before; the first record counts",
+        partition=position["partition"],
+        offset=position["offset"],
+        raw=fetchers[position["stream"]](position["partition"], position["offset"]),
+        record_id=position["record_id"],
+    )
+
+
+def _late(position: dict[str, Any], fetchers: Mapping[str, FetchRaw]) -> LateRecord:
+    return LateRecord(
+        stream=position["stream"],
+        record_id=position["record_id"],
+        event_ms=position["event_ms"],
+        ingest_ms=position["ingest_ms"],
+        lateness_ms=position["ingest_ms"] - position["event_ms"],
+        partition=position["partition"],
+        offset=position["offset"],
+        raw=fetchers[position["stream"]](position["partition"], position["offset"]),
+    )

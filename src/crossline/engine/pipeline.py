@@ -1,0 +1,308 @@
+"""A running pipeline: one streaming query, its deliveries, and rules taken up between batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from crossline.connectors.base import Delivery, Sink, deliver_all
+from crossline.connectors.chunks import READY
+from crossline.engine.backfill import backfill, new_layers
+from crossline.engine.book import Book, BookFile
+from crossline.engine.cache import ShardCache
+from crossline.engine.failure import explained
+from crossline.engine.flow import outcomes
+from crossline.engine.history import HistoryLog
+from crossline.engine.outcome import collect
+from crossline.engine.plan_source import FetchRaw, SourcePlan
+from crossline.engine.progress import committed, unfinished
+from crossline.engine.rulefeed import Lists, RuleFeed
+
+RULE_POLL_S = 0.25
+COMMIT_POLL_S = 0.005
+COMMIT_WAIT_S = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """Plain values.
+
+    ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
+    """
+
+    name: str
+    checkpoint: str
+    partitions: int
+    trigger_ms: int
+    shards_held: int
+    backfill: bool = True
+
+    @property
+    def state_root(self) -> str:
+        """Where shards log their state."""
+        return f"{self.checkpoint}/state"
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a run has done so far.
+
+    ``first_s`` to ``ended_s``: from the start of the first batch to the end of the last.
+    """
+
+    batches: int = 0
+    records: int = 0
+    alerts: dict[str, int] = field(default_factory=dict)
+    dead: dict[str, int] = field(default_factory=dict)
+    late: int = 0
+    started_s: float = field(default_factory=time.monotonic)
+    first_s: float = 0.0
+    ended_s: float = 0.0
+
+
+class Pipeline:
+    """Assembled from parts; ``book`` is that of the run before, or one without rules.
+
+    ``start`` it, then ``drain`` or ``wait``, then ``stop``.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: PipelineSettings,
+        book: Book,
+        sources: Sequence[SourcePlan],
+        feed: RuleFeed,
+        sinks: Sequence[Sink],
+        on_batch: Callable[[Delivery, Totals], None] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._book = book
+        self._sources = sources
+        self._feed = feed
+        self._sinks = sinks
+        self._on_batch = on_batch
+        self._file = BookFile(f"{settings.checkpoint}/book.json")
+        self._between_batches = threading.Lock()
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="rule-watch", daemon=True)
+        self._life = threading.Lock()
+        self._query: StreamingQuery | None = None
+        self._events: list[dict[str, Any]] = []
+        self._hold_rules = unfinished(settings.checkpoint)
+        self._lists_later: Lists | None = None
+        self._history = HistoryLog(settings.checkpoint)
+        last = self._history.last()
+        self._delivered: int | None = None
+        self._opened: list[Sink] = []
+        self._ingest_ms: dict[str, int] = dict(last.ingest_ms) if last else {}
+        self._enough: int | None = None
+        self._reached = threading.Event()
+        self.totals = Totals()
+
+    def start(self) -> Pipeline:
+        """Open sinks, write the book, start the query."""
+        with self._life:
+            try:
+                self._start()
+            except BaseException:
+                self._close()
+                raise
+        return self
+
+    def _start(self) -> None:
+        for sink in self._sinks:
+            sink.open()
+            self._opened.append(sink)
+        rules, lists = self._feed.start()
+        if self._hold_rules:  # the batch that is run again must meet the lists that it met before
+            self._lists_later, lists = lists, self._book.lists
+        self._change_book(self._book.with_rules(rules, lists))
+        # A kill may have come before they were delivered; a sink that has them takes no notice.
+        self._events = [*self._feed.events(), *self._events]
+        inputs = [(source.open(self._spark), source.intake) for source in self._sources]
+        cache = ShardCache(self._settings.state_root, per_query=False, held_max=self._settings.shards_held)
+        frame = outcomes(inputs, self._file, self._settings.partitions, cache)
+        writer = (
+            frame.writeStream.queryName(self._settings.name)
+            .option("checkpointLocation", f"{self._settings.checkpoint}/spark")
+            .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
+            .foreachBatch(self._deliver)
+        )
+        self._query = writer.start()
+        self._watcher.start()
+
+    def _deliver(self, frame: DataFrame, batch_id: int) -> None:
+        with self._between_batches:
+            begun = time.monotonic()
+            self.totals.first_s = self.totals.first_s or begun
+            outcome = collect(frame, self._fetchers())
+            detected = time.monotonic()
+            delivery = Delivery(
+                pipeline=self._settings.name,
+                batch_id=batch_id,
+                alerts=outcome.alerts,
+                dead=outcome.dead,
+                late=outcome.late,
+                figures={**outcome.figures, "detect_ms": round((detected - begun) * 1000)},
+                rule_events=self._events,
+            )
+            deliver_all(self._sinks, delivery, stop=self._stopping)
+            self._events = []
+            self._total(delivery)
+            self._advance(batch_id, outcome.figures["ingest_ms"])
+        if self._on_batch is not None:
+            self._on_batch(delivery, self.totals)
+
+    def _fetchers(self) -> Mapping[str, FetchRaw]:
+        return {source.stream: source.fetch for source in self._sources}
+
+    def _advance(self, batch_id: int, ingest_ms: Mapping[str, int]) -> None:
+        self._hold_rules = False
+        if self.totals.batches == 1:
+            ready = Path(self._settings.checkpoint) / "sources" / READY
+            ready.parent.mkdir(parents=True, exist_ok=True)
+            ready.touch()
+        for stream, ms in ingest_ms.items():
+            self._ingest_ms[stream] = max(ms, self._ingest_ms.get(stream, ms))
+        self._history.add(batch_id, self._ingest_ms)
+        self._delivered = batch_id
+
+    def _total(self, delivery: Delivery) -> None:
+        totals = self.totals
+        totals.batches += 1
+        totals.ended_s = time.monotonic()
+        totals.records += delivery.figures["records"]
+        totals.late += len(delivery.late)
+        for alert in delivery.alerts:
+            totals.alerts[alert["rule_id"]] = totals.alerts.get(alert["rule_id"], 0) + 1
+        for letter in delivery.dead:
+            totals.dead[letter.reason] = totals.dead.get(letter.reason, 0) + 1
+        if self._enough is not None and totals.records + sum(totals.dead.values()) >= self._enough:
+            self._reached.set()
+
+    def _watch(self) -> None:
+        """Take up rule changes while no batch runs, so that the first record after a publication meets the new rule."""
+        told = ""
+        while not self._stopping.wait(RULE_POLL_S):
+            try:
+                with self._between_batches:
+                    self._take_up()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the rules that are live stay live
+                if str(error) != told:
+                    told = str(error)
+                    log.error("rule changes could not be taken up; trying again", error=told)  # noqa: TRY400
+
+    def _take_up(self) -> None:
+        if self._hold_rules:
+            return
+        if self._lists_later is not None and self._settled():
+            self._change_book(self._book.with_rules(self._book.rules, self._lists_later))
+            self._lists_later = None
+        if not self._feed.changed() or not self._settled():
+            return
+        highest_ms = max(self._ingest_ms.values(), default=None)
+        rules, lists, events = self._feed.take_up(highest_ms)
+        self._events.extend(events)
+        for event in events:
+            tell = log.warning if event["event"] == "refused" else log.info
+            tell(event["event"], **{k: event[k] for k in ("rule_id", "version", "source", "text") if k in event})
+        self._change_book(self._book.with_rules(rules, lists))
+
+    def _settled(self) -> bool:
+        """Wait until Spark has committed what was delivered: a batch that is run again must meet the same rules."""
+        deadline_s = time.monotonic() + COMMIT_WAIT_S
+        while self._delivered is not None and not committed(self._settings.checkpoint, self._delivered):
+            if self._stopping.wait(COMMIT_POLL_S) or time.monotonic() > deadline_s:
+                return False
+        return True
+
+    def _change_book(self, book: Book) -> None:
+        """New layers get their past first: a task that finds one in the book finds it filled."""
+        if self._settings.backfill:
+            self._backfill(book)
+        self._book = book
+        self._file.replace(book)
+
+    def _backfill(self, book: Book) -> None:
+        fresh = new_layers(self._book, book)
+        try:
+            backfill(self._spark, book, fresh, self._sources, self._history, self._settings.state_root)
+        except Exception as error:  # noqa: BLE001 - a rule without its past is better than none, or a pipeline that stands
+            layers = ", ".join(name for names in fresh.values() for name in names)
+            text = f"{layers}: {explained(error)}"
+            log.error("new rules begin without their past", error=text)  # noqa: TRY400
+            self._events.append({"schema_version": 1, "event": "without_past", "text": text})
+
+    def drain(self) -> Totals:
+        """Process what is there, then stop."""
+        with self._told():
+            self._running().processAllAvailable()
+        self.stop()
+        return self.totals
+
+    def run_until(self, records: int) -> Totals:
+        """Until that many records were judged or refused, then stop."""
+        self._enough = records
+        query = self._running()
+        while query.isActive and not self._reached.wait(RULE_POLL_S):
+            pass
+        with self._told():
+            failure = query.exception()
+            if failure is not None:
+                raise failure
+        self.stop()
+        return self.totals
+
+    def wait(self) -> Totals:
+        """Until the query is stopped or fails."""
+        with self._told():
+            self._running().awaitTermination()
+        return self.totals
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """A failure of the query becomes one of our errors, after sinks were closed; what a stop brought is none."""
+        try:
+            yield
+        except StreamingQueryException as failure:
+            if self._stopping.is_set():
+                return
+            self.stop()
+            raise explained(failure) from failure
+
+    def _running(self) -> StreamingQuery:
+        if self._query is None:
+            raise RuntimeError("the pipeline is not started")
+        return self._query
+
+    def stop(self) -> None:
+        """Stop the query and close the sinks; a batch that was under way is run again at the next start.
+
+        From any thread, again and again; returns when all is closed.
+        """
+        with self._life:
+            if self._stopping.is_set():
+                return
+            self._stopping.set()
+            self._running().stop()
+            self._watcher.join()
+            self._close()
+
+    def _close(self) -> None:
+        for sink in self._opened:
+            sink.close()
+        self._feed.close()

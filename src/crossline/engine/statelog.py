@@ -1,0 +1,209 @@
+"""The state of a shard as a log of segments on disk.
+
+One file a batch, merged in tiers, dropped when older than every window.
+
+A segment file is named by the batches it holds, ``FIRST-LAST.seg``, and is a row of wire blobs, one per batch, each
+behind its length. A merge only puts blobs of several files into one, so a worker whose cache stands anywhere can
+catch up from there. Every blob says from which batch on the log was kept when it was written, so that a missing file
+is found, not guessed away.
+
+Guarantee: a file appears whole or not at all (written aside, then renamed; object stores publish on close). A batch
+written again replaces its own file with the same content. It survives the death of any process; it is not fsynced
+against loss of power, no more than Spark's own local checkpoints are.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+from pyarrow import fs as pafs
+
+from crossline.core import wire
+from crossline.core.errors import StateError
+
+_LENGTH = struct.Struct("<Q")
+MERGE_AT = 128  # files of one tier, at which the older half becomes one file of the next
+MERGE_COUNT = 64
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """A file holding batches ``first`` to ``last``."""
+
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return f"{self.first:012d}-{self.last:012d}.seg"
+
+
+class StateLog:
+    """The segments of one shard under ``root`` (a path or a URI that pyarrow knows)."""
+
+    def __init__(self, root: str, shard: int) -> None:
+        self._fs, base = _place(root)
+        self._dir = f"{base}/shard-{shard:05d}"
+        self._local = isinstance(self._fs, pafs.LocalFileSystem)
+        self._made = False
+
+    def write(self, batch_id: int, blob: bytes) -> None:
+        """Make ``blob`` the segment of ``batch_id``."""
+        self._put(Segment(batch_id, batch_id), [blob])
+
+    def write_fill(self, layer: str, blob: bytes) -> None:
+        """Make ``blob`` the past of a layer that comes now."""
+        self._put_as(self._fill_name(layer), [blob], framed=False)
+
+    def fill(self, layer: str) -> tuple[dict[str, Any], wire.Arrays] | None:
+        """The past of a layer, None where it was there from the start."""
+        name = self._fill_name(layer)
+        if self._fs.get_file_info(f"{self._dir}/{name}").type == pafs.FileType.NotFound:
+            return None
+        return next(self._decoded(name))
+
+    @staticmethod
+    def _fill_name(layer: str) -> str:
+        return f"fill-{xxhash.xxh3_64_hexdigest(layer.encode())}.past"
+
+    def segments(self) -> list[Segment]:
+        """The files there are, oldest first; where a merge left its inputs behind, only the merged file."""
+        found = []
+        for info in self._fs.get_file_info(pafs.FileSelector(self._dir, allow_not_found=True)):
+            stem, _, suffix = info.base_name.partition(".")
+            if suffix == "seg":
+                first, _, last = stem.partition("-")
+                found.append(Segment(int(first), int(last)))
+        found.sort(key=lambda s: (s.first, -s.last))
+        whole: list[Segment] = []
+        for segment in found:
+            if not whole or segment.last > whole[-1].last:
+                whole.append(segment)
+        return whole
+
+    def blobs(self, after: int, until: int) -> Iterator[tuple[dict[str, Any], wire.Arrays]]:
+        """The decoded blobs of batches ``after`` < b <= ``until``, oldest first; ``after`` = -1 gives all that is kept.
+
+        Raises:
+            StateError: a batch in between is missing.
+        """
+        if after >= until:
+            return
+        if after == until - 1 and until >= 0:
+            yield from self._read(Segment(until, until), after, until)
+            return
+        kept = [s for s in self.segments() if s.last > after and s.first <= until]
+        expected = after + 1 if after >= 0 else self._kept_from(kept, until)
+        for segment in kept:
+            if segment.last < expected:
+                continue
+            if segment.first > expected:
+                break
+            yield from self._read(segment, after, until)
+            expected = segment.last + 1
+        if expected <= until:
+            raise StateError(
+                f"{self._dir}: state of batch {expected} is missing (batch {until} needs it). "
+                "Restore the file, or start from a new checkpoint and replay"
+            )
+
+    def _kept_from(self, kept: list[Segment], until: int) -> int:
+        last = next((s for s in reversed(kept) if s.first <= until <= s.last), None)
+        if last is None:
+            return kept[0].first if kept else until
+        metas = [meta for meta, _ in self._read(last, until - 1, until)]
+        return int(metas[-1]["kept_from"]) if metas else last.first
+
+    def merge(self, before: int) -> None:
+        """Put the older half of a full tier of files, all before batch ``before``, into one file."""
+        files = [s for s in self.segments() if s.last < before]
+        tiers: dict[int, list[Segment]] = {}
+        for segment in files:
+            width = segment.last - segment.first + 1
+            tiers.setdefault(0 if width == 1 else 1 if width <= MERGE_COUNT else 2, []).append(segment)
+        for tier in (0, 1):
+            members = tiers.get(tier, [])
+            if len(members) >= MERGE_AT:
+                chosen = members[:MERGE_COUNT]
+                self._put(Segment(chosen[0].first, chosen[-1].last), [self._bytes(s.name) for s in chosen], framed=True)
+                self._delete(chosen)
+
+    def drop(self, segments: list[Segment]) -> None:
+        """Remove files whose records are in no window any more."""
+        self._delete(segments)
+
+    def metas(self, segment: Segment) -> list[dict[str, Any]]:
+        """The metas of all blobs in ``segment``."""
+        return [meta for meta, _ in self._read(segment, -1, segment.last)]
+
+    def _read(self, segment: Segment, after: int, until: int) -> Iterator[tuple[dict[str, Any], wire.Arrays]]:
+        found = 0
+        for meta, arrays in self._decoded(segment.name):
+            found += 1
+            if after < meta["batch"] <= until:
+                yield meta, arrays
+        if found <= segment.last - segment.first:
+            raise StateError(f"{self._dir}/{segment.name}: cut short after {found} batches; restore the file")
+
+    def _decoded(self, name: str) -> Iterator[tuple[dict[str, Any], wire.Arrays]]:
+        raw = memoryview(self._bytes(name))
+        position = 0
+        while position < len(raw):
+            if position + _LENGTH.size > len(raw):
+                raise StateError(f"{self._dir}/{name}: cut short at byte {position}; restore the file")
+            (length,) = _LENGTH.unpack_from(raw, position)
+            position += _LENGTH.size
+            if position + length > len(raw):
+                raise StateError(f"{self._dir}/{name}: {len(raw)} bytes of {position + length}; restore the file")
+            meta, arrays = wire.decode(raw[position : position + length], f"{self._dir}/{name}")
+            position += length
+            yield meta, arrays
+
+    def _bytes(self, name: str) -> pa.Buffer:
+        try:
+            with self._fs.open_input_file(f"{self._dir}/{name}") as file:
+                return file.read_buffer()
+        except FileNotFoundError as error:
+            raise StateError(f"{self._dir}/{name}: missing; restore it or start from a new checkpoint") from error
+
+    def _put(self, segment: Segment, blobs: list[bytes] | list[pa.Buffer], *, framed: bool = False) -> None:
+        self._put_as(segment.name, blobs, framed=framed)
+
+    def _put_as(self, name: str, blobs: list[bytes] | list[pa.Buffer], *, framed: bool) -> None:
+        if not self._made:
+            self._fs.create_dir(self._dir, recursive=True)
+            self._made = True
+        path = f"{self._dir}/{name}"
+        # A name of its own: a task that Spark gave up may still be writing while another attempt of it writes too.
+        aside = f"{path}.{os.getpid()}.tmp" if self._local else path
+        with self._fs.open_output_stream(aside) as out:
+            for blob in blobs:
+                if not framed:
+                    out.write(_LENGTH.pack(len(blob)))
+                out.write(blob)
+        if self._local:
+            self._fs.move(aside, path)
+
+    def _delete(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            with suppress(FileNotFoundError):
+                self._fs.delete_file(f"{self._dir}/{segment.name}")
+
+
+def shards_in(root: str) -> int:
+    """How many shards have a log under ``root``."""
+    fs, base = _place(root)
+    found = fs.get_file_info(pafs.FileSelector(base, allow_not_found=True))
+    return sum(info.base_name.startswith("shard-") for info in found)
+
+
+def _place(root: str) -> tuple[pafs.FileSystem, str]:
+    return pafs.FileSystem.from_uri(root) if "://" in root else (pafs.LocalFileSystem(), root)

@@ -1,0 +1,1 @@
+"""The generator of traffic: the tx workload and the card-fraud scenario."""

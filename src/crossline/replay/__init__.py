@@ -1,0 +1,1 @@
+"""Backtest and comparison over history."""

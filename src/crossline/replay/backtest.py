@@ -1,0 +1,111 @@
+"""Backtest: the pipeline's own engine over files of the past, with a state that is thrown away."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+
+from crossline.connectors.base import Delivery
+from crossline.core.errors import UsageError
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.schema import StreamSpec
+from crossline.core.shard import Bounds
+from crossline.engine.book import Book
+from crossline.engine.inputs import FileInput, file_source
+from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
+from crossline.engine.rulefeed import FixedFeed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCH_BYTES = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is replayed: files by stream, read in name order as finished."""
+
+    streams: Mapping[str, StreamSpec]
+    inputs: Mapping[str, Sequence[str]]
+
+
+class AlertWriter:
+    """A sink that writes every alert, shadow ones too, as a JSON line to a file of its own.
+
+    It is for one run: there are no restarts, and nothing is promised over them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @classmethod
+    def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
+        """Not for pipeline files."""
+        raise UsageError("the backtest's writer is not a sink for pipelines; use jsonl")
+
+    def open(self) -> None:
+        """Start an empty file."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("wb")
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Append."""
+        for alert in delivery.alerts:
+            self._file.write(orjson.dumps(alert, option=orjson.OPT_APPEND_NEWLINE))
+
+    def close(self) -> None:
+        """Flush and close; safe to call twice."""
+        self._file.close()
+
+
+@dataclass(slots=True)
+class Replay:
+    """One run over ``history``: where its alerts lie, and its figures."""
+
+    path: Path
+    totals: Totals = field(default_factory=Totals)
+
+
+def backtest(
+    spark: SparkSession,
+    rules: RuleSet,
+    history: History,
+    output: Path,
+    *,
+    defaults: Defaults | None = None,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    on_batch: Callable[[Delivery, Totals], None] | None = None,
+) -> Replay:
+    """Judge ``history`` by ``rules``; alerts go to ``output``, which appears whole when all is judged.
+
+    Raises:
+        UsageError: an input matches no file.
+    """
+    cores = max(1, spark.sparkContext.defaultParallelism)
+    aside = output.with_name(f".{output.name}.part")
+    with tempfile.TemporaryDirectory(prefix="crossline-backtest-") as folder:
+        sources = [
+            file_source(
+                FileInput(stream, tuple(patterns), history.streams[stream].format),
+                folder,
+                cores,
+                BATCH_BYTES,
+                complete=True,
+            )
+            for stream, patterns in history.inputs.items()
+        ]
+        streams = {name: history.streams[name] for name in history.inputs}
+        book = Book(RuleSet(), streams, defaults or Defaults(), cores, Bounds())
+        settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
+        pipeline = Pipeline(
+            spark, settings, book, sources, FixedFeed(rules, lists or {}), [AlertWriter(aside)], on_batch
+        )
+        totals = pipeline.start().drain()
+    aside.replace(output)
+    return Replay(output, totals)

@@ -1,0 +1,1 @@
+"""Where rule versions live."""

@@ -1,0 +1,224 @@
+"""The directory rule log: people edit rule files in a folder; what became of them is appended to a log.
+
+The files are wishes, the log is what judged. It lies in ``.log/<pipeline>.jsonl`` in the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from crossline.core.errors import PermanentError, UsageError
+from crossline.core.rules.report import Finding, Problem, RefusedError
+from crossline.core.rules.ruleset import RuleSet, read_rule
+from crossline.core.schema import StreamSpec
+from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.folder import Files, Folder
+from crossline.rulelog.history import History
+from crossline.rulelog.logfile import LogFile, read_log
+from crossline.rulelog.reading import SUFFIXES, FileRule, read_rule_file
+
+IngestClock = Literal["wall", "records"]
+Changes = Files
+_Effective = Callable[[int | None], int | None]
+
+
+def log_path(rules: str | Path, pipeline: str) -> Path:
+    """Where the log of ``pipeline`` lies, for rules in the folder ``rules``."""
+    return Path(rules) / ".log" / f"{pipeline}.jsonl"
+
+
+class DirectoryRuleLog:
+    """The rules of one pipeline. Only this class writes the log, and one process at a time does.
+
+    ``streams`` is what rules are checked against; ``list_names`` gives the names of the lists there are, so that a rule
+    that waits for one is taken up when it comes (None: not checked).
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        pipeline: str,
+        streams: Mapping[str, StreamSpec],
+        list_names: Callable[[], Collection[str]] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self._folder = Folder(self.path, SUFFIXES)
+        self._file = LogFile(log_path(path, pipeline))
+        self._streams = streams
+        self._list_names = list_names
+        self._history = History()
+        self._names: frozenset[str] | None = None
+        self._files: Files = {}
+
+    def start(self, now_ms: int) -> RuleSet:
+        """The rules to begin with; hold the log until ``close``.
+
+        At the pipeline's first start, those in the folder, from the beginning (or from the ``effective_from`` they
+        give), without the files that have errors. Later, those of the log: what changed meanwhile comes with ``poll``.
+        Raises UsageError where the folder is missing, StateError where the log is damaged or held by another process,
+        PermanentError where a rule of the log no longer fits the streams.
+        """
+        if not self.path.is_dir():
+            raise UsageError(
+                f"found no folder {self.path}; expected the folder of the rule files: make it, or name another"
+            )
+        events = self._file.open()
+        try:
+            self._history = History(events)
+            if events:
+                self._check_streams()
+            else:
+                files = self._folder.changed() or {}
+                self._record([*self._events(files, now_ms, lambda given: given), RuleEvent("started", now_ms)], files)
+        except BaseException:
+            self.close()
+            raise
+        return self._history.rule_set()
+
+    def poll(self) -> Changes | None:
+        """What to hand to ``take_up``, or None where nothing changed. Cheap: names, times and sizes, then contents."""
+        changes = self._folder.changed()
+        if changes is None and self._current_names() != self._names:
+            # A rule may have waited for a list, or stand on one that is gone.
+            return self._files
+        return changes
+
+    def take_up(
+        self, changes: Changes | None, highest_ingest_ms: int | None, now_ms: int, clock: IngestClock = "wall"
+    ) -> tuple[RuleSet, list[RuleEvent]]:
+        """Check ``changes`` (all files of the folder), log what follows from them, and give the rules from now on.
+
+        ``changes`` is what ``poll`` gave: None changes nothing, no files at all means that every file is gone.
+
+        ``highest_ingest_ms``: of all records given out so far; None where there were none. What is published holds from
+        just after it (on the ``wall`` clock, not before ``now_ms``), or from the ``effective_from`` it asks for if that
+        is later. A file is taken up whole or not at all.
+        """
+        if changes is None:
+            return self._history.rule_set(), []
+        after_ms = None if highest_ingest_ms is None else highest_ingest_ms + 1
+        floor_ms = max(now_ms, now_ms if after_ms is None else after_ms) if clock == "wall" else after_ms
+        events = list(self._events(changes, now_ms, lambda given: _later(floor_ms, given)))
+        self._record(events, changes)
+        return self._history.rule_set(), events
+
+    def close(self) -> None:
+        """Let go of the log; safe to call twice."""
+        self._file.close()
+
+    def _record(self, events: list[RuleEvent], files: Files) -> None:
+        self._file.append(events)
+        for event in events:
+            self._history.add(event)
+        self._folder.take(files)
+        self._files, self._names = files, self._current_names()
+
+    def _current_names(self) -> frozenset[str] | None:
+        return None if self._list_names is None else frozenset(self._list_names())
+
+    def _events(self, files: Files, now_ms: int, effective: _Effective) -> Iterator[RuleEvent]:
+        """What follows from the files: refusals, then publications by rule and version, then warnings."""
+        taken, refused = judge_files(files, self._history, self._streams, self._current_names())
+        for source, error in refused.items():
+            digest = files[source].digest
+            if (source, digest) not in self._history.refused:
+                yield RuleEvent("refused", now_ms, source=source, digest=digest, text=str(error))
+        for each in taken:
+            if self._history.moves(each.rule):
+                yield _taken_up(each, self._history, now_ms, effective(each.rule.effective_from))
+        standing = {each.rule.rule_id for each in taken}
+        for rule_id, rule in self._history.rules.items():
+            if rule_id not in standing and rule.source not in refused and rule.judges and not rule.absent:
+                text = f"{rule_id} stands in no file any more (it was in {rule.source}) and stays live; "
+                yield RuleEvent(
+                    "absent", now_ms, rule_id, rule.in_force, text=text + "to end it, set its status to retired"
+                )
+
+    def _check_streams(self) -> None:
+        for version in self._history.rule_set().versions:
+            _, findings = read_rule(version.rule.to_json(), self._streams, self._current_names())
+            if findings:
+                said = "; ".join(f"found {each.found}, expected {each.expected}" for each in findings)
+                raise PermanentError(
+                    f"rule {version.rule.rule_id} version {version.rule.version} of the log {self._file.path} does not "
+                    f"fit the streams and lists: {said}. Put back what it needs, or run under another pipeline name"
+                )
+
+
+def judge_files(
+    files: Files, history: History, streams: Mapping[str, StreamSpec] | None, lists: Collection[str] | None
+) -> tuple[list[FileRule], dict[str, RefusedError]]:
+    """The rules of the files that are accepted, by rule and version, and the refusals by file."""
+    taken: dict[tuple[str, int], FileRule] = {}
+    refused: dict[str, RefusedError] = {}
+    for source, content in files.items():
+        try:
+            rules = read_rule_file(source, content, streams, lists)
+        except RefusedError as error:
+            refused[source] = error
+            continue
+        fresh: dict[tuple[str, int], FileRule] = {}
+        problems: list[Problem] = []
+        for each in rules:
+            name = (each.rule.rule_id, each.rule.version)
+            finding = _clash(each, fresh.get(name) or taken.get(name)) or history.finding(each.rule)
+            problems += [each.problem(finding)] if finding is not None else []
+            fresh.setdefault(name, each)
+        if problems:
+            refused[source] = RefusedError(problems)
+        else:
+            taken = {**fresh, **taken}
+    return [taken[name] for name in sorted(taken)], refused
+
+
+def _clash(each: FileRule, other: FileRule | None) -> Finding | None:
+    if other is None or other.rule.to_json() == each.rule.to_json():
+        return None
+    found = f"version {each.rule.version} of {each.rule.rule_id} again"
+    return Finding(("version",), found, f"one body and status for it; {other.source}:{other.line} has another")
+
+
+def _taken_up(each: FileRule, history: History, now_ms: int, effective_from_ms: int | None) -> RuleEvent:
+    rule = each.rule
+    return RuleEvent(
+        "status_changed" if history.knows(rule) else "published",
+        now_ms,
+        rule.rule_id,
+        rule.version,
+        rule.status,
+        effective_from_ms,
+        each.source,
+        each.line,
+        rule.body_digest(),
+        body=rule.to_json(),
+    )
+
+
+def _later(floor_ms: int | None, given_ms: int | None) -> int | None:
+    return given_ms if floor_ms is None else max(floor_ms, given_ms if given_ms is not None else floor_ms)
+
+
+def ruleset_of_log(path: str | Path) -> RuleSet:
+    """The rules of a log as they judged, every version with its interval: what a backtest judges by ``--as-of-log``."""
+    return History(read_log(Path(path))).rule_set()
+
+
+def logs_in(rules: str | Path) -> dict[str, Path]:
+    """The logs in the folder ``rules``, by the name of their pipeline."""
+    return {path.stem: path for path in sorted((Path(rules) / ".log").glob("*.jsonl"))}
+
+
+def find_log(rules: str | Path, pipeline: str | None = None) -> Path | None:
+    """The log in the folder ``rules``: that of ``pipeline``, or the only one there; None where there is none.
+
+    Raises UsageError where there are several and no name is given, or none of that name.
+    """
+    logs = logs_in(rules)
+    if pipeline is not None and pipeline not in logs:
+        there = f"those of {', '.join(logs)}" if logs else "none: the pipeline has not run yet"
+        raise UsageError(f"found no rule log of pipeline {pipeline} in {rules}; there are {there}")
+    if pipeline is None and len(logs) > 1:
+        raise UsageError(f"found the rule logs of {', '.join(logs)} in {rules}; expected --pipeline with one of them")
+    return logs[pipeline] if pipeline is not None else next(iter(logs.values()), None)

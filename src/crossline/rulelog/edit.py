@@ -1,0 +1,72 @@
+"""Sets the status of a rule in the text of its file, and changes nothing else: comments and layout stay."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from crossline.core.errors import PermanentError
+from crossline.core.rules.report import Path
+from crossline.core.yamltext import Document, load_yaml
+
+_STATUS = re.compile(r"""(?P<key>(["']?)status\2\s*:\s*)(?P<quote>["']?)[A-Za-z_]+(?P=quote)""")
+_RULE_ID = re.compile(r"""(?P<quote>["']?)rule_id(?P=quote)\s*:\s*(["']?)[A-Za-z0-9_.-]+\2""")
+
+
+def with_status(text: str, source: str, path: Path, status: str) -> str:
+    """``text`` with the rule at ``path`` (of the document) under ``status``; its ``status`` is added where it has none.
+
+    Raises PermanentError where the layout is such that a person has to do it.
+    """
+    document = load_yaml(text, source)
+    rule = _at(document, path)
+    line, column = document.position((*path, "status" if "status" in rule else "rule_id"))
+    lines = document.text.splitlines(keepends=True)
+    head, here = lines[line - 1][: column - 1], lines[line - 1][column - 1 :]
+    if "status" in rule:
+        edited = _STATUS.sub(lambda found: found["key"] + found["quote"] + status + found["quote"], here, count=1)
+        lines[line - 1] = head + edited
+    else:
+        lines[line - 1] = _added(head, here, status, in_flow=_in_flow(document, head))
+    after = "".join(lines)
+    if not _only_status_differs(document, after, path, status):
+        raise PermanentError(f"{source}:{line}: found a layout that is not edited here; set status: {status} by hand")
+    return after
+
+
+def _at(document: Document, path: Path) -> dict[str, object]:
+    value = document.data
+    for step in path:
+        value = value[step]
+    return dict(value)
+
+
+def _in_flow(document: Document, head: str) -> bool:
+    """Whether the rule is written in braces: then a comma parts its fields, not a line."""
+    return document.text.lstrip()[:1] in {"{", "["} or head.rstrip().endswith(("{", ","))
+
+
+def _added(head: str, here: str, status: str, *, in_flow: bool) -> str:
+    found = _RULE_ID.match(here)
+    if found is None:
+        return head + here
+    if in_flow:
+        quote = found["quote"]
+        return f"{head}{found[0]}, {quote}status{quote}: {quote}{status}{quote}{here[found.end() :]}"
+    ending = "\r\n" if here.endswith("\r\n") else "\n"
+    whole = head + here if here.endswith("\n") else head + here + ending
+    return f"{whole}{' ' * len(head)}status: {status}{ending}"
+
+
+def _only_status_differs(document: Document, after: str, path: Path, status: str) -> bool:
+    """The proof: what the edited text says is what the old one said, but for the status."""
+    # Through text, so that what YAML shares between two places is two values, of which one may differ.
+    expected = json.loads(json.dumps(document.data))
+    rule = expected
+    for step in path:
+        rule = rule[step]
+    rule["status"] = status
+    try:
+        return bool(load_yaml(after, document.source).data == expected)
+    except PermanentError:
+        return False

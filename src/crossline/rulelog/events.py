@@ -1,0 +1,70 @@
+"""What the rule log holds: one event a line, as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+import orjson
+
+from crossline.core.times import format_instant, parse_instant_ms
+
+SCHEMA_VERSION = 1
+
+EventKind = Literal["started", "published", "status_changed", "refused", "absent", "list_changed"]
+KINDS: tuple[str, ...] = get_args(EventKind)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEvent:
+    """Something that happened to rules at ``at_ms`` of the wall clock.
+
+    ``started``: the pipeline's first start; the rules before it were there then. ``published``: a new version; ``body``
+    is the whole rule, ``digest`` that of its body. ``status_changed``: the version goes on under another status. Both
+    hold from ``effective_from_ms`` on the ingest clock, None for the beginning. ``refused``: a file was not taken up;
+    ``text`` is the report, ``digest`` that of the file. ``absent``: a rule stands in no file any more, and stays live.
+    ``list_changed``: a named list was loaded. ``source`` is the file's name in the folder, ``line`` counts from 1.
+    """
+
+    event: EventKind
+    at_ms: int
+    rule_id: str | None = None
+    version: int | None = None
+    status: str | None = None
+    effective_from_ms: int | None = None
+    source: str | None = None
+    line: int | None = None
+    digest: str | None = None
+    text: str | None = None
+    body: dict[str, Any] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values; absent ones are left out, except that an effective time of null is the beginning."""
+        values: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "event": self.event,
+            "at": format_instant(self.at_ms),
+        }
+        for name in _OPTIONAL:
+            value = getattr(self, name)
+            if value is not None or (name == "effective_from_ms" and self.event in {"published", "status_changed"}):
+                values[name] = value
+        return values
+
+    def to_line(self) -> bytes:
+        """As a line of the log, with its end."""
+        return orjson.dumps(self.as_dict(), option=orjson.OPT_APPEND_NEWLINE)
+
+
+_OPTIONAL = tuple(field.name for field in fields(RuleEvent))[2:]
+
+
+def event_from_line(line: bytes) -> RuleEvent:
+    """Inverse of ``RuleEvent.to_line``. Raises ValueError where the line is no event of this version."""
+    values = orjson.loads(line)
+    if not isinstance(values, dict) or values.get("event") not in KINDS or not isinstance(values.get("at"), str):
+        raise ValueError("not an event of a rule log")
+    if values.get("schema_version") != SCHEMA_VERSION:
+        raise ValueError(f"schema_version {values.get('schema_version')}; this crossline reads {SCHEMA_VERSION}")
+    optional = {name: values[name] for name in _OPTIONAL if name in values}
+    return RuleEvent(event=values["event"], at_ms=parse_instant_ms(values["at"]), **optional)

@@ -1,0 +1,145 @@
+"""What a rule log says of each rule, and what may follow: versions rise, bodies stay, statuses move legally."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from crossline.core.errors import StateError
+from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
+from crossline.core.rules.report import Finding
+from crossline.core.rules.ruleset import RuleSet, read_rule
+from crossline.core.times import format_instant
+from crossline.rulelog.events import RuleEvent
+
+
+@dataclass(slots=True)
+class RuleHistory:
+    """The versions of one rule by number, as the last event of each has it; the last file; whether it is in none now.
+
+    ``effective_from`` of a version is what it asked for; the instant that holds is in the rule set.
+    """
+
+    versions: dict[int, Rule] = field(default_factory=dict)
+    source: str = ""
+    absent: bool = False
+
+    @property
+    def latest(self) -> int:
+        """The highest version that was published."""
+        return max(self.versions)
+
+    @property
+    def in_force(self) -> int | None:
+        """The highest version that is no draft."""
+        return max((number for number, each in self.versions.items() if each.status != "draft"), default=None)
+
+    @property
+    def judges(self) -> bool:
+        """Whether the version in force is active or shadow."""
+        current = self.in_force
+        return current is not None and self.versions[current].status in {"active", "shadow"}
+
+
+class History:
+    """The state that the events of a log add up to."""
+
+    def __init__(self, events: Iterable[RuleEvent] = ()) -> None:
+        self.rules: dict[str, RuleHistory] = {}
+        self.refused: set[tuple[str, str]] = set()
+        self._bodies: list[Rule] = []
+        for event in events:
+            self.add(event)
+
+    def add(self, event: RuleEvent) -> None:
+        """Go on by one event. Raises StateError for a body that this crossline does not read."""
+        match event.event:
+            case "published" | "status_changed":
+                self._publish(event)
+            case "refused":
+                self.refused.add((str(event.source), str(event.digest)))
+            case "absent" if event.rule_id in self.rules:
+                self.rules[event.rule_id].absent = True
+            case _:
+                pass
+
+    def _publish(self, event: RuleEvent) -> None:
+        rule = event_rule(event)
+        history = self.rules.setdefault(rule.rule_id, RuleHistory())
+        history.versions[rule.version] = rule
+        history.source, history.absent = str(event.source), False
+        self._bodies.append(rule.model_copy(update={"effective_from": event.effective_from_ms}))
+
+    def rule_set(self) -> RuleSet:
+        """Every version that judges or judged, each with its interval of the ingest clock."""
+        return RuleSet.from_rules(self._bodies)
+
+    def finding(self, rule: Rule) -> Finding | None:
+        """Why ``rule``, valid in itself, may not follow what was published; None where it may, or is there already."""
+        history = self.rules.get(rule.rule_id)
+        if history is None:
+            return None
+        known = history.versions.get(rule.version)
+        if known is not None:
+            return _same_version(history, known, rule)
+        if rule.version > history.latest:
+            return None
+        expected = f"a version above {history.latest}, which is published"
+        return Finding(("version",), f"version {rule.version}", expected, _next_version(history))
+
+    def knows(self, rule: Rule) -> bool:
+        """Whether this version of the rule was published."""
+        history = self.rules.get(rule.rule_id)
+        return history is not None and rule.version in history.versions
+
+    def moves(self, rule: Rule) -> bool:
+        """Whether taking up ``rule``, for which there is no finding, changes anything."""
+        return not self.knows(rule) or self.rules[rule.rule_id].versions[rule.version].status != rule.status
+
+
+def event_rule(event: RuleEvent) -> Rule:
+    """The rule that a ``published`` or ``status_changed`` event is about, as it was asked for."""
+    rule, findings = read_rule(event.body)
+    if rule is None:
+        said = "; ".join(f"found {each.found}, expected {each.expected}" for each in findings)
+        raise StateError(
+            f"the rule log has a version {event.version} of {event.rule_id} that this crossline does not read: {said}"
+        )
+    return rule
+
+
+def _next_version(history: RuleHistory) -> str:
+    return f"set version: {history.latest + 1}"
+
+
+def _same_version(history: RuleHistory, known: Rule, rule: Rule) -> Finding | None:
+    if known.body_digest() != rule.body_digest():
+        found = f"version {rule.version} with other {_difference(known, rule)}"
+        hint = f"version {rule.version} is published with another body; {_next_version(history)}"
+        return Finding(("version",), found, "the body that was published", hint)
+    if known.status != rule.status:
+        return _move(history, rule, known.status)
+    if known.effective_from != rule.effective_from:
+        asked_ms = known.effective_from
+        asked = "none" if asked_ms is None else format_instant(asked_ms)
+        found = "none" if rule.effective_from is None else format_instant(rule.effective_from)
+        return Finding(("effective_from",), found, f"{asked}, as it was published", _next_version(history))
+    return None
+
+
+def _move(history: RuleHistory, rule: Rule, old: Status) -> Finding | None:
+    if history.in_force is not None and rule.version < history.in_force:
+        expected = f"status: {old}, since version {history.in_force} has replaced it"
+        return Finding(("status",), f"status {rule.status} for version {rule.version}", expected)
+    if legal_move(old, rule.status):
+        return None
+    legal = " or ".join(legal_moves(old))
+    hint = None if legal else f"to use the rule again, publish version {history.latest + 1}"
+    expected = f"{old} to become {legal}" if legal else f"{old} to stay so"
+    return Finding(("status",), f"a move from {old} to {rule.status}", expected, hint)
+
+
+def _difference(published: Rule, found: Rule) -> str:
+    """The fields that differ, so that a person sees what was touched."""
+    old, new = published.canonical(), found.canonical()
+    return ", ".join(name for name in sorted({*old, *new}) if old.get(name) != new.get(name))

@@ -1,0 +1,196 @@
+"""Changes to a folder of rule files, made by a command: checked against what is live first, then written whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from crossline.core.errors import PermanentError, UsageError
+from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
+from crossline.core.rules.report import Problem, RefusedError, nearest, one_of
+from crossline.core.schema import StreamSpec
+from crossline.rulelog.directory import judge_files
+from crossline.rulelog.edit import with_status
+from crossline.rulelog.folder import FileContent, Files, Folder
+from crossline.rulelog.history import History
+from crossline.rulelog.logfile import replace_file
+from crossline.rulelog.reading import SUFFIXES, FileRule, read_rule_file
+
+Change = Literal["published", "status_changed", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one rule: ``change`` is what the pipeline will log when it takes up ``file``."""
+
+    rule: Rule
+    file: Path
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The rules of a file that was published, and those that stood in the file it replaced and now stand in none."""
+
+    rules: tuple[Written, ...]
+    left_out: tuple[str, ...]
+
+
+class RuleFolder:
+    """A folder of rule files with the logs of the pipelines that run on it; ``histories`` has one for each."""
+
+    def __init__(
+        self,
+        path: Path,
+        histories: Collection[History] = (),
+        streams: Mapping[str, StreamSpec] | None = None,
+        lists: Collection[str] | None = None,
+    ) -> None:
+        if not path.is_dir():
+            raise UsageError(f"found no folder {path}; expected the folder of the rule files: name it with --rules")
+        self.path = path
+        self.histories = tuple(histories)
+        self._streams = streams
+        self._lists = lists
+
+    def files(self) -> Files:
+        """The rule files as they stand."""
+        return Folder(self.path, SUFFIXES).changed() or {}
+
+    def rules(self) -> tuple[list[FileRule], dict[str, RefusedError]]:
+        """The rules in the files that can be read, by rule and version, and what is wrong with the others."""
+        return judge_files(self.files(), History(), self._streams, self._lists)
+
+    def publish(self, file: Path) -> Publication:
+        """Put the rules of ``file`` into the folder, under the file's name.
+
+        Raises RefusedError, and leaves the folder as it is, where they are wrong or may not follow what is live.
+        """
+        if file.resolve().parent == self.path.resolve():
+            raise UsageError(f"{file} is in {self.path} already: a running pipeline takes it up by itself")
+        if not file.name.endswith(SUFFIXES) or file.name.startswith("."):
+            raise UsageError(f"found file {file.name}; expected a name that ends in {', '.join(SUFFIXES)}")
+        try:
+            content = FileContent(file.read_bytes())
+        except OSError as error:
+            raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+        before = self.files()
+        written = self._checked(before, file.name, content, shown_as=str(file))
+        replace_file(self.path / file.name, content.data)
+        gone = _rule_ids(before) - _rule_ids({**before, file.name: content})
+        return Publication(tuple(written), tuple(sorted(gone)))
+
+    def set_status(self, rule_id: str, status: Status, version: int | None = None) -> Written:
+        """Set the status in the rule's file (of ``version``; the highest there is), and change nothing else in it.
+
+        A rule that is live while its file is gone gets a file again. Raises PermanentError for an illegal move, or
+        where there is no such rule, RefusedError where its file cannot be taken up.
+        """
+        before = self.files()
+        standing, refused = self.rules()
+        mine = [each for each in standing if each.rule.rule_id == rule_id and version in {None, each.rule.version}]
+        if mine:
+            each = mine[-1]
+            now = self._status(each.rule)
+            if now == each.rule.status == status:
+                return Written(each.rule, self.path / each.source, "unchanged")
+            _check_move(rule_id, now, status)
+            name, text = each.source, with_status(each.document.text, each.source, each.path, status)
+        else:
+            rule = self._logged(rule_id, version, standing, refused)
+            _check_move(rule_id, rule.status, status)
+            name = self._new_name(rule)
+            text = yaml.safe_dump({**rule.to_json(), "status": status}, sort_keys=False, allow_unicode=True)
+        content = FileContent(text.encode())
+        written = self._checked(before, name, content, shown_as=name)
+        replace_file(self.path / name, content.data)
+        return next(each for each in written if each.rule.rule_id == rule_id and each.rule.status == status)
+
+    def _checked(self, before: Files, name: str, content: FileContent, shown_as: str) -> list[Written]:
+        """The rules of the new file; raises RefusedError where a pipeline would refuse it, or another because of it."""
+        rules = read_rule_file(shown_as, content, self._streams, self._lists)
+        changed: set[tuple[str, int]] = set()
+        known: set[tuple[str, int]] = set()
+        for history in self.histories or (History(),):
+            _, refused_before = judge_files(before, history, self._streams, self._lists)
+            _, refused = judge_files({**before, name: content}, history, self._streams, self._lists)
+            problems = [
+                _renamed(problem, name, shown_as)
+                for source, error in refused.items()
+                if source == name or source not in refused_before
+                for problem in error.problems
+            ]
+            if problems:
+                raise RefusedError(problems)
+            changed |= {_name(each) for each in rules if history.moves(each.rule)}
+            known |= {_name(each) for each in rules if history.knows(each.rule)}
+        return [
+            Written(each.rule, self.path / name, _change(_name(each) in changed, _name(each) in known))
+            for each in rules
+        ]
+
+    def _status(self, rule: Rule) -> Status:
+        """The status that the version has, which the file may be ahead of."""
+        for history in self.histories:
+            if history.knows(rule):
+                return history.rules[rule.rule_id].versions[rule.version].status
+        return rule.status
+
+    def _logged(
+        self, rule_id: str, version: int | None, standing: list[FileRule], refused: Mapping[str, RefusedError]
+    ) -> Rule:
+        for history in self.histories:
+            rule = history.rules.get(rule_id)
+            if rule is not None and rule.source in refused:
+                raise refused[rule.source]
+            if rule is not None and (version is None or version in rule.versions):
+                return rule.versions[version or rule.latest]
+        if refused:
+            # It may stand in one of these.
+            raise RefusedError([problem for error in refused.values() for problem in error.problems])
+        names = {each.rule.rule_id for each in standing}.union(*(history.rules for history in self.histories))
+        raise no_rule(rule_id, names, version)
+
+    def _new_name(self, rule: Rule) -> str:
+        name = f"{rule.rule_id}.yaml"
+        return f"{rule.rule_id}.v{rule.version}.yaml" if (self.path / name).exists() else name
+
+
+def no_rule(rule_id: str, names: Collection[str], version: int | None = None) -> PermanentError:
+    """The error for a rule that is not there."""
+    if rule_id in names:
+        return PermanentError(f"found no version {version} of rule {rule_id}: see crossline rules history {rule_id}")
+    hint = nearest(rule_id, names)
+    there = one_of(sorted(names)) if names else "there are none yet"
+    return PermanentError(f"found no rule {rule_id}; expected {there}" + (f"; {hint}" if hint else ""))
+
+
+def _check_move(rule_id: str, now: Status, status: Status) -> None:
+    if now != status and not legal_move(now, status):
+        legal = one_of(legal_moves(now)) if legal_moves(now) else "no other status; publish a new version"
+        raise PermanentError(f"rule {rule_id} is {now} and cannot become {status}; expected {legal}")
+
+
+def _rule_ids(files: Files) -> set[str]:
+    taken, _ = judge_files(files, History(), None, None)
+    return {each.rule.rule_id for each in taken}
+
+
+def _renamed(problem: Problem, name: str, shown_as: str) -> Problem:
+    if problem.source != name:
+        return problem
+    return Problem(shown_as, problem.line, problem.path, problem.found, problem.expected, problem.hint, problem.snippet)
+
+
+def _name(each: FileRule) -> tuple[str, int]:
+    return each.rule.rule_id, each.rule.version
+
+
+def _change(changed: bool, known: bool) -> Change:
+    if not changed:
+        return "unchanged"
+    return "status_changed" if known else "published"

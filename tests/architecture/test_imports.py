@@ -1,0 +1,114 @@
+"""Imports point one way, and the core touches neither Spark, nor files, nor the network, nor a wall clock."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "crossline"
+MIDDLE = ("connectors", "engine", "generate", "replay", "rulelog")
+OUTER = ("api", "cli")
+CORE_LIBRARIES = {"llvmlite", "numba", "numpy", "orjson", "pyarrow", "pydantic", "pydantic_core", "xxhash", "yaml"}
+# What does input or output, starts processes, or reads a clock.
+CORE_BANNED = {
+    *("asyncio", "fileinput", "glob", "http", "io", "multiprocessing", "os", "pathlib", "shutil", "socket", "sqlite3"),
+    *("ssl", "subprocess", "tempfile", "threading", "time", "urllib"),
+}
+CORE_BANNED_PARTS = ("pyarrow.fs", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.flight")
+# io.BytesIO and the like hold bytes that were handed in.
+CORE_ALLOWED_NAMES = {"io": {"BytesIO", "StringIO"}}
+CLOCKS = {"now", "utcnow", "today"}
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (PACKAGE / folder).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    parts = ("crossline", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path, *, whole: bool = True) -> Iterator[tuple[str, set[str]]]:
+    """Each module that ``path`` imports to run, with the names taken from it; not ``whole``: only those at its top."""
+    tree = ast.parse(path.read_text())
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    ]
+    for node in ast.walk(tree) if whole else tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, set()
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the direction"
+            yield node.module or "", {alias.name for alias in node.names}
+
+
+def of_spark(path: Path) -> bool:
+    return path.relative_to(PACKAGE).parts[0] in {"engine", "api", "api.py"}
+
+
+def label(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", modules("core"), ids=label)
+def test_the_core_imports_only_what_computes(path: Path) -> None:
+    for module, names in imports(path):
+        top = module.partition(".")[0]
+        if top == "crossline":
+            assert module.startswith("crossline.core"), f"{label(path)} imports {module}"
+        elif top in CORE_BANNED:
+            assert names, f"{label(path)} imports {module}"
+            assert names <= CORE_ALLOWED_NAMES.get(top, set()), f"{label(path)} imports {names} from {module}"
+        else:
+            assert top in CORE_LIBRARIES or top in sys.stdlib_module_names, f"{label(path)} imports {module}"
+            assert not module.startswith(CORE_BANNED_PARTS), f"{label(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", modules("core"), ids=label)
+def test_the_core_opens_no_file_and_asks_no_clock(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                assert node.func.id not in {"open", "print", "input"}, (
+                    f"{label(path)}:{node.lineno} calls {node.func.id}"
+                )
+            if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+                clock = node.func.value.id in {"datetime", "date"} and node.func.attr in CLOCKS
+                assert not clock, f"{label(path)}:{node.lineno} asks the clock"
+
+
+@pytest.mark.parametrize("path", modules(*MIDDLE), ids=label)
+def test_the_middle_does_not_know_the_command_line(path: Path) -> None:
+    banned = tuple(f"crossline.{each}" for each in OUTER)
+    for module, _ in imports(path):
+        assert not module.startswith((*banned, "typer")), f"{label(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", [path for path in modules("") if not of_spark(path)], ids=label)
+def test_only_the_engine_and_the_api_run_spark(path: Path) -> None:
+    for module, _ in imports(path):
+        assert module.partition(".")[0] not in {"pyspark", "py4j"}, f"{label(path)} imports {module}"
+
+
+def test_no_modules_import_each_other_in_a_ring() -> None:
+    known = {name_of(path) for path in modules("")}
+    graph = {
+        name_of(path): {
+            each
+            for module, names in imports(path, whole=False)
+            for each in ({module} | {f"{module}.{name}" for name in names}) & known
+            if each != name_of(path)
+        }
+        for path in modules("")
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a ring of imports: {' -> '.join(error.args[1])}")

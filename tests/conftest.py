@@ -1,0 +1,63 @@
+"""What many tests share: one Spark session and one Kafka broker a run, each started by the first test that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from crossline.connectors.kafka_broker import LocalBroker
+
+# How long an example takes says nothing here: kernels compile on first use, and machines are shared.
+settings.register_profile("crossline", deadline=None)
+settings.load_profile("crossline")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session on two cores, with all that it leaves on disk in a folder of its own."""
+    from crossline.engine.session import build_session  # noqa: PLC0415 - only tests that use Spark wait for its import
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = build_session(
+        app_name="tests",
+        cores=2,
+        jar_groups=("local-fs", "spark-kafka"),
+        settings={
+            "spark.driver.memory": "2g",
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[LocalBroker]:
+    """A real Kafka broker; ``kafka_broker.brokers`` is its address."""
+    from crossline.connectors.kafka_broker import LocalBroker  # noqa: PLC0415 - as above
+
+    with LocalBroker() as broker:
+        yield broker
+
+
+_numbers = count()
+
+
+@pytest.fixture
+def kafka_topic(kafka_broker: LocalBroker, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Makes topics of names not used before; takes what ``LocalBroker.create_topic`` takes besides the name."""
+    stem = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:60]
+
+    def create(partitions: int = 1, *, append_time: bool = True, config: dict[str, str] | None = None) -> str:
+        name = f"{stem}-{next(_numbers)}"
+        return kafka_broker.create_topic(name, partitions, append_time=append_time, config=config)
+
+    return create

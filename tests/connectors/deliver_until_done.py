@@ -1,0 +1,32 @@
+"""A pipeline in small: delivers numbered batches and commits each; killed and started again until all are done.
+
+Arguments: kind of sink, its path, file of the commits, number of batches, alerts a batch.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from crossline.connectors.base import Delivery, build_sink
+
+from .makers import alert
+
+
+def main(kind: str, path: str, commits: Path, batches: int, size: int) -> None:
+    sink = build_sink({"kind": kind, "path": path}, "p")
+    sink.open()
+    done = int(commits.read_text()) if commits.exists() else -1
+    for batch_id in range(done + 1, batches):
+        alerts = [alert(f"{batch_id}-{i}") for i in range(size)]
+        sys.stdout.write("delivering\n")
+        sys.stdout.flush()
+        sink.deliver(Delivery("p", batch_id, alerts=alerts))
+        draft = commits.with_suffix(".new")
+        draft.write_text(str(batch_id))
+        draft.replace(commits)
+    sink.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))

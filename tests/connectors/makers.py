@@ -1,0 +1,43 @@
+"""Alerts and deliveries as tests need them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossline.connectors.base import Delivery
+
+
+def alert(record: str, **changes: Any) -> dict[str, Any]:
+    """The alert of ``streams.md``, for record ``record``, with id ``id-<record>`` and with ``changes``."""
+    return {
+        "schema_version": 1,
+        "alert_id": f"id-{record}",
+        "kind": "alert",
+        "rule_id": "card_burst",
+        "rule_version": 3,
+        "rule_type": "velocity",
+        "severity": "high",
+        "score": 40,
+        "action": "step_up",
+        "key": {"account_id": "a1"},
+        "stream": "payments",
+        "record_id": record,
+        "event_time": "2026-01-01T00:00:07.120Z",
+        "ingest_time": "2026-01-01T00:00:07.180Z",
+        "value": 10,
+        "operator": ">=",
+        "threshold": 10,
+        "window_start": "2025-12-31T23:59:07.120Z",
+        "window_end": "2026-01-01T00:00:07.120Z",
+        "evidence": {"count": 10, "record_ids": ["t1", "t2", record]},
+        "message": "10 payments by account a1 in 60 s (line: 10)",
+        "corrects": None,
+        "detected_at": "2026-01-01T00:00:07.300Z",
+        "delivered_at": None,
+        **changes,
+    }
+
+
+def delivery(batch_id: int, *records: str) -> Delivery:
+    """Batch ``batch_id`` of pipeline p with one alert for each of ``records``."""
+    return Delivery("p", batch_id, alerts=[alert(record) for record in records])

@@ -1,0 +1,156 @@
+"""Deliveries to several sinks: what is held, what is tried again, what ends it; and how sinks are named."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pytest
+from structlog.testing import capture_logs
+
+from crossline.connectors import base
+from crossline.connectors.base import Delivery, RetryPolicy, build_sink, deliver_all, for_delivery, register_sink
+from crossline.connectors.console import ConsoleSink
+from crossline.connectors.jsonl import JsonlSink
+from crossline.connectors.sqlite import SqliteSink
+from crossline.core.config_fields import Settings
+from crossline.core.errors import CrosslineError, PermanentError, SinkError, UsageError
+
+from .makers import alert, delivery
+
+AT_ONCE = RetryPolicy(initial_ms=0)
+
+
+class Flaky:
+    """Raises ``errors`` one after the other, then takes what comes."""
+
+    def __init__(self, *errors: CrosslineError) -> None:
+        self.errors = list(errors)
+        self.taken: list[int] = []
+        self.calls = 0
+
+    @classmethod
+    def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
+        return cls()
+
+    def open(self) -> None: ...
+
+    def deliver(self, delivery: Delivery) -> None:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        self.taken.append(delivery.batch_id)
+
+    def close(self) -> None: ...
+
+
+def test_a_sink_that_is_down_holds_the_batch_and_the_others_are_not_called_again() -> None:
+    before, down, after = Flaky(), Flaky(SinkError("down"), SinkError("down")), Flaky()
+    with capture_logs() as logs:
+        deliver_all([before, down, after], delivery(4, "t1"), AT_ONCE)
+    assert (before.calls, down.calls, after.calls) == (1, 3, 1)
+    assert [before.taken, down.taken, after.taken] == [[4], [4], [4]]
+    assert [(entry["log_level"], entry["attempt"], entry["batch_id"], entry["error"]) for entry in logs] == [
+        ("warning", 1, 4, "down"),
+        ("warning", 2, 4, "down"),
+    ]
+
+
+def test_a_permanent_error_is_raised_at_once() -> None:
+    broken, after = Flaky(PermanentError("no such topic")), Flaky()
+    with pytest.raises(PermanentError, match="no such topic"):
+        deliver_all([broken, after], delivery(0), AT_ONCE)
+    assert (broken.calls, after.calls) == (1, 0)
+
+
+def test_the_bound_on_attempts() -> None:
+    down = Flaky(*(SinkError("down") for _ in range(9)))
+    with capture_logs(), pytest.raises(SinkError, match="down"):
+        deliver_all([down], delivery(0), RetryPolicy(initial_ms=0, attempts_max=3))
+    assert down.calls == 3
+
+
+def test_stopping_while_a_batch_is_held() -> None:
+    stop = threading.Event()
+
+    class Stopping(Flaky):
+        def deliver(self, delivery: Delivery) -> None:
+            stop.set()
+            super().deliver(delivery)
+
+    with pytest.raises(SinkError):
+        deliver_all([Stopping(SinkError("down"), SinkError("down"))], delivery(0), RetryPolicy(initial_ms=10**9), stop)
+
+
+def test_pauses_grow_to_a_bound_and_heed_the_sink() -> None:
+    asked = [None, None, None, None, 5000]
+    down = Flaky(*(SinkError("down", retry_after_ms=each) for each in asked))
+    waited: list[float] = []
+
+    class Recording(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append(timeout or 0)
+            return False
+
+    with capture_logs():
+        deliver_all([down], delivery(0), RetryPolicy(initial_ms=100, max_ms=400), Recording())
+    bounds_s = [(0.05, 0.1), (0.1, 0.2), (0.2, 0.4), (0.2, 0.4), (5, 5)]
+    assert len(waited) == 5
+    assert all(low <= pause <= high for pause, (low, high) in zip(waited, bounds_s, strict=True))
+
+
+def test_what_leaves_the_store() -> None:
+    alerts = [alert("t1"), alert("t2", kind="shadow"), alert("t3", emit_to_sink=False), alert("t4", kind="correction")]
+    assert [a["record_id"] for a in for_delivery(Delivery("p", 0, alerts=alerts))] == ["t1", "t4"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({"kind": "sqlite", "path": "a.db"}, SqliteSink),
+        ({"kind": "jsonl", "path": "a.jsonl", "dead_letters": "d.jsonl"}, JsonlSink),
+        ({"kind": "console"}, ConsoleSink),
+    ],
+)
+def test_sinks_by_kind(settings: Mapping[str, Any], kind: type) -> None:
+    assert type(build_sink(settings, "p")) is kind
+
+
+def test_a_sink_gets_the_settings_of_the_pipeline(tmp_path: Path) -> None:
+    sink = build_sink({"kind": "sqlite", "path": str(tmp_path / "x" / "a.db")}, "p")
+    sink.open()
+    sink.deliver(delivery(0, "t1"))
+    sink.close()
+    assert (tmp_path / "x" / "a.db").is_file()
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"kind": "sqlit", "path": "a"}, "did you mean sqlite?"),
+        ({"kind": "sqlite"}, "path"),
+        ({"kind": "jsonl", "path": "a", "deadletters": "b"}, "did you mean dead_letters?"),
+        ({"path": "a"}, "kind"),
+    ],
+)
+def test_a_sink_described_wrongly(settings: Mapping[str, Any], text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        build_sink(settings, "p")
+    assert text in str(refused.value)
+
+
+class FlakySettings(Settings):
+    kind: Literal["flaky"]
+
+
+def test_a_sink_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_PLACES", dict(base._PLACES))
+    monkeypatch.delitem(base.SINKS, "flaky", raising=False)
+    register_sink("flaky", FlakySettings, f"{__name__}:Flaky")
+    register_sink("flaky", FlakySettings, f"{__name__}:Flaky")
+    assert type(build_sink({"kind": "flaky"}, "p")).__name__ == "Flaky"
+    with pytest.raises(UsageError, match="'sqlite' is taken"):
+        register_sink("sqlite", FlakySettings, f"{__name__}:Flaky")
+    base.SINKS.pop("flaky")

@@ -1,0 +1,76 @@
+"""The console: one plain line an alert, colour on a terminal only."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from crossline.connectors.base import Delivery
+from crossline.connectors.console import ConsoleSink
+
+from .makers import alert, delivery
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Closed(io.StringIO):
+    writes = 0
+
+    def write(self, _: str) -> int:
+        self.writes += 1
+        raise BrokenPipeError
+
+
+def printed(batch: Delivery, limit: int = 50, screen: io.StringIO | None = None) -> str:
+    screen = screen or io.StringIO()
+    sink = ConsoleSink(screen, limit)
+    sink.open()
+    sink.deliver(batch)
+    sink.close()
+    return screen.getvalue()
+
+
+def test_a_line() -> None:
+    line = "2026-01-01T00:00:07.120Z  high      card_burst@3  10 payments by account a1 in 60 s (line: 10)  [t1]\n"
+    assert printed(delivery(0, "t1")) == line
+
+
+def test_a_long_sentence_stays_on_one_line() -> None:
+    message = "word " * 100
+    text = printed(Delivery("p", 0, alerts=[alert("t1", message=message)]))
+    assert text.count("\n") == 1
+    assert message in text
+
+
+def test_severity_is_coloured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert "\x1b[31mhigh" in printed(delivery(0, "t1"), screen=Terminal())
+
+
+def test_brackets_and_control_characters_are_text() -> None:
+    text = printed(Delivery("p", 0, alerts=[alert("t\x1b[2J", message="[red]a[/red]\nb :smile:")]))
+    assert "[red]a[/red]\\nb :smile:  [t\\x1b[2J]\n" in text
+
+
+def test_shadow_alerts_and_feeding_rules_are_not_shown() -> None:
+    assert not printed(Delivery("p", 0, alerts=[alert("t1", kind="shadow"), alert("t2", emit_to_sink=False)]))
+
+
+def test_a_flood_is_cut_and_counted() -> None:
+    lines = printed(delivery(0, *(f"t{i}" for i in range(1005))), limit=3).splitlines()
+    assert [line[-4:] for line in lines[:3]] == ["[t0]", "[t1]", "[t2]"]
+    assert lines[3:] == ["… and 1,002 more alerts in this batch"]
+
+
+def test_a_closed_pipe_ends_the_printing_alone() -> None:
+    screen = Closed()
+    sink = ConsoleSink(screen)
+    sink.open()
+    sink.deliver(delivery(0, "t1", "t2"))
+    sink.deliver(delivery(1, "t3"))
+    assert screen.writes == 1

@@ -1,0 +1,57 @@
+"""What doctor says of real topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from crossline.cli.doctor_kafka import kafka_findings
+from crossline.connectors.kafka_broker import LocalBroker
+from crossline.core.config import load_pipeline
+
+pytestmark = pytest.mark.kafka
+
+STREAM = """
+  {name}:
+    id: id
+    event_time: {{field: at}}
+    {ingest}
+    fields: {{id: string, at: integer, received: integer}}"""
+
+
+def findings_of(broker: LocalBroker, topics: dict[str, str], ingest: str = "") -> dict[str, tuple[str, str]]:
+    """Status and text by name: streams read ``topics``, by name, and alerts go to topic ``no-alerts``."""
+    streams = "".join(STREAM.format(name=name, ingest=ingest) for name in topics)
+    sources = "".join(
+        f'\n  {name}: {{kind: kafka, brokers: "{broker.brokers}", topic: {topics[name]}}}' for name in topics
+    )
+    text = (
+        f"schema_version: 1\nname: p\nstreams:{streams}\nsources:{sources}\nrules: {{kind: directory, path: rules}}\n"
+        f'sinks: [{{kind: kafka, brokers: "{broker.brokers}", topic: no-alerts}}]\n'
+    )
+    pipeline = load_pipeline(text, "pipeline.yaml", str)
+    return {each.name: (each.status, f"{each.found} | {each.advice}") for each in kafka_findings(pipeline, {})}
+
+
+def test_what_stamps_arrival_and_what_does_not(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> None:
+    arrival, sender = kafka_topic(append_time=True), kafka_topic(append_time=False)
+    findings = findings_of(kafka_broker, {"a": arrival, "b": sender, "c": "no-such-topic"})
+    assert findings[f"kafka {kafka_broker.brokers}"] == ("ok", "answers; 1 broker | nothing to do")
+    assert findings[f"topic {arrival}"] == ("ok", "there; stamps the time of arrival | nothing to do")
+    status, text = findings[f"topic {sender}"]
+    assert status == "warning"
+    assert "message.timestamp.type is CreateTime" in text
+    assert "--add-config message.timestamp.type=LogAppendTime" in text
+    status, text = findings["topic no-such-topic"]
+    assert status == "missing"
+    assert "--create --topic no-such-topic --config message.timestamp.type=LogAppendTime" in text
+    assert findings["topic no-alerts"][0] == "warning"
+
+
+def test_records_with_their_own_ingest_time_need_no_stamp(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str]
+) -> None:
+    topic = kafka_topic(append_time=False)
+    findings = findings_of(kafka_broker, {"a": topic}, ingest="ingest_time: {field: received}")
+    assert findings[f"topic {topic}"] == ("ok", "there; ingest time is the records' own field received | nothing to do")

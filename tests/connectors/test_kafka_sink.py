@@ -1,0 +1,205 @@
+"""Alerts to Kafka: topics, keys, headers, dead letters, brokers that are away."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from crossline.connectors.base import Delivery, build_sink, deliver_all
+from crossline.connectors.kafka_sink import KafkaSink, _told, entity_key
+from crossline.core.errors import PermanentError, SinkError, UsageError
+from crossline.core.values import DeadLetter
+
+from .kafka_mock import mock_brokers, read_topic
+from .makers import alert, delivery
+
+__all__ = ["mock_brokers"]
+AWAY = "127.0.0.1:1"  # a reserved port, where nobody listens
+
+
+def opened(brokers: str, **options: Any) -> KafkaSink:
+    sink = KafkaSink(brokers, "alerts", clock_ms=lambda: 0, **options)
+    sink.open()
+    return sink
+
+
+def ids(brokers: str, topic: str = "alerts") -> list[str]:
+    return [dict(message.headers())["alert_id"].decode() for message in read_topic(brokers, topic)]
+
+
+def test_a_message_is_the_alert_keyed_by_its_entity(mock_brokers: str) -> None:
+    opened(mock_brokers).deliver(delivery(0, "t1"))
+    [message] = read_topic(mock_brokers, "alerts")
+    assert json.loads(message.value()) == alert("t1", delivered_at="1970-01-01T00:00:00.000Z")
+    assert (message.key(), message.headers()) == (b"a1", [("alert_id", b"id-t1")])
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ({"account_id": "å1"}, "å1".encode()),
+        ({"a": "x", "b": 7}, b'["x",7]'),
+        ({"n": 7}, b"[7]"),
+        ({}, None),
+    ],
+)
+def test_entities(key: dict[str, Any], expected: bytes | None) -> None:
+    assert entity_key(key) == expected
+
+
+def test_rules_with_a_topic_of_their_own(mock_brokers: str) -> None:
+    alerts = [alert("t1"), alert("t2", sink_topic="alerts.cards"), alert("t3")]
+    opened(mock_brokers).deliver(Delivery("p", 0, alerts=alerts))
+    assert ids(mock_brokers) == ["id-t1", "id-t3"]
+    assert ids(mock_brokers, "alerts.cards") == ["id-t2"]
+
+
+def test_shadow_alerts_and_feeding_rules_are_never_sent(mock_brokers: str) -> None:
+    alerts = [alert("t1", kind="shadow"), alert("t2"), alert("t3", emit_to_sink=False)]
+    opened(mock_brokers).deliver(Delivery("p", 0, alerts=alerts))
+    assert ids(mock_brokers) == ["id-t2"]
+
+
+def test_dead_letters_go_to_their_topic_once_with_their_bytes(mock_brokers: str) -> None:
+    letters = [
+        DeadLetter("payments", "bad_json", "no end", "in/a", 5, b'{"a"', None),
+        DeadLetter("payments", "duplicate_id", "came before", "in/a", 9, None, "t1"),
+    ]
+    for _ in range(2):
+        opened(mock_brokers, dead_letter_topic="dead").deliver(Delivery("p", 0, dead=letters))
+    found = [(m.key(), m.value() or b"", dict(m.headers())) for m in read_topic(mock_brokers, "dead")]
+    where = {"stream": b"payments", "partition": b"in/a"}
+    first = {"dead_letter_id": b"payments/in/a/5/bad_json", "reason": b"bad_json", "detail": b"no end", "offset": b"5"}
+    second = {
+        "dead_letter_id": b"payments/in/a/9/duplicate_id",
+        "reason": b"duplicate_id",
+        "detail": b"came before",
+        "offset": b"9",
+    }
+    assert sorted(found, key=lambda each: each[2]["offset"]) == [
+        (None, b'{"a"', {**first, **where}),
+        (b"t1", b"", {**second, **where}),
+    ]
+
+
+def test_without_reading_back_a_restart_sends_again_with_the_same_id(mock_brokers: str) -> None:
+    for _ in range(2):
+        opened(mock_brokers, dedupe_tail=0).deliver(delivery(0, "t1"))
+    assert ids(mock_brokers) == ["id-t1", "id-t1"]
+
+
+def test_what_stands_further_back_than_the_tail_is_sent_again(mock_brokers: str) -> None:
+    opened(mock_brokers).deliver(delivery(0, "t1", "t2", "t3"))
+    opened(mock_brokers, dedupe_tail=2).deliver(delivery(0, "t1", "t2", "t3"))
+    assert ids(mock_brokers) == ["id-t1", "id-t2", "id-t3", "id-t1"]
+
+
+def test_records_of_others_in_the_topic_do_not_matter(mock_brokers: str) -> None:
+    other = opened(mock_brokers)
+    other._running().produce("alerts", b"not ours", headers=[("alert_id", None)])
+    other._running().produce("alerts", b"nor this")
+    other._running().flush()
+    opened(mock_brokers).deliver(delivery(0, "t1"))
+    assert [m.value()[:8] for m in read_topic(mock_brokers, "alerts") if m.key() == b"a1"] == [b'{"schema']
+
+
+@pytest.mark.parametrize("tail", [0, 100])
+def test_a_broker_that_is_away_is_tried_again(tail: int) -> None:
+    sink = opened(AWAY, dedupe_tail=tail, timeout_ms=200)
+    for _ in range(2):
+        with pytest.raises(SinkError):
+            sink.deliver(delivery(0, "t1"))
+    sink.close()
+
+
+def test_a_batch_without_alerts_asks_nobody() -> None:
+    opened(AWAY).deliver(delivery(0))
+
+
+def test_what_was_acknowledged_is_not_sent_again_by_this_process(mock_brokers: str) -> None:
+    sink = opened(mock_brokers, dedupe_tail=0)
+    for _ in range(2):
+        sink.deliver(delivery(1, "t1"))
+    assert ids(mock_brokers) == ["id-t1"]
+
+
+def test_an_alert_too_large_is_refused_and_the_next_batch_goes_through(mock_brokers: str) -> None:
+    sink = opened(mock_brokers)
+    with pytest.raises(PermanentError, match="topic alerts"):
+        sink.deliver(Delivery("p", 0, alerts=[alert("t1", message="x" * 2_000_000)]))
+    sink.deliver(delivery(1, "t2"))
+    assert ids(mock_brokers) == ["id-t2"]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._MSG_TIMED_OUT, SinkError),
+        (KafkaError._ALL_BROKERS_DOWN, SinkError),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, SinkError),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, SinkError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, PermanentError),
+        (KafkaError.MSG_SIZE_TOO_LARGE, PermanentError),
+    ],
+)
+def test_errors_by_code(code: int, kind: type[Exception]) -> None:
+    assert type(_told(KafkaError(code), "alerts")) is kind
+
+
+def test_errors_by_their_flags() -> None:
+    assert type(_told(KafkaError(KafkaError._FAIL, "lost its place", fatal=True), "alerts")) is SinkError
+    assert type(_told(KafkaError(KafkaError._FAIL, "later", retriable=True), "alerts")) is SinkError
+
+
+def test_a_missing_topic_says_what_to_do() -> None:
+    assert "create the topic alerts" in str(_told(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "alerts"))
+
+
+def test_settings_that_the_client_refuses() -> None:
+    with pytest.raises(UsageError, match="refuses its settings"):
+        opened("x", options={"no.such.setting": 1})
+
+
+def test_a_password_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_PASSWORD", raising=False)
+    security = {"protocol": "sasl_ssl", "mechanism": "PLAIN", "username": "u", "password_env": "KAFKA_PASSWORD"}
+    settings = {"kind": "kafka", "brokers": "b:9092", "topic": "alerts", "security": security}
+    with pytest.raises(PermanentError, match="KAFKA_PASSWORD"):
+        build_sink(settings, "p")
+    monkeypatch.setenv("KAFKA_PASSWORD", "s3cret")
+    sink = build_sink(settings, "p")
+    assert isinstance(sink, KafkaSink)
+    assert sink._client["sasl.password"] == "s3cret"
+
+
+@pytest.mark.kafka
+def test_a_broker_that_crashes_between_and_during_batches(kafka_broker: Any) -> None:
+    topic = kafka_broker.create_topic(f"alerts-{uuid.uuid4()}", partitions=2)
+    batches = [delivery(number, *(f"{number}-{i}" for i in range(50))) for number in range(3)]
+    sink = KafkaSink(kafka_broker.brokers, topic, timeout_ms=2000)
+    sink.open()
+    deliver_all([sink], batches[0])
+    kafka_broker.kill()
+    with pytest.raises(SinkError):
+        sink.deliver(batches[1])
+    kafka_broker.start()
+    for batch in batches[1:]:
+        deliver_all([sink], batch)
+    sink.close()
+    assert ids(kafka_broker.brokers, topic) == [f"id-{number}-{i}" for number in range(3) for i in range(50)]
+
+
+@pytest.mark.kafka
+def test_reading_back_stops_at_the_end_of_every_partition(kafka_broker: Any) -> None:
+    topic = kafka_broker.create_topic(f"alerts-{uuid.uuid4()}", partitions=5)
+    alerts = [alert(f"t{i}", key={"account_id": f"a{i}"}) for i in range(300)]
+    for _ in range(3):
+        opened_again = KafkaSink(kafka_broker.brokers, topic)
+        opened_again.open()
+        deliver_all([opened_again], Delivery("p", 0, alerts=alerts))
+        opened_again.close()
+    assert sorted(ids(kafka_broker.brokers, topic)) == sorted(f"id-t{i}" for i in range(300))

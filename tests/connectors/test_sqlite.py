@@ -1,0 +1,206 @@
+"""The store: what it keeps beside alerts, what it refuses, and what waits."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crossline.connectors import sqlite as module
+from crossline.connectors.base import Delivery, LateRecord
+from crossline.connectors.sqlite import AlertFilter, SqliteSink, StoreReader
+from crossline.core.errors import SinkError, StateError, UsageError
+from crossline.core.values import DeadLetter
+
+from .makers import alert, delivery
+
+T0 = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+
+
+class Clock:
+    """Wall clock of the test, one second on at every look."""
+
+    def __init__(self) -> None:
+        self.now_ms = T0
+
+    def __call__(self) -> int:
+        self.now_ms += 1000
+        return self.now_ms
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "crossline.db"
+
+
+@pytest.fixture
+def sink(path: Path) -> Iterator[SqliteSink]:
+    sink = SqliteSink(path, "p", clock_ms=Clock())
+    sink.open()
+    yield sink
+    sink.close()
+
+
+def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_an_alert_keeps_its_form_and_gets_the_time_of_its_delivery(path: Path, sink: SqliteSink) -> None:
+    sink.deliver(delivery(0, "t1"))
+    [(body, delivered)] = rows(path, "SELECT body, delivered_at FROM alerts")
+    # The clock was looked at once when the run began.
+    assert delivered == "2026-01-01T00:00:02.000Z"
+    assert json.loads(body) == alert("t1", delivered_at=delivered)
+    assert list(json.loads(body)) == list(alert("t1"))
+
+
+def test_the_first_delivery_stays(path: Path, sink: SqliteSink) -> None:
+    sink.deliver(delivery(0, "t1"))
+    sink.deliver(delivery(0, "t1"))
+    assert rows(path, "SELECT delivered_at FROM alerts") == [("2026-01-01T00:00:02.000Z",)]
+
+
+def test_the_columns_for_filters(path: Path, sink: SqliteSink) -> None:
+    shadow = alert("t1", kind="shadow", value=2.5, threshold=None, key={"a": "x", "b": 1})
+    sink.deliver(Delivery("p", 7, alerts=[shadow, alert("t2", emit_to_sink=False)]))
+    query = "SELECT alert_id, kind, rule_id, rule_version, severity, key, value, threshold, batch_id FROM alerts"
+    assert rows(path, query) == [
+        ("id-t1", "shadow", "card_burst", 3, "high", '{"a":"x","b":1}', 2.5, None, 7),
+        ("id-t2", "alert", "card_burst", 3, "high", '{"account_id":"a1"}', 10, 10, 7),
+    ]
+
+
+def test_evidence_by_alert(path: Path, sink: SqliteSink) -> None:
+    sink.deliver(delivery(0, "t9", "t8"))
+    query = "SELECT position, record_id FROM evidence WHERE alert_id = 'id-t8' ORDER BY position"
+    assert rows(path, query) == [(0, "t1"), (1, "t2"), (2, "t8")]
+
+
+def test_all_else_that_a_batch_gave_is_stored_once(path: Path, sink: SqliteSink) -> None:
+    batch = Delivery(
+        "p",
+        3,
+        alerts=[alert("t1")],
+        dead=[
+            DeadLetter("payments", "bad_json", "no end", "in/a", 5, b"\xff{", None),
+            DeadLetter("payments", "duplicate_id", "came before", "in/a", 5, None, "t0"),
+        ],
+        late=[LateRecord("payments", "t5", T0, T0 + 180_000, 180_000, "in/a", 9, b"{}")],
+        figures={"records": 100, "judge_ms": 12.5},
+        rule_events=[{"rule_id": "r", "version": 2, "event": "published", "effective_from_ms": T0}],
+    )
+    for _ in range(2):
+        sink.deliver(batch)
+    assert rows(path, 'SELECT reason, "partition", "offset", record_id, raw FROM dead_letters ORDER BY seq') == [
+        ("bad_json", "in/a", 5, None, b"\xff{"),
+        ("duplicate_id", "in/a", 5, "t0", None),
+    ]
+    assert rows(path, "SELECT record_id, event_time, ingest_time, lateness_ms, raw FROM late_records") == [
+        ("t5", "2026-01-01T00:00:00.000Z", "2026-01-01T00:03:00.000Z", 180_000, b"{}")
+    ]
+    [(rule_id, version, body)] = rows(path, "SELECT rule_id, version, body FROM rule_history")
+    assert (rule_id, version, json.loads(body)) == ("r", 2, batch.rule_events[0])
+    [(*sizes, figures)] = rows(path, "SELECT batch_id, alerts, dead_letters, late_records, figures FROM batches")
+    assert (sizes, json.loads(figures)) == ([3, 1, 2, 1], batch.figures)
+
+
+def test_a_run_that_was_killed_has_no_end(path: Path, sink: SqliteSink) -> None:
+    sink.close()
+    killed = SqliteSink(path, "p", clock_ms=Clock())
+    killed.open()
+    assert [end is None for (end,) in rows(path, "SELECT ended_at FROM runs ORDER BY run_id")] == [False, True]
+    killed.close()
+
+
+def test_a_delivery_that_fails_leaves_nothing(path: Path, sink: SqliteSink) -> None:
+    broken = alert("t2", stream=None)
+    with pytest.raises(StateError):
+        sink.deliver(Delivery("p", 0, alerts=[alert("t1"), broken]))
+    assert rows(path, "SELECT count(*) FROM alerts") == [(0,)]
+    sink.deliver(delivery(0, "t1"))
+    assert rows(path, "SELECT count(*) FROM alerts") == [(1,)]
+
+
+def test_a_store_that_another_holds_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_MS", 1)
+    sink = SqliteSink(path, "p")
+    sink.open()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(SinkError, match="locked"):
+            sink.deliver(delivery(0, "t1"))
+        other.execute("ROLLBACK")
+    sink.deliver(delivery(0, "t1"))
+    assert rows(path, "SELECT count(*) FROM alerts") == [(1,)]
+    sink.close()
+
+
+def test_a_store_of_another_version_is_refused(path: Path, sink: SqliteSink) -> None:
+    sink.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema_version'")
+        connection.commit()
+    for use in (SqliteSink(path, "p").open, lambda: StoreReader(path)):
+        with pytest.raises(StateError, match="schema version 99; this crossline reads and writes version 1"):
+            use()
+
+
+def test_a_database_of_something_else_is_refused_and_left_alone(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE customers (name TEXT)")
+    with pytest.raises(StateError, match="something else"):
+        SqliteSink(path, "p").open()
+    assert rows(path, "SELECT name FROM sqlite_schema") == [("customers",)]
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"alerts, alerts, alerts" * 100)
+    with pytest.raises(StateError, match="not a readable SQLite file"):
+        SqliteSink(path, "p").open()
+
+
+def test_delivering_to_a_store_that_is_not_open(path: Path) -> None:
+    with pytest.raises(StateError, match="not open"):
+        SqliteSink(path, "p").deliver(delivery(0, "t1"))
+
+
+def test_reading_while_a_pipeline_writes(path: Path, sink: SqliteSink) -> None:
+    sink.deliver(delivery(0, "t1"))
+    reader = StoreReader(path)
+    sink.deliver(delivery(1, "t2"))
+    assert reader.count(AlertFilter()) == 2
+    assert [a["record_id"] for a in reader.alerts(AlertFilter(), newest_first=False)] == ["t1", "t2"]
+    reader.close()
+
+
+def test_a_key_is_found_by_its_values_as_text(path: Path, sink: SqliteSink) -> None:
+    keys = [{"user.id": "1"}, {"user.id": 1}, {"user.id": 1.5}, {"user.id": True}, {"other": "1"}]
+    sink.deliver(Delivery("p", 0, alerts=[alert(f"t{i}", key=key) for i, key in enumerate(keys)]))
+    reader = StoreReader(path)
+
+    def found(text: str) -> list[str]:
+        which = AlertFilter(key={"user.id": text})
+        return [a["record_id"] for a in reader.alerts(which, newest_first=False)]
+
+    assert [found(text) for text in ("1", "1.5", "true", "x")] == [["t0", "t1"], ["t2"], ["t3"], []]
+    reader.close()
+
+
+def test_there_is_nothing_to_read(path: Path) -> None:
+    with pytest.raises(UsageError, match="no store"):
+        StoreReader(path)
+
+
+def test_a_reader_may_be_closed_before_all_is_read(path: Path, sink: SqliteSink) -> None:
+    sink.deliver(delivery(0, "t1", "t2", "t3"))
+    reader = StoreReader(path)
+    alerts = reader.alerts(AlertFilter())
+    next(alerts)
+    reader.close()
+    del alerts

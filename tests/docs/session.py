@@ -1,0 +1,135 @@
+"""A reader's session: the blocks of one page in their order, in one folder that is thrown away.
+
+Shell goes to a shell. Lines that are a plain ``crossline`` command run in this process, on the suite's own Spark
+session: a new one for each would cost more than all else here.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from crossline.cli.main import app
+
+from .pages import Block
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NEEDS_A_SHELL = frozenset("|&;<>$`(){}\\")
+_STARTS_SPARK = ("run", "backtest", "demo")
+
+
+class Session:
+    """``spark`` gives the Spark session; it is asked for by the first block that needs one."""
+
+    def __init__(
+        self,
+        folder: Path,
+        spark: Callable[[], SparkSession],
+        patch: pytest.MonkeyPatch,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self._place = folder.with_name("cwd")
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": path, **(environment or {})}
+        self.names: dict[str, Any] = {"__name__": "docs"}
+        self._spark = spark
+        self._patch = patch
+
+    def run(self, block: Block) -> None:
+        """Run a block of shell or Python; fails where it fails."""
+        if block.language == "python":
+            with self._on_spark():
+                exec(compile(block.text, str(block), "exec"), self.names)  # noqa: S102 - our own pages
+            return
+        for part in shell_parts(block.text):
+            if is_plain_command(part):
+                self._command(part, block)
+            else:
+                self._shell(part, block)
+
+    def _command(self, line: str, block: Block) -> None:
+        arguments = shlex.split(line)[1:]
+        if arguments[0] in _STARTS_SPARK:
+            with self._on_spark():
+                code = app(arguments, standalone_mode=False)
+        else:
+            with self._patch.context() as patch:
+                patch.chdir(self.folder)
+                code = app(arguments, standalone_mode=False)
+        assert not code, f"{block}: {line} ended with {code}"
+
+    def _shell(self, text: str, block: Block) -> None:
+        done = subprocess.run(
+            ["sh", "-eu", "-c", f"{text}\npwd > {shlex.quote(str(self._place))}"],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}: {text}\n{done.stdout}{done.stderr}"
+        self.folder = Path(self._place.read_text().strip())
+
+    @contextmanager
+    def _on_spark(self) -> Iterator[None]:
+        """In the folder, for Python and for Spark; the session outlives a command that stops it."""
+        spark = self._spark()
+        files = _local_files(spark)
+        before, at_term = files.getWorkingDirectory(), signal.getsignal(signal.SIGTERM)
+        with self._patch.context() as patch:
+            patch.chdir(self.folder)
+            patch.setattr(type(spark), "stop", lambda _: None)
+            files.setWorkingDirectory(_hadoop_path(spark, str(self.folder)))
+            try:
+                yield
+            finally:
+                files.setWorkingDirectory(before)
+                signal.signal(signal.SIGTERM, at_term)
+
+
+def shell_parts(text: str) -> Iterator[str]:
+    """Plain commands each for themselves, and what lies between them as it stands."""
+    held: list[str] = []
+    inside: str | None = None  # the word that ends a here-document
+    for line in text.splitlines():
+        if inside is None and is_plain_command(line):
+            if held:
+                yield "\n".join(held)
+            held = []
+            yield line
+            continue
+        held.append(line)
+        if inside is None and "<<'" in line:
+            inside = line.partition("<<'")[2].partition("'")[0]
+        elif line == inside:
+            inside = None
+    if held:
+        yield "\n".join(held)
+
+
+def is_plain_command(line: str) -> bool:
+    return line.startswith("crossline ") and "\n" not in line and not _NEEDS_A_SHELL & set(line)
+
+
+def _local_files(spark: SparkSession) -> Any:
+    jvm: Any = spark.sparkContext._jvm
+    context: Any = spark.sparkContext._jsc
+    return jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).getRaw()
+
+
+def _hadoop_path(spark: SparkSession, path: str) -> Any:
+    jvm: Any = spark.sparkContext._jvm
+    return jvm.org.apache.hadoop.fs.Path(path)

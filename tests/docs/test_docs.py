@@ -1,0 +1,141 @@
+"""What the pages say is done here: their commands and programs run, their YAML loads, their links lead somewhere."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crossline.core.config import load_pipeline
+from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.schema import load_streams
+from crossline.core.yamltext import load_yaml
+
+from .pages import PAGES, ROOT, Block, all_blocks, blocks
+from .session import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REASONS = {
+    "make": "its targets are looked up here, and what they do is tested where it is written",
+    "needs a Kafka broker": "the reader's own",
+    "needs a cluster": "the reader's own",
+}
+LANGUAGES = {"", "sh", "python", "yaml", "json"}
+RUN = ("sh", "python")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def runs(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language in RUN and block.not_run is None]
+
+
+# PySpark leaves the sockets to its workers open for the collector to find.
+@pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:.*<socket:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.spark
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=name_of)
+def test_what_it_tells_to_do_works(
+    page: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def spark() -> SparkSession:
+        session: SparkSession = request.getfixturevalue("spark")
+        return session
+
+    folder, environment = tmp_path / "reader", {}
+    if page.name == "CONTRIBUTING.md":
+        environment = copy_of_the_repository(folder)
+    else:
+        folder.mkdir()
+    session = Session(folder, spark, monkeypatch, environment)
+    for block in runs(page):
+        session.run(block)
+    if page.name == "README.md":
+        check_readme(session.folder, capsys.readouterr().out)
+    gc.collect()
+
+
+def check_readme(project: Path, said: str) -> None:
+    """What it says will be seen: one payment above 1,000 euros, two above 400; three merchants in a minute once."""
+    assert re.search(r"large_payment\W+1\W+\+1\W+-0\W", said)
+    lines = [line for path in project.glob("out/api-alerts/part-*") for line in path.read_text().splitlines()]
+    assert sorted(json.loads(line)["rule_id"] for line in lines) == [
+        "card_testing",
+        "large_payment",
+        "large_payment",
+        "many_merchants",
+        "spending",
+    ]
+
+
+def copy_of_the_repository(folder: Path) -> dict[str, str]:
+    """Where a contributor may change anything; the variables that make Python take crossline from there."""
+    for name in ("src", "tests", "docs"):
+        shutil.copytree(ROOT / name, folder / name, symlinks=True)
+    shutil.copy2(ROOT / "pyproject.toml", folder)
+    return {"PYTHONPATH": str(folder / "src")}
+
+
+def test_the_command_is_there() -> None:
+    command = Path(sys.executable).with_name("crossline")
+    said = subprocess.run([command, "--help"], check=True, capture_output=True, text=True).stdout
+    assert "backtest" in said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_is_not_run_has_a_good_reason(page: Path) -> None:
+    for block in blocks(page):
+        assert block.language in LANGUAGES, f"{block}: {block.language}"
+        assert block.not_run is None or block.not_run in REASONS, f"{block}: {block.not_run}"
+
+
+def test_what_make_is_told_is_there() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name for page in PAGES for name in re.findall(r"`?\bmake ([a-z]+)`", page.read_text())}
+    told = {name for block in all_blocks("sh") for name in re.findall(r"^make (\w+)", block.text, re.MULTILINE)}
+    assert {"demo", "test"} <= told
+    assert named | told <= targets
+
+
+@pytest.mark.parametrize("block", all_blocks("yaml"), ids=str)
+def test_its_yaml_loads(block: Block) -> None:
+    data = load_yaml(block.text, str(block)).data
+    if "sources" in data:
+        streams = "schema_version: 1\nstreams:\n" + "".join(map(stream_text, data["sources"]))
+        assert load_pipeline(block.text, str(block), lambda _: streams).name
+    elif "streams" in data:
+        assert load_streams(block.text, str(block))
+    else:
+        assert load_rules_text(block.text, str(block))
+
+
+def stream_text(name: str) -> str:
+    return f"  {name}: {{id: id, event_time: {{field: at}}, fields: {{id: string, at: integer}}}}\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_its_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_a_marker_belongs_to_the_block_after_it() -> None:
+    for page in PAGES:
+        marked = sum(block.not_run is not None for block in blocks(page))
+        assert page.read_text().count("<!-- not run:") == marked, page.name

@@ -1,0 +1,214 @@
+"""A pipeline in a folder, as a user has it, and what came out of it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import yaml
+
+from crossline.core.config import Pipeline as Config
+from crossline.core.config import in_folder
+from crossline.engine.assemble import RunOptions, assemble, read_config
+from crossline.engine.pipeline import Pipeline, Totals
+from oracle.naive import NaiveResult
+
+from .traffic import DEFAULTS, SPREAD, STREAM, STREAMS, Body
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from crossline.connectors.base import Delivery
+
+# The instants of detection and delivery are those of the wall clock; all else of an alert must be the same everywhere.
+OF_THE_RUN = ("detected_at", "delivered_at")
+WAIT_S = 60.0
+
+Alerts = dict[str, dict[str, Any]]
+
+
+class Project:
+    """Files under ``root``; ``settings`` replace what stands here in pipeline.yaml."""
+
+    def __init__(self, root: Path, rules: Sequence[Body], **settings: Any) -> None:
+        self.root = root
+        for folder in ("in", "rules"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        if rules:
+            self.publish("rules.yaml", rules)
+        self.settings = {
+            "schema_version": 1,
+            "name": "shop",
+            "streams": STREAMS,
+            "sources": {STREAM: {"kind": "files", "path": "in"}},
+            "rules": {"kind": "directory", "path": "rules"},
+            "sinks": [{"kind": "sqlite", "path": "out/alerts.db"}],
+            "defaults": DEFAULTS,
+            "engine": {"trigger": "0s", "shards": 3, "checkpoint": "out/checkpoint", "master": "local[2]"},
+            **settings,
+        }
+        self.pipeline = root / "pipeline.yaml"
+        self.pipeline.write_text(yaml.safe_dump(self.settings))
+        (root / "stream.yaml").write_text(yaml.safe_dump({"schema_version": 1, "streams": self.settings["streams"]}))
+
+    @property
+    def store(self) -> Path:
+        return self.root / "out" / "alerts.db"
+
+    def publish(self, name: str, rules: Sequence[Body] | str) -> None:
+        """Put a rule file there, whole or not at all; text is written as it is."""
+        self._put(
+            self.root / "rules" / name, (rules if isinstance(rules, str) else yaml.safe_dump(list(rules))).encode()
+        )
+
+    def give(self, name: str, data: bytes) -> None:
+        """An input file, whole or not at all."""
+        self._put(self.root / "in" / name, data)
+
+    @staticmethod
+    def _put(path: Path, data: bytes) -> None:
+        aside = path.with_name(f".{path.name}")
+        aside.write_bytes(data)
+        aside.replace(path)
+
+    def config(self) -> Config:
+        return in_folder(read_config(str(self.pipeline)), str(self.root))
+
+    def start(self, spark: SparkSession, *, complete: bool = False) -> Running:
+        return Running(self, spark, complete=complete)
+
+    def drain(self, spark: SparkSession) -> Totals:
+        """Run to the end of what is there, in this process."""
+        with self.start(spark, complete=True) as running:
+            return running.pipeline.drain()
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """From the store, which a pipeline may be writing."""
+        with closing(sqlite3.connect(self.store)) as connection:
+            return connection.execute(query).fetchall()
+
+    def alerts(self) -> Alerts:
+        """By id, without what is of the run; raises where an id comes twice."""
+        return by_id(json.loads(body) for (body,) in self.rows("SELECT body FROM alerts ORDER BY seq"))
+
+    def dead(self) -> list[tuple[str, str | None]]:
+        """Reason and record id of each dead letter."""
+        return sorted(self.rows("SELECT reason, record_id FROM dead_letters"), key=str)
+
+    def late(self) -> list[str]:
+        return sorted(row[0] for row in self.rows("SELECT record_id FROM late_records"))
+
+    def rule_log(self) -> list[dict[str, Any]]:
+        path = self.root / "rules" / ".log" / f"{self.settings['name']}.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class Running:
+    """A pipeline running in this process; a context that stops it. What it delivered can be waited for."""
+
+    def __init__(self, project: Project, spark: SparkSession, *, complete: bool) -> None:
+        self._news = threading.Condition()
+        self._project = project
+        self.deliveries: list[Delivery] = []
+        options = RunOptions(complete=complete, on_batch=self._batch)
+        self.pipeline: Pipeline = assemble(spark, project.config(), options).start()
+
+    def _batch(self, delivery: Delivery, _: Totals) -> None:
+        with self._news:
+            self.deliveries.append(delivery)
+            self._news.notify_all()
+
+    def until(self, done: Callable[[Totals], bool]) -> None:
+        """Wait for a delivery after which the totals are ``done``."""
+        with self._news:
+            assert self._news.wait_for(lambda: done(self.pipeline.totals), WAIT_S), (
+                f"not in time: {self.pipeline.totals}"
+            )
+
+    def until_read(self, count: int) -> None:
+        """Wait until ``count`` lines were delivered, as records or as dead letters that are no record."""
+        self.until(lambda t: t.records + sum(n for reason, n in t.dead.items() if reason != "duplicate_id") >= count)
+
+    def until_logged(self, event: str, **fields: Any) -> dict[str, Any]:
+        """Wait for an event of the rule log, which tells nobody of its events."""
+        wanted = {"event": event, **fields}
+        deadline_s = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline_s:
+            for found in self._project.rule_log():
+                if wanted.items() <= found.items():
+                    return found
+            time.sleep(0.02)
+        raise AssertionError(f"no {wanted} in {self._project.rule_log()}")
+
+    def until_taken_up(self, event: str) -> None:
+        """Wait for an event that the next delivery will carry: those of lists stand in no log."""
+        deadline_s = time.monotonic() + WAIT_S
+        while all(each["event"] != event for each in self.pipeline._events):
+            assert time.monotonic() < deadline_s, f"no {event}"
+            time.sleep(0.02)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pipeline.stop()
+
+
+def by_id(alerts: Iterable[Mapping[str, Any]]) -> Alerts:
+    """Alerts by id, without what is of the run; raises where an id comes twice."""
+    found: Alerts = {}
+    for alert in alerts:
+        assert alert["alert_id"] not in found, f"twice: {alert}"
+        found[alert["alert_id"]] = {name: value for name, value in alert.items() if name not in OF_THE_RUN}
+    return found
+
+
+def read_jsonl(path: Path) -> Alerts:
+    """The alerts of a file of JSON lines."""
+    return by_id(json.loads(line) for line in path.read_text().splitlines())
+
+
+def from_twin(result: NaiveResult) -> dict[str, tuple[Any, ...]]:
+    """What the naive twin says of each alert, to be compared with ``figures``."""
+    return {
+        hit.alert_id: (
+            *(hit.rule_id, hit.version, hit.kind, hit.key, hit.record_id, _figure(hit.rule_id, hit.value)),
+            *(hit.count, list(hit.evidence)),
+        )
+        for hit in result.hits
+    }
+
+
+def figures(alerts: Alerts) -> dict[str, tuple[Any, ...]]:
+    """Rule, version, kind, key, record, value, count and evidence of each alert."""
+    return {
+        name: (
+            *(alert[field] for field in ("rule_id", "rule_version", "kind", "key", "record_id")),
+            *(_figure(alert["rule_id"], alert["value"]), alert["evidence"]["count"], alert["evidence"]["record_ids"]),
+        )
+        for name, alert in alerts.items()
+    }
+
+
+def _figure(rule_id: str, value: float | None) -> float | str | None:
+    """A standard deviation is promised to twelve digits, all else to the last bit."""
+    return f"{value:.12g}" if rule_id == SPREAD else value
+
+
+def crossline(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command line, to its end; raises where it fails."""
+    return subprocess.run(
+        [sys.executable, "-m", "crossline.cli.main", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+        **options,
+    )

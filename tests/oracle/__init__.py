@@ -1,0 +1,1 @@
+"""Naive twins: slow, obviously right answers that the fast kernels are compared with."""

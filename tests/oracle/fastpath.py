@@ -1,0 +1,183 @@
+"""The real way of records, without Spark: JSON lines, decoder, routing, packed parts, shards, segments of state.
+
+What comes out is put into the twin's words, so that both can be compared with ``==``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from crossline.core import wire
+from crossline.core.compile import StreamPlan, compile_stream
+from crossline.core.decode import Layout, decode_lines, make_layout
+from crossline.core.ingest import WirePart
+from crossline.core.pack import pack, unpack
+from crossline.core.persist import apply_delta, encode_delta, expired
+from crossline.core.route import Chunk, route
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.schema import StreamSpec, load_streams
+from crossline.core.shard import Bounds, Position, ShardState, judge
+
+from .naive import Hit, NaiveResult
+from .rulebook import DEFAULTS, duration_ms
+from .strategies import LISTS, STREAM, STREAM_FILE, Body, Record, wire_record
+
+# Fields that every record of the stream has.
+ALWAYS = ("id", "event_time", "received_at")
+
+
+def stream_spec(*, ingest_column: bool) -> StreamSpec:
+    """The stream of the strategies, with a column for ingest time or without."""
+    stream = dict(STREAM_FILE["streams"][STREAM])
+    if not ingest_column:
+        del stream["ingest_time"]
+        stream["fields"] = {name: kind for name, kind in stream["fields"].items() if name != "received_at"}
+    return load_streams(json.dumps({"schema_version": 1, "streams": {STREAM: stream}}), "stream.yaml")[STREAM]
+
+
+def plan_of(rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str]) -> StreamPlan:
+    """``rules`` as they are loaded from a file, compiled."""
+    loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, LISTS)
+    standing = {**DEFAULTS, **defaults}
+    resolved = Defaults(
+        time_mode="event_time" if standing["time_mode"] == "event_time" else "processing_time",
+        watermark_delay_ms=duration_ms(standing["watermark_delay"]),
+        allowed_lateness_ms=duration_ms(standing["allowed_lateness"]),
+    )
+    return compile_stream(RuleSet.from_rules(item.rule for item in loaded), STREAM, spec, resolved)
+
+
+@dataclass(slots=True)
+class Shard:
+    """A shard's state and the segments that it can be made from again."""
+
+    state: ShardState = field(default_factory=ShardState)
+    segments: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FastPath:
+    """One stream judged batch by batch on some shards. ``alerts``, ``duplicates`` and ``late`` grow."""
+
+    plan: StreamPlan
+    shards: list[Shard]
+    bounds: Bounds
+    layout: Layout
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+    duplicates: list[Position] = field(default_factory=list)
+    late: list[Position] = field(default_factory=list)
+    positions: dict[tuple[str, int], int] = field(default_factory=dict)  # (log, byte offset) -> place among the records
+    _ends: dict[str, int] = field(default_factory=dict)
+    _sequence: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: StreamPlan, shards: int, bounds: Bounds | None = None) -> FastPath:
+        return cls(plan, [Shard() for _ in range(shards)], bounds or Bounds(), make_layout(STREAM, plan.spec))
+
+    def batch(self, chunks: Iterable[tuple[str, Sequence[tuple[int, Record]]]]) -> None:
+        """Judge one batch of chunks, each the next records of a log with their places among all records."""
+        blobs: list[list[bytes]] = [[] for _ in self.shards]
+        for log, records in chunks:
+            parts = self._take_in(log, records)
+            for number, mine in enumerate(blobs):
+                mine.append(pack(part for part in parts if part.shard == number))
+        for shard, mine in zip(self.shards, blobs, strict=True):
+            self._judge(shard, [part for blob in mine for part in unpack(blob, "parts")])
+
+    def _take_in(self, log: str, records: Sequence[tuple[int, Record]]) -> list[Any]:
+        start = self._ends.get(log, 0)
+        lines = [orjson.dumps(wire_record(record)) + b"\n" for _, record in records]
+        offsets = itertools.accumulate((len(line) for line in lines), initial=start)
+        for (place, _), offset in zip(records, offsets, strict=False):
+            self.positions[log, offset] = place
+        chunk = b"".join(lines)
+        self._ends[log] = start + len(chunk)
+        decoded = decode_lines(self.layout, chunk, log, start)
+        assert not decoded.dead
+        sequence = self._sequence[log] = self._sequence.get(log, -1) + 1
+        return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), LISTS)
+
+    def _judge(self, shard: Shard, parts: list[WirePart]) -> None:
+        output = judge([self.plan], shard.state, parts, 0, self.bounds)
+        shard.segments.append(encode_delta(len(shard.segments), shard.state, output.deltas))
+        self.alerts += output.alerts
+        self.duplicates += output.duplicates
+        self.late += output.late
+
+    def restore(self, number: int) -> None:
+        """Lose a shard's state and make it again from its segments, without those that are past all use.
+
+        The last one is always kept: the clocks stand in it.
+        """
+        shard = self.shards[number]
+        decoded = [wire.decode(segment, "segment") for segment in shard.segments]
+        while len(decoded) > 1 and expired([self.plan], shard.state, [decoded[0][0]], self.bounds):
+            del decoded[0]
+        shard.state = ShardState()
+        for meta, arrays in decoded:
+            apply_delta([self.plan], shard.state, meta, arrays, self.bounds)
+
+    def told(self) -> tuple[list[Any], list[int], list[int]]:
+        """Alerts, and the places of duplicates and of late records, in an order of their own."""
+        duplicates, late = (
+            sorted(self.positions[p.partition, p.offset] for p in found) for found in (self.duplicates, self.late)
+        )
+        return sorted(map(told_by_alert, self.alerts)), duplicates, late
+
+
+def told_by_twin(result: NaiveResult, records: Sequence[Record]) -> tuple[list[Any], list[int], list[int]]:
+    """The same of the twin."""
+    return sorted(told_by_hit(hit, records[hit.position]) for hit in result.hits), result.duplicates, result.late
+
+
+def told_by_hit(hit: Hit, record: Record) -> tuple[Any, ...]:
+    """What an alert must say, in values that sort; numbers as text, which tells 1 from 1.0 and any two floats apart.
+
+    Zero is one number, since the twin cannot tell what an empty sum is a sum of.
+    """
+    return (
+        hit.rule_id,
+        hit.version,
+        hit.record_id,
+        hit.alert_id,
+        hit.kind,
+        json.dumps(hit.key),
+        repr(hit.value) if hit.value != 0 else "0",
+        hit.count,
+        hit.evidence,
+        (record["_event_ms"], record["_ingest_ms"]),
+        () if hit.window_end_ms is None else (hit.window_start_ms, hit.window_end_ms),
+    )
+
+
+def told_by_alert(alert: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The same of an alert."""
+    start, end = alert["window_start"], alert["window_end"]
+    evidence = alert["evidence"]
+    shown = evidence.get("records")
+    assert shown is None or [record["record_id"] for record in shown] == evidence["record_ids"]
+    return (
+        alert["rule_id"],
+        alert["rule_version"],
+        alert["record_id"],
+        alert["alert_id"],
+        alert["kind"],
+        json.dumps(alert["key"]),
+        repr(alert["value"]) if alert["value"] != 0 else "0",
+        evidence["count"],
+        tuple(evidence["record_ids"]),
+        (_ms(alert["event_time"]), _ms(alert["ingest_time"])),
+        () if end is None else (_ms(start), _ms(end)),
+    )
+
+
+def _ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)

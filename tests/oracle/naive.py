@@ -1,0 +1,244 @@
+"""The naive twin of detection: each window is found by scanning all earlier records, so reading it is checking it."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from .aggregates import aggregate
+from .conditions import ORDERINGS, Lists, field_value, holds
+from .rulebook import DEFAULTS, Rule, duration_ms, read_book
+from .spaces import Space, key_spaces, reporter_of
+
+# Written out, not imported: alert ids are a promise to other programs, so a change of the package's own must fail here.
+NAMESPACE = uuid.UUID("7d0f6f8e-8c1c-5e0b-9a53-2f1b2c3d4e5f")
+EVIDENCE_IDS_MAX = 50
+
+Key = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """``position`` in the list given, which is the ingest order."""
+
+    position: int
+    record_id: str
+    event_ms: int
+    ingest_ms: int
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """``value`` and the window's ends are None for a threshold rule, which has no window and rests on its record."""
+
+    alert_id: str
+    rule_id: str
+    version: int
+    key: Key
+    record_id: str
+    position: int
+    kind: str
+    value: float | int | None
+    count: int
+    window_start_ms: int | None
+    window_end_ms: int | None
+    evidence: tuple[str, ...]
+
+
+@dataclass
+class NaiveResult:
+    """``duplicates`` and ``late`` are positions in the records given, ascending."""
+
+    hits: list[Hit] = field(default_factory=list)
+    duplicates: list[int] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Memory:
+    """What the text says is remembered of a rule version and key: its last judged record, and its last emission."""
+
+    satisfied: bool = False
+    judged_clock_ms: int = 0
+    emitted_clock_ms: int | None = None
+
+
+def running_max_ingest(event_ms: Sequence[int]) -> list[int]:
+    """Ingest times of a log that gives none: at each record the greatest event time up to and including it."""
+    return list(itertools.accumulate(event_ms, max))
+
+
+def naive_detect(
+    rules: Sequence[Mapping[str, Any]],
+    records: Sequence[Mapping[str, Any]],
+    *,
+    defaults: Mapping[str, str] | None = None,
+    lists: Lists | None = None,
+    always: Collection[str] = (),
+) -> NaiveResult:
+    """Judge ``records`` of one stream, in ingest order, by ``rules`` as in YAML, in the order of their publication.
+
+    A record is its fields (dotted or nested) with ``_id``, ``_event_ms`` and ``_ingest_ms``. ``defaults`` are the
+    pipeline's (``time_mode``, ``watermark_delay``, ``allowed_lateness``). ``always``: fields that every record has.
+
+    Each key space remembers, for its retention, the ids of the records that entered one of its windows, and judges no
+    record of the same key and id. Which duplicates are reported is up to one key space, in which every record has a
+    key. A record is late if it is too late for any of the rules, and no duplicate.
+    """
+    book = read_book(rules, defaults or {})
+    allowed = [int(rule.allowed_lateness_ms) for rule in book if rule.event_time]
+    allowed = allowed or [duration_ms({**DEFAULTS, **(defaults or {})}["allowed_lateness"])]
+    spaces = key_spaces(book, max(allowed))
+    reporter = reporter_of(spaces, max(allowed), always)
+    thresholds = [rule for rule in book if rule.rule_type == "threshold"]
+    result = NaiveResult()
+    memories: dict[tuple[str, int, str], Memory] = {}
+    taken: dict[Space, list[Record]] = {space: [] for space in (*spaces, reporter)}
+    for position, fields in enumerate(records):
+        record = Record(position, fields["_id"], fields["_event_ms"], fields["_ingest_ms"], _with_one_zero(fields))
+        repeated = {space: _is_repeated(space, record, earlier) for space, earlier in taken.items()}
+        if repeated[reporter]:
+            result.duplicates.append(position)
+        elif _lateness_ms(record) > min(allowed):
+            result.late.append(position)
+        for space, rule in _rules_for(record, repeated, thresholds, reporter):
+            if _judges(rule, record, lists or {}):
+                memory = memories.setdefault((rule.rule_id, rule.version, canonical(_key(rule, record))), Memory())
+                result.hits.extend(_judge(rule, record, taken[space], memory, lists or {}))
+        for space, earlier in taken.items():
+            if not repeated[space] and any(_enters(rule, record, lists or {}) for rule in space.rules):
+                earlier.append(record)
+    return result
+
+
+def _with_one_zero(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """-0.0 is 0.0, in keys, in values and in what is compared."""
+    return {name: value + 0.0 if isinstance(value, float) else value for name, value in fields.items()}
+
+
+def _is_repeated(space: Space, record: Record, earlier: Sequence[Record]) -> bool:
+    """Whether the key space remembers a record of this id and key."""
+    key = [field_value(record.fields, name) for name in space.group_by]
+    return any(
+        old.record_id == record.record_id
+        and [field_value(old.fields, name) for name in space.group_by] == key
+        and (old.event_ms if space.event_time else old.ingest_ms) >= record.ingest_ms - space.remembers_ms
+        for old in earlier
+    )
+
+
+def _rules_for(
+    record: Record, repeated: Mapping[Space, bool], thresholds: Sequence[Rule], reporter: Space
+) -> list[tuple[Space, Rule]]:
+    """The rules to which the record is no duplicate, and whose records they look at; no threshold rule looks at any."""
+    windowed = [(space, rule) for space, is_known in repeated.items() if not is_known for rule in space.rules]
+    return windowed + ([] if repeated[reporter] else [(reporter, rule) for rule in thresholds])
+
+
+def _judges(rule: Rule, record: Record, lists: Lists) -> bool:
+    in_force = rule.status in {"active", "shadow"} and rule.from_ms <= record.ingest_ms < rule.until_ms
+    skipped = rule.event_time and rule.late_policy == "skip" and _lateness_ms(record) > rule.watermark_delay_ms
+    return in_force and not skipped and _enters(rule, record, lists)
+
+
+def _judge(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
+    if rule.rule_type == "threshold":
+        return [_hit(rule, record, None, [record])]
+    window = _window(rule, record, earlier, lists)
+    value = aggregate(rule.aggregate, [field_value(other.fields, rule.field) if rule.field else 1 for other in window])
+    return [_hit(rule, record, value, window)] if _emits(rule, memory, _clock_ms(rule, record), value) else []
+
+
+def _enters(rule: Rule, record: Record, lists: Lists) -> bool:
+    """Whether the record enters the rule's windows. Whether the rule is in force when it comes does not matter."""
+    has_key = all(field_value(record.fields, name) is not None for name in rule.group_by)
+    has_field = rule.field is None or field_value(record.fields, rule.field) is not None
+    very_late = _lateness_ms(record) > rule.allowed_lateness_ms
+    return has_key and has_field and not very_late and holds(rule.conditions, record.fields, lists)
+
+
+def _lateness_ms(record: Record) -> int:
+    return record.ingest_ms - record.event_ms
+
+
+def _clock_ms(rule: Rule, record: Record) -> int:
+    return record.event_ms if rule.event_time else record.ingest_ms
+
+
+def _key(rule: Rule, record: Record) -> Key:
+    return {name: field_value(record.fields, name) for name in rule.group_by}
+
+
+def _window(rule: Rule, record: Record, earlier: Sequence[Record], lists: Lists) -> tuple[Record, ...]:
+    """The earlier records of its key that enter, with their clock within the bounds; itself if the rule includes it."""
+    found = [
+        other
+        for other in earlier
+        if _enters(rule, other, lists)
+        and canonical(_key(rule, other)) == canonical(_key(rule, record))
+        and _within(rule, _clock_ms(rule, other), _clock_ms(rule, record))
+    ]
+    if rule.include_current:
+        found.append(record)
+    return tuple(sorted(found, key=lambda other: (_clock_ms(rule, other), other.position)))
+
+
+def _within(rule: Rule, clock_ms: int, now_ms: int) -> bool:
+    up_to_now = clock_ms < now_ms if rule.bounds.endswith(")") else clock_ms <= now_ms
+    return up_to_now and not _has_left(rule, clock_ms, now_ms)
+
+
+def _has_left(rule: Rule, clock_ms: int, now_ms: int) -> bool:
+    """Whether a record of ``clock_ms`` is past the far end of the window of one of ``now_ms``."""
+    far_ms = now_ms - rule.window_ms
+    return clock_ms < far_ms if rule.bounds.startswith("[") else clock_ms <= far_ms
+
+
+def _emits(rule: Rule, memory: Memory, now_ms: int, value: float | None) -> bool:
+    """Whether a judged record emits; takes it into the memory."""
+    satisfied = value is not None and ORDERINGS[rule.operator](value, rule.threshold)
+    still_satisfied = memory.satisfied and not _has_left(rule, memory.judged_clock_ms, now_ms)
+    memory.satisfied, memory.judged_clock_ms = satisfied, now_ms
+    if not satisfied or (rule.emit == "on_crossing" and still_satisfied):
+        return False
+    cooling = memory.emitted_clock_ms is not None and now_ms < memory.emitted_clock_ms + rule.cooldown_ms
+    if rule.cooldown_ms > 0 and cooling:
+        return False
+    memory.emitted_clock_ms = now_ms
+    return True
+
+
+def canonical(key: Key) -> str:
+    """A key as JSON text: fields in the order of ``group_by``, no spaces, floats in orjson's words (``1e16``)."""
+    return orjson.dumps(key).decode()
+
+
+def alert_id_of(rule: Rule, key: Key, record_id: str) -> str:
+    """A pure function of what caused the alert."""
+    return str(uuid.uuid5(NAMESPACE, "\x1f".join((rule.rule_id, str(rule.version), canonical(key), record_id))))
+
+
+def _hit(rule: Rule, record: Record, value: float | None, window: Sequence[Record]) -> Hit:
+    key = _key(rule, record)
+    windowed = rule.rule_type != "threshold"
+    now_ms = _clock_ms(rule, record)
+    return Hit(
+        alert_id=alert_id_of(rule, key, record.record_id),
+        rule_id=rule.rule_id,
+        version=rule.version,
+        key=key,
+        record_id=record.record_id,
+        position=record.position,
+        kind="shadow" if rule.status == "shadow" else "alert",
+        value=value,
+        count=len(window),
+        window_start_ms=now_ms - rule.window_ms if windowed else None,
+        window_end_ms=now_ms if windowed else None,
+        evidence=tuple(other.record_id for other in window[-EVIDENCE_IDS_MAX:]),
+    )

@@ -1,0 +1,144 @@
+"""Rules as in YAML, read into plain values, and the interval of the ingest clock in which each version is in force."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+UNIT_MS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+DEFAULTS = {"time_mode": "event_time", "watermark_delay": "45s", "allowed_lateness": "2m"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the rule log: ``body`` is in force from ``from_ms`` until ``until_ms`` on the ingest clock."""
+
+    body: Mapping[str, Any]
+    from_ms: float
+    until_ms: float
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule body with every default filled in and every duration in milliseconds.
+
+    ``allowed_lateness_ms`` is infinite on the ingest clock, on which nothing is late.
+    """
+
+    rule_id: str
+    version: int
+    rule_type: str
+    status: str
+    conditions: Any
+    group_by: tuple[str, ...]
+    aggregate: str
+    field: str | None
+    operator: str
+    threshold: float | int | None
+    window_ms: int
+    bounds: str
+    include_current: bool
+    emit: str
+    cooldown_ms: int
+    event_time: bool
+    watermark_delay_ms: int
+    allowed_lateness_ms: float
+    late_policy: str
+    from_ms: float
+    until_ms: float
+
+
+def duration_ms(text: str) -> int:
+    """``10m``, ``1500 ms``: one number, one unit."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]+)", text)
+    if match is None:
+        raise ValueError(f"not a duration: {text!r}")
+    return int(match[1]) * UNIT_MS[match[2]]
+
+
+def instant_ms(value: float | str | dt.datetime) -> float:
+    """Epoch ms from a number of them, RFC 3339 text, or what YAML makes of such text."""
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
+    if isinstance(value, dt.datetime):
+        return round(value.timestamp() * 1000)
+    return value
+
+
+def read_book(bodies: Sequence[Mapping[str, Any]], defaults: Mapping[str, str]) -> list[Rule]:
+    """The rules that judge at some time; a body that is paused, retired or in force for no instant only ends others."""
+    rules = [read_rule(entry, defaults) for entry in rule_log(bodies)]
+    return [rule for rule in rules if rule.status in {"active", "shadow"} and rule.from_ms < rule.until_ms]
+
+
+def rule_log(bodies: Sequence[Mapping[str, Any]]) -> list[Entry]:
+    """Entries in force, from bodies in the order in which they were published.
+
+    A body is in force from its ``effective_from`` (none: from the beginning) until that of any later body of its rule
+    id, a pause or retirement included. The same version with another status is one more body. Drafts are left out.
+    """
+    published = [body for body in bodies if body.get("status") != "draft"]
+    entries = []
+    for position, body in enumerate(published):
+        later = [_from_ms(other) for other in published[position + 1 :] if other["rule_id"] == body["rule_id"]]
+        entries.append(Entry(body, _from_ms(body), min(later, default=math.inf)))
+    return entries
+
+
+def _from_ms(body: Mapping[str, Any]) -> float:
+    return instant_ms(body["effective_from"]) if body.get("effective_from") is not None else -math.inf
+
+
+def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
+    """The rule of a log entry. ``defaults``: those of the pipeline, over which the rule's own fields win."""
+    standing = {**DEFAULTS, **defaults}
+    body = {**standing, **entry.body}
+    group_by = body.get("group_by") or []
+    bounds = body.get("bounds", "(]")
+    event_time = body["time_mode"] == "event_time"
+    return Rule(
+        rule_id=body["rule_id"],
+        version=body["version"],
+        rule_type=body["rule_type"],
+        status=body.get("status", "active"),
+        conditions=body.get("conditions"),
+        group_by=(group_by,) if isinstance(group_by, str) else tuple(group_by),
+        aggregate=body.get("aggregation_type", "count"),
+        field=body.get("aggregation_field"),
+        operator=body.get("operator", ">="),
+        threshold=body.get("aggregation_threshold"),
+        window_ms=_window_ms(body),
+        bounds=bounds,
+        include_current=body.get("include_current", bounds != "[)"),
+        emit=body.get("emit", "on_crossing"),
+        cooldown_ms=duration_ms(body.get("cooldown", "0ms")),
+        event_time=event_time,
+        watermark_delay_ms=duration_ms(body["watermark_delay"]),
+        allowed_lateness_ms=_allowed_ms(entry.body, standing) if event_time else math.inf,
+        late_policy=body.get("late_policy", "evaluate"),
+        from_ms=entry.from_ms,
+        until_ms=entry.until_ms,
+    )
+
+
+def _allowed_ms(body: Mapping[str, Any], standing: Mapping[str, str]) -> int:
+    """The rule's own bound, else the pipeline's, which a rule that waits longer widens."""
+    if "allowed_lateness" in body:
+        return duration_ms(body["allowed_lateness"])
+    return max(duration_ms(standing["allowed_lateness"]), duration_ms(body.get("watermark_delay", "0ms")))
+
+
+def _window_ms(body: Mapping[str, Any]) -> int:
+    if "window" in body:
+        return duration_ms(body["window"])
+    return int(body["window_size"] * UNIT_MS[body["window_unit"]]) if "window_size" in body else 0

@@ -1,0 +1,245 @@
+"""Hypothesis strategies: records, rule sets and cuts, rich in ties, window edges, late and repeated records.
+
+All times lie on a coarse grid that windows and delays share, keys are few, and floats are those that sums go wrong on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import strategies as st
+
+Body = dict[str, Any]
+Record = dict[str, Any]
+
+STREAM = "payments"
+STREAM_FILE: dict[str, Any] = {
+    "schema_version": 1,
+    "streams": {
+        STREAM: {
+            "format": "json",
+            "id": "id",
+            "event_time": {"field": "event_time", "unit": "ms"},
+            "ingest_time": {"field": "received_at", "unit": "ms"},
+            "fields": {
+                "id": "string",
+                "account": "string?",
+                "device": "integer?",
+                "amount": "integer?",
+                "price": "number?",
+                "kind": "string?",
+                "flag": "boolean?",
+                "place": {"city": "string?"},
+                "event_time": "integer",
+                "received_at": "integer",
+            },
+        }
+    },
+}
+LISTS = {"cash": ["CSH", "ATM"]}
+START_MS = 1_700_000_000_000
+
+INTEGERS = [0, 1, 2, 3, -1, 7, 10**12, 2**53 + 1, -(2**53) - 1]
+FLOATS = [0.1, 0.2, 0.3, 1.0, -1.0, 2.5, 1e16, -1e16, 1e-9, 1e16 + 2, -0.0, 0.0]
+KINDS = ["CSH", "POS", "ATM", "été", ""]
+FIELDS: dict[str, list[Any]] = {
+    "account": ["a1", "a1", "a1", "a2", "ключ"],
+    "device": [1, 2],
+    "amount": INTEGERS,
+    "price": FLOATS,
+    "kind": KINDS,
+    "flag": [True, False],
+}
+CITIES = ["Rome", "Oslo"]
+INGEST_STEPS_MS = [0, 0, 0, 0, 0, 500, 500, 1000, 1000, 1, 3000, 12_000]
+LATENESS_MS = [0, 0, 0, 0, 500, 1000, 1001, 2000, 3000, 5000, 8000, -1000]
+
+
+@st.composite
+def records(draw: st.DrawFn, max_size: int = 40, *, repeats: str = "exact") -> list[Record]:
+    """Records in ingest order, as the twin takes them.
+
+    ``repeats``: an id that comes again comes with the ``exact`` record, with the ``same_key`` but other values, or with
+    ``any`` fields; ``none`` repeats no id. Ingest times never go back.
+    """
+    made: list[Record] = []
+    ingest_ms = START_MS
+    for number in range(draw(st.integers(0, max_size))):
+        ingest_ms += draw(st.sampled_from(INGEST_STEPS_MS))
+        record = {
+            **draw(_fields()),
+            "_id": f"t{number}",
+            "_event_ms": ingest_ms - draw(st.sampled_from(LATENESS_MS)),
+            "_ingest_ms": ingest_ms,
+        }
+        if made and repeats != "none" and draw(st.integers(0, 9)) == 0:
+            record = _repeated(draw(st.sampled_from(made)), record, repeats)
+        made.append(record)
+    return made
+
+
+def _repeated(old: Record, new: Record, repeats: str) -> Record:
+    if repeats == "exact":
+        return {**old, "_ingest_ms": new["_ingest_ms"]}
+    kept = ("_id", "account", "device", "place", "flag") if repeats == "same_key" else ("_id",)
+    return {name: value for name, value in new.items() if name not in kept} | {
+        name: old[name] for name in kept if name in old
+    }
+
+
+@st.composite
+def _fields(draw: st.DrawFn) -> Record:
+    """Each field present, null or missing."""
+    fields: Record = {}
+    for name, pool in FIELDS.items():
+        value = draw(st.sampled_from([*pool, *pool, *pool, None, "missing"]))
+        if value != "missing":
+            fields[name] = value
+    city = draw(st.sampled_from([*CITIES, None, "missing"]))
+    if city != "missing":
+        fields["place"] = {"city": city}
+    return fields
+
+
+def wire_record(record: Record) -> Record:
+    """The record as it stands in a JSON line of the stream, its id and times in fields of their own."""
+    own = {name: value for name, value in record.items() if not name.startswith("_")}
+    times = {"event_time": record["_event_ms"], "received_at": record["_ingest_ms"]}
+    return {"id": record["_id"], **own, **times}
+
+
+def _seconds(*seconds: float) -> st.SearchStrategy[str]:
+    return st.sampled_from([f"{round(s * 1000)}ms" if s % 1 else f"{s}s" for s in seconds])
+
+
+def _leaf(field: str, operators: list[str], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Body]:
+    return st.builds(
+        lambda operator, value: {"field": field, "operator": operator, "value": value},
+        st.sampled_from(operators),
+        values,
+    )
+
+
+ORDERED: list[str] = ["==", "!=", ">", ">=", "<", "<="]
+LEAVES = st.one_of(
+    _leaf("amount", ORDERED, st.sampled_from([0, 1, 3, 2**53]) | st.just({"field": "device"})),
+    _leaf("amount", ["between"], st.sampled_from([[0, 2], [1, 1], [-1, 10**13]])),
+    _leaf("price", ORDERED, st.sampled_from([0.1, 0.3, 1.0, 1e16])),
+    _leaf("kind", ["==", "!="], st.sampled_from(KINDS)),
+    _leaf("kind", ["in", "not_in"], st.sampled_from([["CSH"], ["POS", "été"]]) | st.just({"list": "cash"})),
+    _leaf("kind", ["contains", "starts_with", "ends_with"], st.sampled_from(["C", "S", "té"])),
+    _leaf("kind", ["regex"], st.sampled_from(["^C.H$", "[AO]", "T"])),
+    _leaf("flag", ["==", "!="], st.booleans()),
+    _leaf("place.city", ["==", "!="], st.sampled_from(CITIES)),
+    st.builds(
+        lambda field, operator: {"field": field, "operator": operator},
+        st.sampled_from(["amount", "price", "kind", "flag", "place.city"]),
+        st.sampled_from(["exists", "missing"]),
+    ),
+)
+NODES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(lambda parts: {"all": parts}, st.lists(inner, min_size=1, max_size=2)),
+        st.builds(lambda parts: {"any": parts}, st.lists(inner, min_size=1, max_size=2)),
+        st.builds(lambda part: {"not": part}, inner),
+    ),
+    max_leaves=3,
+)
+CONDITIONS = st.lists(NODES, min_size=1, max_size=2)
+
+GROUPS: list[Any] = [
+    None,
+    None,
+    "account",
+    "account",
+    "account",
+    "device",
+    ["account"],
+    ["account", "device"],
+    "place.city",
+    ["place.city", "account", "flag"],
+    "price",
+]
+AGGREGATED: dict[str, list[str | None]] = {
+    "count": [None, None, "amount"],
+    "distinct_count": ["amount", "price", "kind", "flag", "device"],
+    **{name: ["amount", "price"] for name in ("sum", "avg", "min", "max", "first", "last", "stddev")},
+}
+THRESHOLDS: dict[Any, list[Any]] = {
+    None: [0, 1, 2, 3],
+    "amount": [0, 1, 2, 3, 2**53],
+    "price": [0.1, 0.3, 0.30000000000000004, 1.0, 0],
+}
+
+
+@st.composite
+def velocity_body(draw: st.DrawFn, aggregates: tuple[str, ...] = tuple(AGGREGATED)) -> Body:
+    """A velocity rule of any options, without its name, version and times of effect."""
+    aggregate = draw(st.sampled_from(aggregates))
+    field = draw(st.sampled_from(AGGREGATED[aggregate]))
+    counted = aggregate in {"count", "distinct_count"}
+    body = {
+        "rule_type": "velocity",
+        "source_topic": STREAM,
+        "group_by": draw(st.sampled_from(GROUPS)),
+        "window": draw(_seconds(1, 3, 3, 5, 5, 12, 12, 1.5)),
+        "aggregation_type": aggregate,
+        "aggregation_field": field,
+        "aggregation_threshold": draw(st.sampled_from(THRESHOLDS[None if counted else field])),
+        "operator": draw(st.sampled_from([*ORDERED, ">=", ">=", None])),
+        "conditions": draw(st.one_of(st.none(), st.none(), CONDITIONS)),
+        "bounds": draw(st.sampled_from([None, "(]", "[]", "[)"])),
+        "include_current": draw(st.sampled_from([None, None, True, False])),
+        "emit": draw(st.sampled_from([None, "on_crossing", "every"])),
+        "emit_mode": draw(st.sampled_from([None, "last_event", "window"])),
+        "cooldown": draw(st.none() | _seconds(1, 3, 0.5)),
+        **draw(_times()),
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+@st.composite
+def threshold_body(draw: st.DrawFn) -> Body:
+    """A threshold rule without its name, version and times of effect."""
+    body = {"rule_type": "threshold", "source_topic": STREAM, "conditions": draw(CONDITIONS), **draw(_times())}
+    return {name: value for name, value in body.items() if value is not None}
+
+
+@st.composite
+def _times(draw: st.DrawFn) -> Body:
+    """Clock and lateness. Of the bounds on lateness the second is never the smaller."""
+    delay_s, more_s = draw(st.sampled_from([0, 1, 2])), draw(st.sampled_from([0, 1, 3]))
+    if draw(st.booleans()):
+        return {"time_mode": "processing_time"}
+    return {
+        "watermark_delay": f"{delay_s}s",
+        "allowed_lateness": f"{delay_s + more_s}s",
+        "late_policy": draw(st.sampled_from([None, "evaluate", "skip"])),
+    }
+
+
+@st.composite
+def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] = tuple(AGGREGATED)) -> list[Body]:
+    """Rules in the order of their publication, some in two or three versions that follow each other."""
+    bodies: list[Body] = []
+    for number in range(draw(st.integers(1, max_rules))):
+        effective_ms = None
+        for version in range(1, draw(st.sampled_from([1, 1, 1, 2, 3])) + 1):
+            body = draw(st.one_of(velocity_body(aggregates), velocity_body(aggregates), threshold_body()))
+            body |= {"rule_id": f"r{number}", "version": version}
+            if effective_ms is not None:
+                body["effective_from"] = effective_ms
+            if draw(st.integers(0, 5)) == 0:
+                body["status"] = "shadow"
+            bodies.append(body)
+            effective_ms = (effective_ms or START_MS) + draw(st.sampled_from([0, 1000, 3000, 10_000, 30_000]))
+    return bodies
+
+
+@st.composite
+def cuts(draw: st.DrawFn, size: int, max_cuts: int = 5) -> list[tuple[int, int]]:
+    """A stream of ``size`` records cut into batches ``[first, last)``, empty ones among them."""
+    inner = sorted(draw(st.lists(st.integers(0, size), max_size=max_cuts)))
+    return list(itertools.pairwise([0, *inner, size]))

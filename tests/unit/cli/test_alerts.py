@@ -1,0 +1,343 @@
+"""``crossline alerts`` on a small store."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from crossline.cli import alerts as command
+from crossline.connectors.base import Delivery
+from crossline.connectors.sqlite import SqliteSink
+from crossline.core.errors import CrosslineError, PermanentError, UsageError
+from crossline.core.values import DeadLetter
+
+DELIVERED_MS = 1_767_225_607_500  # 2026-01-01T00:00:07.500Z
+
+
+def alert(alert_id: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "alert_id": alert_id,
+        "kind": "alert",
+        "rule_id": "card_burst",
+        "rule_version": 3,
+        "rule_type": "velocity",
+        "severity": "high",
+        "score": 40,
+        "action": "step_up",
+        "key": {"account_id": "a1"},
+        "stream": "payments",
+        "record_id": "t0000007",
+        "event_time": "2026-01-01T00:00:07.120Z",
+        "ingest_time": "2026-01-01T00:00:07.180Z",
+        "value": 10,
+        "operator": ">=",
+        "threshold": 10,
+        "window_start": "2025-12-31T23:59:07.120Z",
+        "window_end": "2026-01-01T00:00:07.120Z",
+        "evidence": {"count": 73, "record_ids": ["t0000005", "t0000006", "t0000007"]},
+        "message": "10 payments by account a1 in 60 s (line: 10)",
+        "corrects": None,
+        "detected_at": "2026-01-01T00:00:07.300Z",
+        "delivered_at": None,
+        **changes,
+    }
+
+
+ALERTS = [
+    alert("11aa0000-0000-5000-8000-000000000001"),
+    alert(
+        "11ab0000-0000-5000-8000-000000000002",
+        rule_id="big_payment",
+        severity="low",
+        key={"account_id": "a2", "vip": True},
+        event_time="2026-01-01T00:00:08.000Z",
+        message="payment where amount_cents >= 1000",
+    ),
+    alert("2cdd0000-0000-5000-8000-000000000003", kind="shadow", event_time="2026-01-01T00:00:09.000Z"),
+]
+DEAD = [
+    DeadLetter("payments", "bad_json", "unexpected end", "in/a.jsonl", 120, b'{"amount": 1'),
+    DeadLetter("payments", "bad_json", "not UTF-8", "in/a.jsonl", 180, b"\xff\xfe"),
+    DeadLetter("payments", "duplicate_id", "came before", "in/a.jsonl", 240, None, "t1"),
+]
+
+
+def store(path: Path, *batches: Delivery) -> Path:
+    sink = SqliteSink(path, "payments", clock_ms=lambda: DELIVERED_MS)
+    sink.open()
+    for batch in batches:
+        sink.deliver(batch)
+    sink.close()
+    return path
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return store(tmp_path / "crossline.db", Delivery("payments", 0, alerts=ALERTS, dead=DEAD))
+
+
+def run(*arguments: object) -> Result:
+    app = typer.Typer()
+    command.register(app)
+    app.callback()(lambda: None)
+    return CliRunner().invoke(app, ["alerts", *map(str, arguments)])
+
+
+def said(*arguments: object) -> Result:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(*arguments: object) -> CrosslineError:
+    error = run(*arguments).exception
+    assert isinstance(error, CrosslineError)
+    return error
+
+
+def listed(*arguments: object) -> list[str]:
+    """First characters of the ids that ``list`` gives."""
+    return [json.loads(line)["alert_id"][:4] for line in said("list", *arguments, "--json").stdout.splitlines()]
+
+
+def test_list_has_the_latest_first(db: Path) -> None:
+    result = said("list", "--db", db)
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert lines[0].split() == ["id", "happened", "severity", "rule", "what"]
+    assert [line[:8] for line in lines[1:]] == ["2cdd0000", "11ab0000", "11aa0000"]
+    assert lines[1].split()[1:5] == ["2026-01-01T00:00:09.000Z", "high", "card_burst@3", "(shadow)"]
+    assert lines[3].endswith("10 payments by account a1 in 60 s (line: 10)")
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([], ["2cdd", "11ab", "11aa"]),
+        (["--rule", "big_payment"], ["11ab"]),
+        (["--kind", "shadow"], ["2cdd"]),
+        (["--severity", "high"], ["2cdd", "11aa"]),
+        (["--key", "account_id=a2"], ["11ab"]),
+        (["--key", "account_id=a2", "--key", "vip=true"], ["11ab"]),
+        (["--key", "account_id=a2", "--key", "vip=false"], []),
+        (["--since", "2026-01-01T00:00:08Z"], ["2cdd", "11ab"]),
+        (["--until", "2026-01-01T01:00:08+01:00"], ["11aa"]),
+        (["--since", "1767225608000", "--until", "1767225609000"], ["11ab"]),
+        (["--limit", "1"], ["2cdd"]),
+    ],
+)
+def test_filters(db: Path, filters: list[str], expected: list[str]) -> None:
+    assert listed("--db", db, *filters) == expected
+
+
+def test_list_says_when_there_are_more(db: Path) -> None:
+    assert "the latest 2 of 3 alerts" in said("list", "--db", db, "--limit", "2").stderr
+
+
+def test_an_empty_list_says_what_there_is(db: Path, tmp_path: Path) -> None:
+    assert "the store has 3 alerts, of: big_payment, card_burst" in said("list", "--db", db, "--key", "x=1").stderr
+    assert "did you mean card_burst?" in said("list", "--db", db, "--rule", "card_bursts").stderr
+    assert "has no alerts yet" in said("list", "--db", store(tmp_path / "empty.db")).stderr
+
+
+def test_show_tells_the_story(db: Path) -> None:
+    text = said("show", "--db", db, "11aa").stdout
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[:2] == ["card_burst@3 high alert", "10 payments by account a1 in 60 s (line: 10)"]
+    assert lines[3:] == [
+        "alert 11aa0000-0000-5000-8000-000000000001",
+        "asks for step_up (score 40)",
+        "account_id a1",
+        "record t0000007 of payments",
+        "line 10 >= 10",
+        "window 2025-12-31T23:59:07.120Z to 2026-01-01T00:00:07.120Z (60 s)",
+        "happened 2026-01-01T00:00:07.120Z",
+        "ingested 2026-01-01T00:00:07.180Z (+60 ms)",
+        "detected 2026-01-01T00:00:07.300Z (+120 ms)",
+        "delivered 2026-01-01T00:00:07.500Z (+200 ms)",
+        "rests on 73 records, of which the last 3",
+        "1 t0000005",
+        "2 t0000006",
+        "3 t0000007",
+    ]
+
+
+def test_show_of_a_rule_without_window_has_the_figures_it_read(tmp_path: Path) -> None:
+    nothing = dict.fromkeys(("value", "operator", "threshold", "window_start", "window_end"))
+    evidence = {"count": 1, "record_ids": ["t7"], "figures": {"amount_cents": 2500, "channel": "web"}}
+    more = {"owner": "risk", "tags": ["pci", "web"], "sink_topic": "alerts.web"}
+    one = alert("33", key={}, evidence=evidence, **nothing, **more)
+    db = store(tmp_path / "c.db", Delivery("p", 0, alerts=[one]))
+    lines = [" ".join(line.split()) for line in said("show", "--db", db, "33").stdout.splitlines()]
+    assert {"amount_cents 2500", "channel web", "rests on 1 record", "1 t7"} <= set(lines)
+    assert {"owner risk", "tags pci, web", "sink topic alerts.web"} <= set(lines)
+    assert not any(line.startswith(("window", "line")) for line in lines)
+
+
+def test_show_lists_the_records_of_the_window(tmp_path: Path) -> None:
+    records = [{"record_id": "t5", "value": 3}, {"record_id": "t7", "value": 4.5}]
+    one = alert("44", evidence={"count": 2, "record_ids": ["t5", "t7"], "records": records})
+    db = store(tmp_path / "c.db", Delivery("p", 0, alerts=[one]))
+    lines = [" ".join(line.split()) for line in said("show", "--db", db, "44").stdout.splitlines()]
+    assert lines[-2:] == ["1 t5 value 3", "2 t7 value 4.5"]
+
+
+def test_what_a_record_brought_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    one = alert("55", message="red \x1b[31m\nline", record_id="\x07t")
+    db = store(tmp_path / "c.db", Delivery("p", 0, alerts=[one]))
+    for arguments in (["list"], ["show", "55"]):
+        text = said(*arguments, "--db", db).stdout
+        assert "red \\x1b[31m\\nline" in text
+        assert not {"\x1b", "\x07"} & set(text)
+
+
+def test_show_as_json_is_the_alert(db: Path) -> None:
+    shown = json.loads(said("show", "--db", db, "2CDD", "--json").stdout)
+    assert shown == {**ALERTS[2], "delivered_at": "2026-01-01T00:00:07.500Z"}
+
+
+def test_a_prefix_of_several_ids_lists_them(db: Path) -> None:
+    error = refused("show", "--db", db, "11a")
+    assert error.exit_code == 1
+    assert "several alerts start with '11a'" in str(error)
+    assert ALERTS[0]["alert_id"] in str(error)
+    assert ALERTS[1]["alert_id"] in str(error)
+
+
+def test_an_id_that_is_not_there(db: Path) -> None:
+    error = refused("show", "--db", db, "99")
+    assert error.exit_code == 1
+    assert "no alert" in str(error)
+    assert "it has 3 alerts" in str(error)
+
+
+def test_export_as_json_lines_is_in_order_of_time(db: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    result = said("export", "--db", db, "--output", out)
+    assert "3 alerts written" in result.stderr
+    assert [json.loads(line)["alert_id"] for line in out.read_text().splitlines()] == [a["alert_id"] for a in ALERTS]
+    assert [path.name for path in tmp_path.glob("out*")] == ["out.jsonl"]
+
+
+def test_export_as_csv(db: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(said("export", "--db", db, "--format", "csv", "--severity", "low").stdout)))
+    assert len(rows) == 1
+    assert rows[0]["rule_id"] == "big_payment"
+    assert json.loads(rows[0]["key"]) == {"account_id": "a2", "vip": True}
+    assert (rows[0]["evidence_count"], rows[0]["corrects"]) == ("73", "")
+    assert json.loads(rows[0]["evidence_record_ids"]) == ["t0000005", "t0000006", "t0000007"]
+
+
+def test_export_of_nothing_is_a_header(db: Path) -> None:
+    assert said("export", "--db", db, "--format", "csv", "--rule", "x").stdout.count("\n") == 1
+    assert not said("export", "--db", db, "--rule", "x").stdout
+
+
+def test_export_with_a_summary_as_json(db: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert json.loads(said("export", "--db", db, "--output", out, "--json").stdout) == {
+        "alerts": 3,
+        "format": "jsonl",
+        "output": str(out),
+    }
+    assert isinstance(refused("export", "--db", db, "--json"), UsageError)
+
+
+def test_export_to_a_folder_that_is_not_there(db: Path, tmp_path: Path) -> None:
+    error = refused("export", "--db", db, "--output", tmp_path / "no" / "out.jsonl")
+    assert isinstance(error, PermanentError)
+    assert "No such file or directory" in str(error)
+
+
+def test_dead_letters_by_reason_with_their_places(db: Path) -> None:
+    lines = [" ".join(line.split()) for line in said("dead", "--db", db).stdout.splitlines()]
+    assert lines[1:3] == ["bad_json 2", "duplicate_id 1"]
+    assert lines[5:] == [
+        'bad_json payments in/a.jsonl:120 unexpected end {"amount": 1',
+        "bad_json payments in/a.jsonl:180 not UTF-8 \\xff\\xfe",
+        "duplicate_id payments in/a.jsonl:240 came before (in the source)",
+    ]
+
+
+def test_dead_letters_as_json(db: Path) -> None:
+    rows = [json.loads(line) for line in said("dead", "--db", db, "--json").stdout.splitlines()]
+    assert [row.get("raw") for row in rows] == ['{"amount": 1', None, None]
+    assert [row.get("raw_base64") for row in rows] == [None, "//4=", None]
+    assert [row["offset"] for row in rows] == [120, 180, 240]
+
+
+def test_dead_letters_of_one_reason(db: Path, tmp_path: Path) -> None:
+    only = said("dead", "--db", db, "--reason", "duplicate_id", "--json").stdout
+    assert [json.loads(line)["record_id"] for line in only.splitlines()] == ["t1"]
+    assert "bad_json (2), duplicate_id (1)" in said("dead", "--db", db, "--reason", "nope").stderr
+    assert "no dead letters" in said("dead", "--db", store(tmp_path / "empty.db")).stderr
+
+
+PIPELINE = """
+schema_version: 1
+name: payments
+streams: stream.yaml
+sources:
+  payments: {kind: files, path: in/*.jsonl}
+rules: {kind: directory, path: rules/}
+sinks:
+  - {kind: console}
+  - {kind: sqlite, path: out/crossline.db}
+"""
+STREAM = """
+schema_version: 1
+streams:
+  payments:
+    format: json
+    id: transaction_id
+    event_time: {field: event_time, unit: ms}
+    fields: {transaction_id: string, event_time: integer}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    (tmp_path / "stream.yaml").write_text(STREAM)
+    store(tmp_path / "out" / "crossline.db", Delivery("payments", 0, alerts=ALERTS))
+    return tmp_path
+
+
+def test_the_store_of_a_pipeline(folder: Path) -> None:
+    assert listed("--pipeline", folder / "pipeline.yaml", "--rule", "big_payment") == ["11ab"]
+
+
+def test_the_pipeline_of_this_folder_is_the_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert listed("--rule", "big_payment") == ["11ab"]
+
+
+def test_a_pipeline_without_a_store(folder: Path) -> None:
+    path = folder / "pipeline.yaml"
+    path.write_text("\n".join(line for line in PIPELINE.splitlines() if "sqlite" not in line))
+    assert "no sink of kind sqlite" in str(refused("list", "--pipeline", path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "which store?"),
+        (["--db", "none.db"], "there is no store at none.db"),
+        (["--pipeline", "none.yaml"], "cannot be read"),
+        (["--db", "a", "--pipeline", "b"], "not both"),
+        (["--db", "none.db", "--key", "a1"], "field=value"),
+        (["--db", "none.db", "--since", "yesterday"], "--since: 'yesterday' is not an instant"),
+    ],
+)
+def test_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], text: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = refused("list", *arguments)
+    assert error.exit_code == 2
+    assert text in str(error)

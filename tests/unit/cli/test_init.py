@@ -1,0 +1,101 @@
+"""``crossline init``: the project it writes is whole, says what it does, and is refused a folder that is in use."""
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from crossline.cli.init import register
+from crossline.core.config import load_pipeline
+from crossline.core.errors import UsageError
+from crossline.rulelog.folder import Folder
+from crossline.rulelog.reading import SUFFIXES, read_rule_file
+
+
+def run(*arguments: str) -> Result:
+    app = typer.Typer()
+    # A second command, without which typer takes the only one for the program itself.
+    app.command(name="other")(lambda: None)
+    register(app)
+    return CliRunner().invoke(app, ["init", *arguments], catch_exceptions=False)
+
+
+def test_the_project_is_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "project"
+    result = run(str(folder))
+    assert result.exit_code == 0
+    names = [line.strip() for line in result.stdout.splitlines()[1:]]
+    assert names == [
+        "README.md",
+        "in/2026-01-05.jsonl",
+        "pipeline.yaml",
+        "rules/card_testing.yaml",
+        "rules/large_payment.yaml",
+        "rules/spending.yaml",
+        "stream.yaml",
+    ]
+    assert all((folder / name).is_file() for name in names)
+    assert f"next: crossline run {folder}/pipeline.yaml --drain" in result.stderr
+
+    text = (folder / "pipeline.yaml").read_text(encoding="utf-8")
+    pipeline = load_pipeline(text, "pipeline.yaml", lambda name: (folder / name).read_text(encoding="utf-8"))
+    files = Folder(folder / pipeline.rules.path, SUFFIXES).changed() or {}
+    rules = [each.rule for name, content in files.items() for each in read_rule_file(name, content, pipeline.streams)]
+    assert [(rule.rule_id, rule.rule_type, rule.status) for rule in rules] == [
+        ("card_testing", "velocity", "active"),
+        ("large_payment", "threshold", "active"),
+        ("spending", "velocity", "shadow"),
+    ]
+
+
+def test_the_records_hold_what_the_readme_promises(tmp_path: Path) -> None:
+    run(str(tmp_path))
+    lines = (tmp_path / "in/2026-01-05.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    times = [datetime.fromisoformat(record["paid_at"]) for record in records]
+    assert times == sorted(times)
+    assert len({record["payment_id"] for record in records}) == len(records) == 24
+
+    def window(last: int, length: timedelta) -> list[dict[str, Any]]:
+        """The records of the same account in the window that ends at record number ``last``."""
+        return [
+            record
+            for record, at in zip(records[: last + 1], times, strict=False)
+            if record["account_id"] == records[last]["account_id"] and times[last] - length < at
+        ]
+
+    small = [r["channel"] == "card" and r["amount_cents"] < 500 for r in records]
+    tested = [
+        record["payment_id"]
+        for n, record in enumerate(records)
+        if small[n]
+        and sum(each["channel"] == "card" and each["amount_cents"] < 500 for each in window(n, timedelta(minutes=1)))
+        >= 5
+    ]
+    spent = [
+        (records[n]["account_id"], total)
+        for n in range(len(records))
+        if (total := sum(each["amount_cents"] for each in window(n, timedelta(minutes=10)))) > 200_000
+    ]
+    large = [r["account_id"] for r in records if r["channel"] == "transfer" and r["amount_cents"] > 100_000]
+    assert (tested, spent, large) == (["p0019"], [("a2", 234_900)], ["a2"])
+
+
+def test_json_names_the_files(tmp_path: Path) -> None:
+    said = json.loads(run(str(tmp_path), "--json").stdout)
+    assert said["directory"] == str(tmp_path)
+    assert "pipeline.yaml" in said["files"]
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    for name in "abcde":
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match=r"is not empty: it has a, b, c and 2 more; name a new folder, .*/payments"):
+        run(str(tmp_path))
+    assert sorted(each.name for each in tmp_path.iterdir()) == list("abcde")
+    with pytest.raises(UsageError, match="is a file; expected a folder that is new or empty"):
+        run(str(tmp_path / "a"))

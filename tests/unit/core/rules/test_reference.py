@@ -1,0 +1,37 @@
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from crossline.core.rules.base import Rule
+from crossline.core.rules.reference import reference
+from crossline.core.rules.registry import rule_types
+from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.tree import OPERATORS, parse_conditions
+
+PAGE = Path(__file__).parents[4] / "docs" / "rule-reference.md"
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text() == reference(), (
+        "write it anew: python -m crossline.core.rules.reference > docs/rule-reference.md"
+    )
+
+
+@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", reference(), re.DOTALL))
+def test_its_examples_load(block: str) -> None:
+    data = yaml.safe_load(block)
+    if "rule_id" in data:
+        assert load_rules_text(block, "docs")[0].rule.rule_id == data["rule_id"]
+    else:
+        assert parse_conditions(data["conditions"])[1] == []
+
+
+def test_nothing_is_left_out() -> None:
+    page = reference()
+    names = {name for cls in (Rule, *rule_types().values()) for name in cls.model_fields} - {"resolution"}
+    assert [name for name in names if f"| `{name}` |" not in page and name != "rule_type"] == []
+    assert [operator for operator in OPERATORS if f"`{operator}`" not in page] == []
+    assert [name for name in rule_types() if f"## `{name}`" not in page] == []
+    assert "None |" not in page

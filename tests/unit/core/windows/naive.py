@@ -1,0 +1,207 @@
+"""Detection in one key space by scanning all earlier records, and batches made of plain rows."""
+
+from __future__ import annotations
+
+import math
+import operator
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crossline.core.plan import Cursor, Group, KeySpacePlan, Line
+from crossline.core.windows.batch import Hits, KeyedBatch
+from crossline.core.windows.hashing import xxh64_many
+
+FOREVER = (-(2**63), 2**63 - 1)
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str
+    id: str
+    clock: int
+    values: tuple[Any, ...] = ()
+    entries: tuple[int, ...] = (0,)
+    ingest: int | None = None
+    lateness: int = 0
+
+    @property
+    def ingest_ms(self) -> int:
+        return self.clock if self.ingest is None else self.ingest
+
+
+@dataclass(frozen=True)
+class Hit:
+    line: int
+    row: int
+    value: Any
+    count: int
+    start: int
+    end: int
+    evidence: tuple[str, ...]
+
+
+@dataclass
+class Naive:
+    """``rows`` in ingest order, over any number of calls."""
+
+    plan: KeySpacePlan
+    rows: list[Row] = field(default_factory=list)
+    satisfied: dict[tuple[int, str], int] = field(
+        default_factory=dict
+    )  # clock at which the last judged record was satisfied
+    emitted: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def judge(self, rows: Sequence[Row]) -> tuple[list[Hit], list[bool]]:
+        hits, duplicates = [], []
+        for number, row in enumerate(rows):
+            duplicates.append(any(r.key == row.key and r.id == row.id for r in self.rows))
+            if duplicates[-1] or not row.entries:
+                continue
+            for i, line in enumerate(self.plan.lines):
+                hit = self._line(i, line, row, number)
+                hits += [hit] if hit else []
+            self.rows.append(row)
+        return hits, duplicates
+
+    def _line(self, i: int, line: Line, row: Row, number: int) -> Hit | None:
+        group = self.plan.groups[line.group]
+        cursor = self.plan.cursors[group.cursor]
+        late = line.judge_lateness_ms is not None and row.lateness > line.judge_lateness_ms
+        effective = line.effective_from_ms <= row.ingest_ms < line.effective_until_ms
+        if cursor.entry not in row.entries or late or not effective:
+            return None
+        window = self.window(cursor, row)
+        value = self.value(group, window)
+        holds = value is not None and OPERATORS[line.operator](value, line.threshold)
+        before = self.satisfied.pop((i, row.key), None)
+        if not holds:
+            return None
+        self.satisfied[i, row.key] = row.clock
+        if not line.emit_every and before is not None and before > row.clock - cursor.window_ms - cursor.left_closed:
+            return None
+        if line.cooldown_ms:
+            if (i, row.key) in self.emitted and row.clock < self.emitted[i, row.key] + line.cooldown_ms:
+                return None
+            self.emitted[i, row.key] = row.clock
+        evidence = tuple(r.id for r in window[-50:])
+        return Hit(i, number, value, len(window), row.clock - cursor.window_ms, row.clock, evidence)
+
+    def window(self, cursor: Cursor, row: Row) -> list[Row]:
+        low, high = row.clock - cursor.window_ms, row.clock
+        found = [
+            r
+            for r in self.rows
+            if r.key == row.key
+            and cursor.entry in r.entries
+            and (low <= r.clock if cursor.left_closed else low < r.clock)
+            and (r.clock < high if cursor.right_open else r.clock <= high)
+        ]
+        return sorted(found + [row] * cursor.include_current, key=lambda r: r.clock)  # stable: ties by ingest order
+
+    def value(self, group: Group, window: list[Row]) -> Any:
+        values = [r.values[group.column] for r in window] if group.column >= 0 else [1] * len(window)
+        whole = all(isinstance(v, int) for v in values) and (
+            group.column < 0 or self.plan.columns[group.column][1] != "float"
+        )
+        match group.aggregate:
+            case "count":
+                return len(values)
+            case "distinct_count":
+                return len(set(values))
+            case "sum":
+                return sum(values) if whole else math.fsum(values)
+            case "avg":
+                return (sum(values) if whole else math.fsum(values)) / len(values) if values else None
+            case "stddev":
+                return statistics.stdev(values) if len(values) > 1 else None
+        chosen = {"min": min, "max": max, "first": lambda v: v[0], "last": lambda v: v[-1]}[group.aggregate]
+        return chosen(values) if values else None
+
+
+def strings(items: Sequence[str]) -> tuple[Any, Any]:
+    raw = [x.encode() for x in items]
+    return np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)], dtype=np.int64)
+
+
+def batch_of(plan: KeySpacePlan, rows: Sequence[Row]) -> KeyedBatch:
+    keys = sorted({r.key for r in rows})
+    key_bytes, key_offsets = strings(keys)
+    id_bytes, id_offsets = strings([r.id for r in rows])
+    entries = np.zeros((len(rows), (plan.entries + 7) // 8), np.uint8)
+    for i, row in enumerate(rows):
+        for e in row.entries:
+            entries[i, e >> 3] |= 1 << (e & 7)
+    return KeyedBatch(
+        clock_ms=np.array([r.clock for r in rows], np.int64),
+        ingest_ms=np.array([r.ingest_ms for r in rows], np.int64),
+        lateness_ms=np.array([r.lateness for r in rows], np.int64),
+        key_index=np.array([keys.index(r.key) for r in rows], np.int32),
+        key_bytes=key_bytes,
+        key_offsets=key_offsets,
+        key_hash=xxh64_many(key_bytes, key_offsets),
+        id_bytes=id_bytes,
+        id_offsets=id_offsets,
+        values=tuple(
+            np.array([r.values[i] for r in rows], np.float64 if kind == "float" else np.int64)
+            for i, (_, kind) in enumerate(plan.columns)
+        ),
+        entries=entries,
+    )
+
+
+def plain(hits: Hits) -> list[Hit]:
+    """The kernel's hits as the naive ones are."""
+    out = []
+    for i in range(len(hits)):
+        at = range(hits.evidence_offsets[i], hits.evidence_offsets[i + 1])
+        ids = [
+            hits.evidence_id_bytes[hits.evidence_id_offsets[k] : hits.evidence_id_offsets[k + 1]].tobytes().decode()
+            for k in at
+        ]
+        value = hits.value_i[i] if hits.is_int[i] else hits.value_f[i]
+        out.append(
+            Hit(
+                int(hits.line[i]),
+                int(hits.row[i]),
+                value.item(),
+                int(hits.count[i]),
+                int(hits.window_start_ms[i]),
+                int(hits.window_end_ms[i]),
+                tuple(ids),
+            )
+        )
+    return sorted(out, key=lambda h: (h.row, h.line))
+
+
+def line(group: int = 0, op: Any = ">=", threshold: float = 0, **changes: Any) -> Line:
+    """A line that is judged at every record and emits at each, unless told otherwise."""
+    given = {
+        "rule_id": "r",
+        "version": 1,
+        "emit_every": True,
+        "cooldown_ms": 0,
+        "effective_from_ms": FOREVER[0],
+        "effective_until_ms": FOREVER[1],
+        "judge_lateness_ms": None,
+    }
+    return Line(group=group, operator=op, threshold=threshold, **(given | changes))
+
+
+def count_plan(
+    window_ms: int, *lines: Line, left: bool = False, right: bool = False, include: bool = True
+) -> KeySpacePlan:
+    """Counts in one window."""
+    cursor = Cursor(0, window_ms, left, right, include)
+    return KeySpacePlan((), 1, (cursor,), (Group(0, -1, "count"),), lines, window_ms)

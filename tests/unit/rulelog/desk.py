@@ -1,0 +1,58 @@
+from pathlib import Path
+from typing import Any
+
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.schema import StreamSpec
+from crossline.rulelog.directory import DirectoryRuleLog, IngestClock
+from crossline.rulelog.events import RuleEvent
+
+STREAMS = """\
+schema_version: 1
+streams:
+  payments:
+    id: payment_id
+    event_time: {field: at}
+    fields: {payment_id: string, at: integer, amount: integer, account: string}
+"""
+
+
+def rule(rule_id: str = "large", version: int = 1, **more: Any) -> str:
+    """The text of a threshold rule; ``amount`` is what it compares with."""
+    amount = more.pop("amount", 100)
+    lines = [
+        f"- rule_id: {rule_id}",
+        f"  version: {version}",
+        "  rule_type: threshold",
+        "  source_topic: payments",
+        f"  conditions: [{{field: amount, operator: '>', value: {amount}}}]",
+        *(f"  {name}: {value}" for name, value in more.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class Desk:
+    """A folder of rule files and a running log over it; time and ingest time stand where the test puts them."""
+
+    def __init__(self, folder: Path, streams: dict[str, StreamSpec]) -> None:
+        self.folder = folder
+        self.streams = streams
+        self.now_ms = 1_000
+        self.highest_ms: int | None = None
+        self.clock: IngestClock = "wall"
+        self.log = DirectoryRuleLog(folder, "p", streams)
+
+    def write(self, name: str, *texts: str) -> None:
+        (self.folder / name).write_text("".join(texts), encoding="utf-8")
+
+    def start(self) -> RuleSet:
+        return self.log.start(self.now_ms)
+
+    def restart(self) -> RuleSet:
+        self.log.close()
+        self.log = DirectoryRuleLog(self.folder, "p", self.streams)
+        return self.start()
+
+    def take_up(self) -> tuple[RuleSet, list[RuleEvent]]:
+        changes = self.log.poll()
+        assert changes is not None
+        return self.log.take_up(changes, self.highest_ms, self.now_ms, self.clock)

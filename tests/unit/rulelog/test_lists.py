@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+
+from crossline.core.errors import UsageError
+from crossline.rulelog.lists import ListsDirectory
+
+
+def test_a_text_file_is_an_entry_a_line(tmp_path: Path) -> None:
+    (tmp_path / "cards.txt").write_text("# stolen\n4929-1\n\n  4929-2  \n", encoding="utf-8")
+    (tmp_path / "codes.yaml").write_text("[NO, 742, 0742]\n", encoding="utf-8")
+    assert ListsDirectory(tmp_path).load() == {"cards": ["4929-1", "4929-2"], "codes": ["NO", 742, "0742"]}
+
+
+def test_a_changed_list_is_noticed_and_a_bad_one_keeps_the_last(tmp_path: Path) -> None:
+    file = tmp_path / "cards.yaml"
+    file.write_text("[a]", encoding="utf-8")
+    lists = ListsDirectory(str(tmp_path))
+    lists.load()
+    assert lists.poll() is None
+
+    file.write_text("[a, [b]]", encoding="utf-8")
+    changes = lists.poll()
+    assert changes is not None
+    found, events = lists.take_up(changes, 5)
+    assert found == {"cards": ["a"]}
+    assert [(event.event, event.at_ms) for event in events] == [("refused", 5)]
+    assert 'found ["b"]; expected text, a number, true or false' in str(events[0].text)
+    assert lists.poll() is None
+
+    file.write_text("[a, b]", encoding="utf-8")
+    found, events = lists.take_up(lists.poll() or {}, 6)
+    assert found == {"cards": ["a", "b"]}
+    assert [(event.event, event.text) for event in events] == [("list_changed", "list cards: 2 entries")]
+
+
+def test_a_list_that_is_gone_stays_and_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "cards.txt").write_text("a\n", encoding="utf-8")
+    lists = ListsDirectory(tmp_path)
+    lists.load()
+    (tmp_path / "cards.txt").unlink()
+    found, events = lists.take_up(lists.poll() or {}, 7)
+    assert found == {"cards": ["a"]}
+    assert [event.event for event in events] == ["absent"]
+    (tmp_path / "more.txt").write_text("b\n", encoding="utf-8")
+    found, events = lists.take_up(lists.poll() or {}, 8)
+    assert [event.event for event in events] == ["list_changed"]
+    assert sorted(found) == ["cards", "more"]
+
+
+def test_a_start_refuses_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"found no folder .*/lists; expected the folder of the lists"):
+        ListsDirectory(tmp_path / "lists").load()
+    (tmp_path / "a.json").write_text('{"a": 1}', encoding="utf-8")
+    (tmp_path / "b.txt").write_bytes(b"ok\n\xff\n")
+    (tmp_path / "c.txt").write_text("x", encoding="utf-8")
+    (tmp_path / "c.yaml").write_text("[x]", encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        ListsDirectory(tmp_path).load()
+    text = str(caught.value)
+    assert 'a.json:1\n     1 | {"a": 1}\n  found {"a": 1}; expected a list of values' in text
+    assert "b.txt:2\n  found byte 0xff; expected text in UTF-8" in text
+    assert 'c.yaml:1\n  found list "c"; expected one file a list; it stands in c.txt' in text

@@ -1,0 +1,151 @@
+"""What make runs, and how the machine's settings reach the installer. Nothing is installed here."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("crossline_setup", ROOT / "tools" / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+setup = load()
+
+
+def without_make(environment: Mapping[str, str]) -> dict[str, str]:
+    """The suite may itself run under make, whose variables would reach the one under test."""
+    return {
+        name: value for name, value in environment.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS", "PYTHON"))
+    }
+
+
+def find_python(**environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", ROOT / "tools" / "find-python.sh"],
+        env={**without_make(os.environ), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def fake_python(path: Path, *, minor: int, venv: bool) -> Path:
+    """A command that answers the two questions as a Python 3.``minor`` would, with or without the module venv."""
+    path.write_text(
+        f"""#!/bin/sh
+case "$2" in
+  *ensurepip*) exit {0 if venv else 1} ;;
+  *MINOR_MIN*|*exit*) [ {minor} -ge 11 ] ;;
+  *print*) echo 3.{minor} ;;
+esac
+"""
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("target", "commands"),
+    [
+        ("setup", ["tools/setup.py"]),
+        ("demo", ["tools/setup.py", ".venv/bin/crossline demo"]),
+        ("test", ["tools/setup.py broker", ".venv/bin/python -m pytest"]),
+        ("bench", ["tools/setup.py broker", ".venv/bin/python -m bench"]),
+        ("lint", ["tools/setup.py", ".venv/bin/ruff check", ".venv/bin/ruff format --check", ".venv/bin/mypy"]),
+    ],
+)
+def test_a_target_sets_up_and_then_does_its_work(target: str, commands: list[str]) -> None:
+    made = subprocess.run(
+        ["make", "-n", target], cwd=ROOT, env=without_make(os.environ), capture_output=True, text=True, check=True
+    ).stdout.replace('"', "")
+    lines = made.splitlines()
+    assert len(lines) == len(commands)
+    for line, command in zip(lines, commands, strict=True):
+        assert line.rstrip().endswith(command)
+
+
+def test_a_python_that_fits_is_found(tmp_path: Path) -> None:
+    fitting = fake_python(tmp_path / "fitting", minor=11, venv=True)
+    assert find_python(PYTHON=str(fitting)).stdout.strip() == str(fitting)
+    assert find_python(PYTHON=sys.executable).stdout.strip() == sys.executable
+
+
+def test_an_old_python_is_passed_over_for_a_newer_one(tmp_path: Path) -> None:
+    fake_python(tmp_path / "python3", minor=9, venv=True)
+    fake_python(tmp_path / "python3.12", minor=12, venv=True)
+    assert find_python(PATH=str(tmp_path)).stdout == "python3.12\n"
+
+
+@pytest.mark.parametrize(
+    ("minor", "venv", "said"),
+    [
+        (9, True, "found no Python 3.11 or newer (looked for python3, python3.13, python3.12, python3.11)"),
+        (12, False, "(Debian, Ubuntu: python3.12-venv)"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path: Path, minor: int, said: str, *, venv: bool) -> None:
+    fake_python(tmp_path / "python3", minor=minor, venv=venv)
+    done = find_python(PATH=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert said in done.stderr
+
+
+def test_pips_settings_reach_uv_under_uvs_names(tmp_path: Path) -> None:
+    pip = {"index-url": "https://mirror.example/simple", "cert": "/ca.pem", "find-links": f"{tmp_path} /no/such/folder"}
+    environment = setup.uv_environment(pip, {"PATH": "/bin"})
+    assert environment == {
+        "PATH": "/bin",
+        "UV_DEFAULT_INDEX": "https://mirror.example/simple",
+        "SSL_CERT_FILE": "/ca.pem",
+        "UV_FIND_LINKS": str(tmp_path),
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+
+
+def test_what_uv_is_told_already_stands() -> None:
+    told = {"UV_DEFAULT_INDEX": "https://own.example/simple", "UV_INDEX_STRATEGY": "first-index"}
+    assert setup.uv_environment({"index-url": "https://mirror.example/simple"}, told) == told
+
+
+def test_pips_settings_are_read_from_files_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.conf").write_text(
+        "[global]\nindex-url = https://file.example/simple\ntrusted-host = a.example\n b.example\n"
+    )
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_INDEX_URL", "https://environment.example/simple")
+    found = setup.pip_settings(Path(sys.executable))
+    assert found["index-url"] == "https://environment.example/simple"
+    assert found["trusted-host"].split() == ["a.example", "b.example"]
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-java.lock", "requirements-bootstrap.lock"])
+def test_each_locked_package_has_hashes_and_no_lock_names_an_address(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert "://" not in text
+    entries = re.split(r"\n(?=[a-z])", text.strip())
+    assert all(re.match(r"[a-z0-9-]+==\S+", entry) and "--hash=sha256:" in entry for entry in entries)
+
+
+def test_the_environment_of_this_python_is_current_and_another_is_not(tmp_path: Path) -> None:
+    assert setup.is_current(Path(sys.executable))
+    assert not setup.is_current(tmp_path / "no-such-python")
+    assert not setup.is_current(fake_python(tmp_path / "other", minor=12, venv=True))

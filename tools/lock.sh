@@ -1,0 +1,12 @@
+#!/bin/sh
+# Resolves pyproject.toml into the locks: versions and hashes, no address of any registry. `--upgrade` takes newer versions.
+set -eu
+cd "$(dirname "$0")/.."
+
+compile() {
+  .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate "$@"
+}
+
+compile pyproject.toml --group dev --output-file requirements.lock "$@"
+sed -n 's/^java = \["\(.*\)"\]$/\1/p' pyproject.toml | compile - --output-file requirements-java.lock "$@"
+printf 'setuptools\nuv\n' | compile - --output-file requirements-bootstrap.lock "$@"

@@ -1,0 +1,175 @@
+"""Makes .venv with the locked packages, the ``crossline`` command, a Java where the machine has none, and the jars.
+
+Needs nothing but Python's standard library. Does again only what changed: `.venv/setup-done` says what was done.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCKS = ("requirements-bootstrap.lock", "requirements.lock")
+JAVA_LOCK = "requirements-java.lock"
+GROUPS = ("local-fs", "spark-kafka")
+KERNELS = ("src/crossline/core/windows", "src/crossline/core/decode")
+# uv does not read pip's configuration; these are the settings of a machine that it has to know.
+UV_OF_PIP = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "trusted-host": "UV_INSECURE_HOST",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    "timeout": "UV_HTTP_TIMEOUT",
+}
+
+
+class SetupError(Exception):
+    """A step failed; the text says which, and what to do."""
+
+
+def main(arguments: list[str]) -> int:
+    """Set up, then fetch the groups of jars named in ``arguments`` besides those always needed."""
+    venv = ROOT / ".venv"
+    python = venv / "bin" / "python"
+    stamp = venv / "setup-done"
+    try:
+        wanted = digest()
+        if not stamp.is_file() or stamp.read_text() != wanted or not is_current(python):
+            install(venv, python)
+            stamp.write_text(wanted)
+        ensure_java(python)
+        run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *arguments], "the jars could not be fetched")
+        compile_kernels(python, venv / "kernels-done")
+    except SetupError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def digest() -> str:
+    """What the environment is made from: the locks, pyproject.toml, this Python, and where it stands."""
+    made_from = hashlib.sha256(f"{ROOT}\n{sys.version}\n".encode())
+    for name in (*LOCKS, JAVA_LOCK, "pyproject.toml"):
+        made_from.update((ROOT / name).read_bytes())
+    return made_from.hexdigest()
+
+
+def is_current(python: Path) -> bool:
+    """Whether there is an environment, and its Python starts and is this one (which may have gone or changed since)."""
+    if not python.is_file():
+        return False
+    ask = [str(python), "-c", "import sys; print(sys.version)"]
+    said: str = subprocess.run(ask, check=False, capture_output=True, text=True).stdout
+    return said.strip() == sys.version
+
+
+def install(venv: Path, python: Path) -> None:
+    """Make the environment and install the locked packages and the project itself."""
+    step(f"1/4 environment in {venv} with Python {sys.version.split()[0]}")
+    run(
+        [sys.executable, "-m", "venv", *([] if is_current(python) else ["--clear"]), str(venv)],
+        "no environment could be made",
+    )
+    registry = "is the registry within reach? pip's configuration of this machine holds: `pip config list`"
+    step("2/4 installer")
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--require-hashes"]
+    run([*pip, "-r", str(ROOT / LOCKS[0])], f"the installer could not be installed; {registry}")
+    step("3/4 packages (about 500 MB; a minute or two the first time)")
+    environment = uv_environment(pip_settings(python), os.environ)
+    # No isolation: what builds PySpark and the project comes from the locks too, not fetched unpinned on the side.
+    locks = [str(ROOT / lock) for lock in LOCKS]
+    uv = [str(venv / "bin" / "uv"), "pip"]
+    options = ["--python", str(python), "--no-build-isolation"]
+    run(
+        [*uv, "sync", *options, "--require-hashes", *locks],
+        f"the packages could not be installed; {registry}",
+        environment,
+    )
+    step("4/4 crossline itself")
+    run(
+        [*uv, "install", *options, "--no-deps", "--editable", str(ROOT)],
+        "crossline could not be installed",
+        environment,
+    )
+
+
+def compile_kernels(python: Path, stamp: Path) -> None:
+    """Have numba compile the kernels into its cache, where their source changed: no first batch waits for it then."""
+    made_from = hashlib.sha256()
+    for folder in KERNELS:
+        for source in sorted((ROOT / folder).glob("*.py")):
+            made_from.update(source.read_bytes())
+            made_from.update(str(source.stat().st_mtime_ns).encode())
+    wanted = made_from.hexdigest()
+    if not stamp.is_file() or stamp.read_text() != wanted:
+        # Numba sees a change only in the file that a function stands in, not in those it calls.
+        for compiled in (file for folder in KERNELS for file in (ROOT / folder / "__pycache__").glob("*.nb?")):
+            compiled.unlink()
+        run([str(python), "-m", "crossline.engine.warm"], "the kernels could not be compiled")
+        stamp.write_text(wanted)
+
+
+def ensure_java(python: Path) -> None:
+    """Install a Java as a wheel where the machine has none that fits."""
+    find = [str(python), "-c", "from crossline.engine.java import find_java; find_java()"]
+    if subprocess.run(find, check=False, capture_output=True).returncode == 0:
+        return
+    step("no Java 17 or 21 on this machine: installing one into .venv (about 40 MB)")
+    uv = [str(python.parent / "uv"), "pip", "install", "--python", str(python), "--require-hashes"]
+    failed = "no Java could be installed; install a Java 17 or 21 and set JAVA_HOME to it"
+    run([*uv, "-r", str(ROOT / JAVA_LOCK)], failed, uv_environment(pip_settings(python), os.environ))
+    run(find, failed)
+
+
+def pip_settings(python: Path) -> dict[str, str]:
+    """The machine's settings of pip, by pip's names; the environment wins over files."""
+    listed = subprocess.run(
+        [python, "-m", "pip", "--disable-pip-version-check", "config", "list"],
+        check=False,
+        capture_output=True,
+        text=True,
+    ).stdout
+    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in listed.splitlines():
+        name, equals, value = line.partition("=")
+        section, _, key = name.rpartition(".")
+        if equals and section in found:
+            found[section][key] = str(ast.literal_eval(value))
+    return {**found["global"], **found["install"], **found[":env:"]}
+
+
+def uv_environment(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """``environment`` with pip's settings under uv's names, where uv is not told otherwise already."""
+    result = dict(environment)
+    for key, variable in UV_OF_PIP.items():
+        if key in pip and variable not in environment:
+            values = pip[key].split()
+            if key == "find-links":
+                values = [value for value in values if "://" in value or Path(value).is_dir()]
+            if values:
+                result[variable] = ",".join(values) if key == "find-links" else " ".join(values)
+    # As pip does: the best version from all indexes. The hashes say what may come.
+    result.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    return result
+
+
+def step(text: str) -> None:
+    """Say what is being done."""
+    print(f"setup: {text}", file=sys.stderr, flush=True)
+
+
+def run(command: list[str], failed: str, environment: Mapping[str, str] | None = None) -> None:
+    """Run ``command``, what it says to stderr; SetupError with ``failed`` where it does not end well."""
+    if subprocess.run(command, check=False, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=environment).returncode:
+        raise SetupError(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
