@@ -26,7 +26,7 @@ from crossline.core.windows.store import KeyedBatch, KeySpaceState
 
 ROOT = Path(__file__).parent.parent
 START_MS = 1_700_000_000_000
-FOREVER = (-(2**63), 2**63 - 1)
+FOREVER = ((-(2**63), 2**63 - 1),)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ CASES = (
 
 
 def a_line(group: int, threshold: float, number: int = 0, *, operator: Any = ">=") -> Line:
-    return Line(f"r{number}", 1, group, operator, threshold, False, 0, *FOREVER, None)
+    return Line(f"r{number}", 1, group, operator, threshold, False, 0, FOREVER, None)
 
 
 def cursor(seconds: int) -> Cursor:

@@ -220,9 +220,12 @@ def _times(draw: st.DrawFn) -> Body:
     }
 
 
+STEPS_MS = st.sampled_from([0, 1000, 3000, 10_000, 30_000])
+
+
 @st.composite
 def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] = tuple(AGGREGATED)) -> list[Body]:
-    """Rules in the order of their publication, some in two or three versions that follow each other."""
+    """Rules in the order of their publication, some in several versions, some of these under several statuses."""
     bodies: list[Body] = []
     for number in range(draw(st.integers(1, max_rules))):
         effective_ms = None
@@ -234,7 +237,10 @@ def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] =
             if draw(st.integers(0, 5)) == 0:
                 body["status"] = "shadow"
             bodies.append(body)
-            effective_ms = (effective_ms or START_MS) + draw(st.sampled_from([0, 1000, 3000, 10_000, 30_000]))
+            effective_ms = (effective_ms or START_MS) + draw(STEPS_MS)
+            for status in draw(st.sampled_from([[], [], [], ["shadow"], ["paused", "active"], ["active", "shadow"]])):
+                bodies.append({**body, "status": status, "effective_from": effective_ms})
+                effective_ms += draw(STEPS_MS)
     return bodies
 
 

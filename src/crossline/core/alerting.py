@@ -32,8 +32,7 @@ class LayerAlerts:
 
     def make(self, hits: Hits) -> Iterator[dict[str, Any]]:
         """One alert per hit, in the order of hits."""
-        makers = [maker_of(self.plan, version) for version in self.layer_plan.versions]
-        listing = [getattr(v.rule, "emit_mode", None) == "window" for v in self.layer_plan.versions]
+        listing = [getattr(v[0].rule, "emit_mode", None) == "window" for v in self.layer_plan.versions]
         columns = [self._column_kind(line.group) for line in self.layer_plan.kernel.lines]
         integral = hits.is_int.tolist()
         ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
@@ -42,9 +41,8 @@ class LayerAlerts:
         event = self._event_ms()
         bounds = hits.evidence_offsets.tolist()
         for i, (line, row) in enumerate(zip(hits.line.tolist(), rows, strict=True)):
-            maker = makers[line]
             first, last = bounds[i], bounds[i + 1]
-            yield maker.make(
+            yield self._maker(line, int(self.batch.ingest_ms[row])).make(
                 key=self._key(int(self.batch.key_index[row])),
                 record_id=triggers[i],
                 event_ms=int(event[row]),
@@ -58,6 +56,10 @@ class LayerAlerts:
                 records=_records(hits, ids, first, last, columns[line]) if listing[line] else None,
                 detected_ms=self.detected_ms,
             )
+
+    def _maker(self, line: int, ingest_ms: int) -> AlertMaker:
+        versions = self.layer_plan.versions[line]
+        return maker_of(self.plan, next(v for v in versions if ingest_ms < v.effective_until_ms))
 
     def _event_ms(self) -> Any:
         return self.batch.ingest_ms - self.batch.lateness_ms

@@ -49,11 +49,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class LayerPlan:
-    """A layer with the lines judged on it; ``versions[i]`` is the rule version of line i."""
+    """A layer with the lines judged on it.
+
+    ``versions[i]`` is the rule version of line i, once for each span of time in which it is in force.
+    """
 
     layer: Layer
     kernel: KeySpacePlan
-    versions: tuple[RuleVersion, ...]
+    versions: tuple[tuple[RuleVersion, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,8 @@ class _Draft:
     cursors: dict[Cursor, int] = field(default_factory=dict)
     groups: dict[Group, int] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
-    versions: list[RuleVersion] = field(default_factory=list)
+    versions: list[list[RuleVersion]] = field(default_factory=list)
+    numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # of lines, by rule id and version
 
 
 def compile_stream(rules: RuleSet, name: str, spec: StreamSpec, defaults: Defaults, layout: Layout = ()) -> StreamPlan:
@@ -201,6 +205,13 @@ def _unique(items: Iterable[_T]) -> tuple[_T, ...]:
 
 
 def _add_line(draft: _Draft, version: RuleVersion, window: WindowSpec, spec: StreamSpec) -> None:
+    span = (version.effective_from_ms, version.effective_until_ms)
+    number = draft.numbers.setdefault((version.rule.rule_id, version.rule.version), len(draft.lines))
+    if number < len(draft.lines):
+        # In force again after a pause, or under another status: it goes on from what it remembers.
+        draft.lines[number] = replace(draft.lines[number], spans=(*draft.lines[number].spans, span))
+        draft.versions[number].append(version)
+        return
     entry, columns = _needs(window, spec)
     cursor = Cursor(
         entry=draft.layer.entries.index(entry),
@@ -212,7 +223,7 @@ def _add_line(draft: _Draft, version: RuleVersion, window: WindowSpec, spec: Str
     cursor_number = draft.cursors.setdefault(cursor, len(draft.cursors))
     column = -1 if window.aggregate == "count" or not columns else draft.layer.columns.index(columns[0])
     group = Group(cursor_number, column, window.aggregate)
-    draft.versions.append(version)
+    draft.versions.append([version])
     draft.lines.append(
         Line(
             rule_id=version.rule.rule_id,
@@ -222,8 +233,7 @@ def _add_line(draft: _Draft, version: RuleVersion, window: WindowSpec, spec: Str
             threshold=window.threshold,
             emit_every=window.emit_every,
             cooldown_ms=window.cooldown_ms,
-            effective_from_ms=version.effective_from_ms,
-            effective_until_ms=version.effective_until_ms,
+            spans=(span,),
             judge_lateness_ms=window.judge_lateness_ms,
         )
     )
@@ -257,7 +267,7 @@ def _finish(draft: _Draft) -> LayerPlan:
         lines=tuple(draft.lines),
         retention_ms=layer.retention_ms,
     )
-    return LayerPlan(layer, kernel, tuple(draft.versions))
+    return LayerPlan(layer, kernel, tuple(map(tuple, draft.versions)))
 
 
 def layout_of(plans: Iterable[StreamPlan]) -> Layout:

@@ -41,8 +41,9 @@ class Group:
 class Line:
     """One rule version's line: satisfied where group value ``operator`` ``threshold``.
 
-    Judges the records of its cursor's entry with ``effective_from_ms <= ingest_ms < effective_until_ms`` and, where
-    ``judge_lateness_ms`` is not None, lateness <= it. ``cooldown_ms`` 0 is none.
+    Judges the records of its cursor's entry whose ingest time is in one of ``spans`` (from, until: from <= ingest_ms <
+    until; ascending, apart) and, where ``judge_lateness_ms`` is not None, lateness <= it. A version that was paused for a
+    while has two spans, and what it remembers of a key outlives the pause. ``cooldown_ms`` 0 is none.
     """
 
     rule_id: str
@@ -52,8 +53,7 @@ class Line:
     threshold: float | int
     emit_every: bool
     cooldown_ms: int
-    effective_from_ms: int
-    effective_until_ms: int
+    spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
 
 

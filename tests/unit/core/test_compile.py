@@ -56,7 +56,7 @@ def test_a_later_rule_goes_to_a_layer_of_its_own_and_the_old_one_stays() -> None
     wider = rules({}, {"window": "1h"})
     after = compile_stream(wider, "s", SPEC, DEFAULTS, layout_of([before]))
     assert [lp.layer.name for lp in after.layers] == ["s|event_time|k#0", "s|event_time|k#1"]
-    assert [v.rule.rule_id for lp in after.layers for v in lp.versions] == ["r0", "r1"]
+    assert [v.rule.rule_id for lp in after.layers for (v,) in lp.versions] == ["r0", "r1"]
     # The same set compiled afresh needs one layer only: layers are a matter of history.
     assert len(compile_stream(wider, "s", SPEC, DEFAULTS).layers) == 1
 

@@ -109,10 +109,11 @@ from crossline.core.windows.memory import jit, load_f64, load_i32, load_i64, loa
     CLASS_AT,
     CLASS_OF,
     CLASS_ENTRY,
-    CLASS_FROM,
-    CLASS_UNTIL,
+    SPAN_AT,
+    SPAN_FROM,
+    SPAN_UNTIL,
     CLASS_LATE,
-) = range(48, 100)
+) = range(47, 100)
 # One batch: its arrays, what is found out about its rows, and room for hits.
 (
     ROWS,

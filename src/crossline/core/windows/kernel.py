@@ -129,8 +129,11 @@ def _judging(h: int, i: int, row: int) -> Any:
     ingest, lateness, some = item(h, at.INGEST_MS, row), item(h, at.LATENESS_MS, row), 0
     for k in range(word(h, at.CLASSES)):
         judges = 0
-        if item(h, at.CLASS_FROM, k) <= ingest < item(h, at.CLASS_UNTIL, k) and lateness <= item(h, at.CLASS_LATE, k):
-            judges = 1 if enters(h, i, item(h, at.CLASS_ENTRY, k)) else 0
+        for span in range(item(h, at.SPAN_AT, k), item(h, at.SPAN_AT, k + 1)):
+            if item(h, at.SPAN_FROM, span) <= ingest < item(h, at.SPAN_UNTIL, span):
+                judges = 1
+        if judges and not (lateness <= item(h, at.CLASS_LATE, k) and enters(h, i, item(h, at.CLASS_ENTRY, k))):
+            judges = 0
         store_8(word(h, at.ACTIVE) + k, judges)
         some |= judges
     return some != 0

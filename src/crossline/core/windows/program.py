@@ -64,19 +64,23 @@ class Program(NamedTuple):
     class_at: I32  # classes of a cursor
     class_of: I32
     class_entry: I32  # lines that judge the same records share a class
-    class_from: I64
-    class_until: I64
+    span_at: I32  # spans of a class
+    span_from: I64
+    span_until: I64
     class_late: I64
 
 
-def judge_class(plan: KeySpacePlan, line: Line) -> tuple[int, int, int, int]:
-    """What decides which records a line judges: entry, effective from, until, and the latest lateness."""
+JudgeClass = tuple[int, tuple[tuple[int, int], ...], int]
+
+
+def judge_class(plan: KeySpacePlan, line: Line) -> JudgeClass:
+    """What decides which records a line judges: entry, spans of ingest time, and the latest lateness."""
     entry = plan.cursors[plan.groups[line.group].cursor].entry
     late = I64_MAX if line.judge_lateness_ms is None else line.judge_lateness_ms
-    return entry, _clip(line.effective_from_ms), _clip(line.effective_until_ms), _clip(late)
+    return entry, tuple((_clip(start), _clip(end)) for start, end in line.spans), _clip(late)
 
 
-def classes(plan: KeySpacePlan) -> dict[tuple[int, int, int, int], int]:
+def classes(plan: KeySpacePlan) -> dict[JudgeClass, int]:
     """The classes of the plan's lines, numbered."""
     return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in plan.lines))}
 
@@ -213,9 +217,10 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "class_at": parts.starts(c for c, _ in of_cursor),
         "class_of": _ints(k for _, k in of_cursor),
         "class_entry": _ints(c[0] for c in number),
-        "class_from": _longs(c[1] for c in number),
-        "class_until": _longs(c[2] for c in number),
-        "class_late": _longs(c[3] for c in number),
+        "span_at": np.cumsum([0, *(len(c[1]) for c in number)]).astype(np.int32),
+        "span_from": _longs(start for c in number for start, _ in c[1]),
+        "span_until": _longs(end for c in number for _, end in c[1]),
+        "class_late": _longs(c[2] for c in number),
     }
 
 

@@ -79,7 +79,7 @@ class Naive:
         group = self.plan.groups[line.group]
         cursor = self.plan.cursors[group.cursor]
         late = line.judge_lateness_ms is not None and row.lateness > line.judge_lateness_ms
-        effective = line.effective_from_ms <= row.ingest_ms < line.effective_until_ms
+        effective = any(start <= row.ingest_ms < end for start, end in line.spans)
         if cursor.entry not in row.entries or late or not effective:
             return None
         window = self.window(cursor, row)
@@ -192,8 +192,7 @@ def line(group: int = 0, op: Any = ">=", threshold: float = 0, **changes: Any) -
         "version": 1,
         "emit_every": True,
         "cooldown_ms": 0,
-        "effective_from_ms": FOREVER[0],
-        "effective_until_ms": FOREVER[1],
+        "spans": (FOREVER,),
         "judge_lateness_ms": None,
     }
     return Line(group=group, operator=op, threshold=threshold, **(given | changes))

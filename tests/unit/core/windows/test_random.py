@@ -20,6 +20,9 @@ FLOATS = st.one_of(
     st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 2)),
 )
 INTS = st.one_of(st.integers(-3, 3), st.integers(-(2**55), 2**55))
+SPANS = st.sampled_from(
+    [(FOREVER,), (FOREVER,), ((40, FOREVER[1]),), ((FOREVER[0], 120),), ((40, 120),), ((FOREVER[0], 40), (80, 120))]
+)
 OPERATORS = st.sampled_from(["==", "!=", ">", ">=", "<", "<="])
 
 
@@ -43,8 +46,7 @@ def plans(draw: Any) -> KeySpacePlan:
             rule_id=f"r{i}",
             emit_every=draw(st.booleans()),
             cooldown_ms=draw(st.sampled_from([0, 0, 25, 60])),
-            effective_from_ms=draw(st.sampled_from([FOREVER[0], FOREVER[0], 40])),
-            effective_until_ms=draw(st.sampled_from([FOREVER[1], FOREVER[1], 120])),
+            spans=draw(SPANS),
             judge_lateness_ms=draw(st.sampled_from([None, None, 5])),
         )
         for i in range(count)
