@@ -19,7 +19,7 @@ from crossline.core.schema import load_streams as parse_streams
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book, StaticBook
 from crossline.engine.cache import ShardCache
-from crossline.engine.flow import outcomes
+from crossline.engine.flow import wide
 from crossline.engine.frames import check_frame
 from crossline.engine.intake import TableIntake
 from crossline.engine.session import RUNTIME_SETTINGS
@@ -108,7 +108,7 @@ def detect(
     book.plans()  # what does not compile is told here, not by a task
     root = str(Path(STATE_FOLDER).absolute()) if state is None else state
     cache = ShardCache(root, per_query=True, held_max=2 * count) if frame.isStreaming else None
-    rows = outcomes([(frame, TableIntake(stream.name))], StaticBook(book.to_json()), count, cache)
+    rows = wide((frame, TableIntake(stream.name)), StaticBook(book.to_json()), cache, count)
     return rows.mapInArrow(_alerts, spark_schema())
 
 

@@ -42,8 +42,8 @@ class Line:
     """One rule version's line: satisfied where group value ``operator`` ``threshold``.
 
     Judges the records of its cursor's entry whose ingest time is in one of ``spans`` (from, until: from <= ingest_ms <
-    until; ascending, apart) and, where ``judge_lateness_ms`` is not None, lateness <= it. A version that was paused for a
-    while has two spans, and what it remembers of a key outlives the pause. ``cooldown_ms`` 0 is none.
+    until; ascending, apart) and, where ``judge_lateness_ms`` is not None, lateness <= it. A version that was paused for
+    a while has two spans, and what it remembers of a key outlives the pause. ``cooldown_ms`` 0 is none.
     """
 
     rule_id: str

@@ -93,13 +93,16 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
     )
     if before is not None:
         book.layout, book.lists = before.layout, before.lists
+    held = max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
         name=config.name,
         checkpoint=checkpoint,
         partitions=min(shards, cores),
         trigger_ms=config.engine.trigger,
-        shards_held=max(2, 2 * -(-shards // max(1, cores))),
+        shards_held=held,
         backfill=config.engine.backfill,
+        # One task for all shards must find them all in its worker, and any worker may get it.
+        narrow=spark.sparkContext.master.startswith("local[") and shards <= held,
     )
     sources = [_source(config, stream, checkpoint, cores, options) for stream in config.sources]
     feed = DirectoryFeed(config, clock_is_records=_clock_is_records(config))

@@ -11,7 +11,7 @@ _LINE_MAX = 1 << 20
 
 
 def fetch_file(form: str, path: str, offset: int) -> bytes | None:
-    """The line of ``path`` that starts at byte ``offset``, as it stands there; None where the file is gone or has no lines."""
+    """The line of ``path`` that starts at byte ``offset``; None where the file is gone or has no lines."""
     if form == "parquet":
         return None
     try:

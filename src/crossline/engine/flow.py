@@ -1,29 +1,42 @@
-"""The query plan: input -> take in -> one partition per shard -> detect -> outcomes."""
+"""The query plan of a batch: input -> take in -> detect -> outcomes, in two stages or in one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
 
 from crossline.engine.book import BookSource
 from crossline.engine.cache import ShardCache
-from crossline.engine.intake import Intake
-from crossline.engine.stages import OUTPUT_SCHEMA, PACKED_SCHEMA, detect_shards, take_in
+from crossline.engine.intake import Intake, TaggedIntake
+from crossline.engine.stages import OUTPUT_SCHEMA, PACKED_SCHEMA, detect_shards, in_one, take_in
+
+Input = tuple[DataFrame, Intake]
 
 
-def outcomes(
-    inputs: Sequence[tuple[DataFrame, Intake]],
-    source: BookSource,
-    partitions: int,
-    cache: ShardCache | None,
-) -> DataFrame:
-    """Rows (kind, body) of everything that came out of ``inputs``, each a DataFrame with the way to read its rows.
+def together(inputs: Sequence[Input]) -> Input:
+    """Inputs as one: their rows side by side, each with the number of its input."""
+    if len(inputs) == 1:
+        return inputs[0]
+    tagged = [
+        frame.select(fn.lit(number).alias("input"), fn.struct("*").alias(f"rows{number}"))
+        for number, (frame, _) in enumerate(inputs)
+    ]
+    union = partial(DataFrame.unionByName, allowMissingColumns=True)
+    return reduce(union, tagged), TaggedIntake(tuple(intake for _, intake in inputs))
 
-    ``partitions``: tasks of the detecting stage; shard s is judged by task s % partitions.
-    """
-    packed = [frame.mapInArrow(take_in(source, intake), PACKED_SCHEMA) for frame, intake in inputs]
-    together = reduce(DataFrame.unionByName, packed)
-    by_shard = together.repartitionById(partitions, together.shard % partitions)
+
+def wide(frame_in: Input, source: BookSource, cache: ShardCache | None, partitions: int) -> DataFrame:
+    """Rows (kind, body) of what came out: two stages of many tasks; shard s is judged by task s % ``partitions``."""
+    frame, intake = frame_in
+    packed = frame.mapInArrow(take_in(source, intake), PACKED_SCHEMA)
+    by_shard = packed.repartitionById(partitions, packed.shard % partitions)
     return by_shard.mapInArrow(detect_shards(source, cache, partitions), OUTPUT_SCHEMA)
+
+
+def narrow(frame_in: Input, source: BookSource, cache: ShardCache | None) -> DataFrame:
+    """The same rows from one task that judges all shards: for batches that are done before a shuffle would be."""
+    frame, intake = frame_in
+    return frame.coalesce(1).mapInArrow(in_one(source, intake, cache), OUTPUT_SCHEMA)

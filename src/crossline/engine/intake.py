@@ -81,6 +81,21 @@ class KafkaIntake:
 
 
 @dataclass(frozen=True, slots=True)
+class TaggedIntake:
+    """Rows of several inputs: the number of the input in ``input``, its row in the struct ``rows<number>``."""
+
+    intakes: tuple[Intake, ...]
+
+    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:
+        """Each row by the intake of its input."""
+        inputs = batch.column("input").to_numpy()
+        for each in np.unique(inputs).tolist():
+            rows = batch.column(f"rows{each}").filter(pa.array(inputs == each))
+            own = pa.RecordBatch.from_struct_array(rows)
+            yield from self.intakes[each].decode(book, own, batch_id, partition, number)
+
+
+@dataclass(frozen=True, slots=True)
 class TableIntake:
     """Rows of any DataFrame whose columns are the stream's fields: one log, in the order of batches and partitions."""
 

@@ -114,6 +114,16 @@ def detect_shards(
     return run
 
 
+def in_one(source: BookSource, intake: Intake, cache: ShardCache | None) -> Callable[[ArrowBatches], ArrowBatches]:
+    """Both stages in one task: raw input to the outcomes of all shards."""
+    take, detect = take_in(source, intake), detect_shards(source, cache, 1)
+
+    def run(batches: ArrowBatches) -> ArrowBatches:
+        return detect(take(batches))
+
+    return run
+
+
 def _judge_shard(
     book: Book, cache: ShardCache | None, clock: TaskClock, shard: int, blobs: list[memoryview]
 ) -> ShardOutput:
