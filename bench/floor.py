@@ -67,7 +67,7 @@ def add_row(report: Report, name: str, run: Run) -> None:
     )
     half = run.figures["progress"][len(run.figures["progress"]) // 2 :]
     phases: dict[str, Any] = medians([progress["ms"] for progress in half])
-    tasks = medians([batch.get("spent_ms", {}) for batch in run.batches[len(run.batches) // 2 :]])
+    tasks = medians([batch["spent_ms"] for batch in run.batches[len(run.batches) // 2 :]])
     report.details.setdefault("waterfall_ms", {})[name] = {"spark": phases, "tasks_together": tasks}
     report.notes.append(f"{name}, median ms by Spark's phases: {', '.join(f'{k} {v:.0f}' for k, v in phases.items())}")
 

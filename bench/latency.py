@@ -273,7 +273,8 @@ def waterfall(figures: Mapping[str, Any], phases: Sequence[Phase]) -> dict[str, 
             "batches": len(mine),
             "records_per_batch": median([p["rows"] for p in mine]) if mine else None,
             "spark_ms": medians([p["ms"] for p in mine]),
-            "tasks_together_ms": medians([b.get("spent_ms", {}) for b in batches]),
+            "batch_ms": medians([{**b["wall_ms"], "all": b["detect_ms"]} for b in batches]),
+            "tasks_together_ms": medians([b["spent_ms"] for b in batches]),
         }
     return found
 
@@ -316,6 +317,9 @@ def main() -> None:
     for rate, fall in report.details["waterfall"].items():
         parts = ", ".join(f"{name} {ms:.0f}" for name, ms in fall["spark_ms"].items())
         report.notes.append(f"a batch at {rate}/s, median ms ({fall['records_per_batch'] or 0:,.0f} records): {parts}")
+        for name in ("batch_ms", "tasks_together_ms"):
+            parts = ", ".join(f"{step} {ms:.1f}" for step, ms in fall[name].items())
+            report.notes.append(f"  {name.removesuffix('_ms').replace('_', ' ')}: {parts}")
     report.notes.append(
         f"processors: {os.cpu_count()}; *_cores: processor seconds a second of each part with its children"
     )

@@ -69,7 +69,7 @@ class Run:
 
     def spent_ms(self) -> dict[str, float]:
         """Median milliseconds that the tasks of a batch spent by step, together; the first batch left out."""
-        return medians([batch.get("spent_ms", {}) for batch in self.batches[1:]])
+        return medians([batch["spent_ms"] for batch in self.batches[1:]])
 
 
 def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

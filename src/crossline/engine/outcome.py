@@ -13,6 +13,7 @@ from crossline.connectors.base import LateRecord
 from crossline.core.pack import dead_from_json
 from crossline.core.values import DeadLetter
 from crossline.engine.plan_source import FetchRaw
+from crossline.engine.stopwatch import Spent
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class Outcome:
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
+    spent: Spent = field(default_factory=Spent)
 
 
 def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
@@ -38,6 +40,8 @@ def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
             outcome.dead.extend(_duplicate(p, fetchers) for p in orjson.loads(body))
         elif kind == "late":
             outcome.late.extend(_late(p, fetchers) for p in orjson.loads(body))
+        elif kind == "spent":
+            outcome.spent.add(body)
         else:
             _add(outcome.figures, orjson.loads(body))
     return outcome

@@ -159,17 +159,22 @@ class Pipeline:
 
     def _deliver(self, frame: DataFrame, batch_id: int) -> None:
         with self._between_batches:
-            begun = time.monotonic()
+            begun, began_ms = time.monotonic(), time.time() * 1e3
             self.totals.first_s = self.totals.first_s or begun
             outcome = collect(self._plan((frame, self._intake)), self._fetchers())
-            detected = time.monotonic()
+            wall_ms = outcome.spent.wall_ms(began_ms, time.time() * 1e3)
             delivery = Delivery(
                 pipeline=self._settings.name,
                 batch_id=batch_id,
                 alerts=outcome.alerts,
                 dead=outcome.dead,
                 late=outcome.late,
-                figures={**outcome.figures, "detect_ms": round((detected - begun) * 1000)},
+                figures={
+                    **outcome.figures,
+                    "detect_ms": round((time.monotonic() - begun) * 1000),
+                    "wall_ms": wall_ms,
+                    "spent_ms": outcome.spent.spent_ms,
+                },
                 rule_events=self._events,
             )
             deliver_all(self._sinks, delivery, stop=self._stopping)

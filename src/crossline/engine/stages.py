@@ -23,6 +23,7 @@ from crossline.core.values import DeadLetter
 from crossline.engine.book import Book, BookSource
 from crossline.engine.cache import ShardCache
 from crossline.engine.intake import Intake
+from crossline.engine.stopwatch import Stopwatch
 
 ArrowBatches = Iterator[pa.RecordBatch]
 
@@ -57,11 +58,19 @@ def take_in(source: BookSource, intake: Intake) -> Callable[[ArrowBatches], Arro
         clock = TaskClock.now()
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
+        watch = Stopwatch()
         for number, batch in enumerate(batches):
+            watch.start()
             for decoded, chunk in intake.decode(book, batch, clock.batch_id, partition, number):
+                watch.lap("decode")
                 plan = book.plan(decoded.records.stream)
                 parts = route(plan, decoded.records, chunk, book.shards, book.lists)
-                yield _packed(parts, decoded.dead, book.shards, chunk.sequence)
+                watch.lap("route")
+                packed = _packed(parts, decoded.dead, book.shards, chunk.sequence)
+                watch.lap("pack")
+                yield packed
+                watch.start()
+        yield packed_batch([(partition % book.shards, "spent", watch.to_json())])
 
     return run
 
@@ -98,18 +107,20 @@ def detect_shards(
         clock = TaskClock.now()
         context = TaskContext.get()
         own = context.partitionId() if context else 0
+        watch = Stopwatch()
         # Every shard of the task is judged in every batch, be it on nothing: its log must have no gap.
         grouped: dict[int, list[memoryview]] = {shard: [] for shard in range(own, book.shards, partitions)}
         for batch in batches:
             shards = batch.column(0).to_numpy()
             for row in range(batch.num_rows):
-                body = memoryview(batch.column(2)[row].as_buffer())
-                if batch.column(1)[row].as_py() == "dead":
-                    yield _output([("dead", bytes(body))])
-                else:
+                kind, body = batch.column(1)[row].as_py(), memoryview(batch.column(2)[row].as_buffer())
+                if kind == "parts":
                     grouped[int(shards[row])].append(body)
+                else:
+                    yield _output([(kind, bytes(body))])
         for shard, blobs in grouped.items():
-            yield _output(_outcomes(_judge_shard(book, cache, clock, shard, blobs)))
+            yield _output(_outcomes(_judge_shard(book, cache, clock, (shard, blobs), watch)))
+        yield _output([("spent", watch.to_json())])
 
     return run
 
@@ -125,15 +136,23 @@ def in_one(source: BookSource, intake: Intake, cache: ShardCache | None) -> Call
 
 
 def _judge_shard(
-    book: Book, cache: ShardCache | None, clock: TaskClock, shard: int, blobs: list[memoryview]
+    book: Book, cache: ShardCache | None, clock: TaskClock, given: tuple[int, list[memoryview]], watch: Stopwatch
 ) -> ShardOutput:
+    shard, blobs = given
+    watch.start()
     parts = [part for blob in blobs for part in unpack(blob, f"parts for shard {shard}")]
+    watch.lap("unpack")
     detected_ms = time.time_ns() // 1_000_000
     if cache is None:
-        return judge(book.plans(), book.new_state(), parts, detected_ms, book.bounds)
+        output = judge(book.plans(), book.new_state(), parts, detected_ms, book.bounds)
+        watch.lap("judge")
+        return output
     with cache.shard(book, clock.query_id, shard, clock.batch_id) as held:
+        watch.lap("state")
         output = judge(book.plans(), held.state, parts, detected_ms, book.bounds)
+        watch.lap("judge")
         held.commit(output.deltas)
+        watch.lap("log")
     return output
 
 
