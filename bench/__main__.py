@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
-PROGRAMS = ("kernel", "decode", "memory", "floor", "throughput", "keys", "latency", "equality")
-WITH_QUICK = frozenset({"floor", "throughput", "keys", "memory", "latency"})
+SMALL = ("kernel", "decode", "memory", "floor", "checkpoint")
+PROGRAMS = (*SMALL, "throughput", "keys", "recovery", "latency", "equality")
+WITH_QUICK = frozenset({"floor", "throughput", "keys", "memory", "recovery", "checkpoint", "latency"})
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ from crossline.core.config import in_folder
 from crossline.core.config_kafka import KafkaSource
 from crossline.engine.assemble import RunOptions, assemble, read_config
 from crossline.engine.pipeline import Pipeline, Totals
-from crossline.engine.session import build_session
+from crossline.engine.session import build_session, wake_workers
 
 USAGE_EVERY_S = 0.5  # looking at all processes takes milliseconds, which a small batch would feel
 
@@ -48,6 +48,7 @@ class Watch:
                 "usage_s": self.seen_s,
                 "alerts": len(delivery.alerts),
                 "records_so_far": totals.records,
+                "after_ms": totals.after_ms,
                 **delivery.figures,
                 **self.seen,
             }
@@ -116,6 +117,7 @@ def main() -> None:
     began_s = time.monotonic()
     config = in_folder(read_config(str(options.pipeline)), str(options.pipeline.parent.absolute()))
     spark = session(config, options.set)
+    wake_workers(spark)
     watch = Watch()
     started_s = time.monotonic()
     before = watch.usage()

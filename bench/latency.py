@@ -273,7 +273,7 @@ def waterfall(figures: Mapping[str, Any], phases: Sequence[Phase]) -> dict[str, 
             "batches": len(mine),
             "records_per_batch": median([p["rows"] for p in mine]) if mine else None,
             "spark_ms": medians([p["ms"] for p in mine]),
-            "batch_ms": medians([{**b["wall_ms"], "all": b["detect_ms"]} for b in batches]),
+            "batch_ms": medians([{**b["wall_ms"], **b["after_ms"]} for b in batches]),
             "tasks_together_ms": medians([b["spent_ms"] for b in batches]),
         }
     return found

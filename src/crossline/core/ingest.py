@@ -3,6 +3,10 @@
 Within a log the order is sequence, then row. Across logs it is ingest time, then the log's name. Where a log has no
 ingest time of its own, a record's is the running maximum of event time over the whole log, so each chunk carries its
 own running maximum and the shard adds what came before it.
+
+Ingest times that senders give may go back within a log. Then a record's place among those of other logs is that of the
+highest its log had reached. It is taken over all records of the log (``reached_ms``), not over those that one shard or
+layer sees: where a record stands must not depend on how many shards there are.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ def chunk_floors(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[t
     for meta, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"])):
         log, clock = meta["log"], meta["clock_ms"]
         before = log_clock.get(log)
-        floors[log, meta["sequence"]] = before if before is not None and meta["running"] else -(2**62)
+        floors[log, meta["sequence"]] = before if before is not None else -(2**62)
         if clock is not None:
             log_clock[log] = clock if before is None else max(before, clock)
     return floors
@@ -42,24 +46,20 @@ def in_ingest_order(parts: Sequence[WirePart], floors: Mapping[tuple[str, int], 
     """
     ordered = sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))
     logs = sorted({p[0]["log"] for p in ordered})
-    clocks = [np.maximum(a["clock_ms"], floors[m["log"], m["sequence"]]) for m, a in ordered]
+    before = [floors[m["log"], m["sequence"]] for m, _ in ordered]
+    clocks = [
+        np.maximum(a["clock_ms"], floor) if m["running"] else a["clock_ms"]
+        for (m, a), floor in zip(ordered, before, strict=True)
+    ]
     whole = _concatenated([a for _, a in ordered])
     whole["ingest_ms"] = np.concatenate(clocks)
     whole["chunk"] = np.repeat(np.arange(len(ordered), dtype=np.int32), [len(c) for c in clocks])
     if len(logs) > 1:
         rank = np.repeat(np.array([logs.index(m["log"]) for m, _ in ordered], dtype=np.int32), [len(c) for c in clocks])
-        order = np.lexsort((np.arange(len(rank)), rank, _order_clock(whole["ingest_ms"], rank)))
+        reached = [np.maximum(a.get("reached_ms", a["clock_ms"]), f) for (_, a), f in zip(ordered, before, strict=True)]
+        order = np.lexsort((np.arange(len(rank)), rank, np.concatenate(reached)))
         whole = _taken(whole, order)
     return whole
-
-
-def _order_clock(ingest_ms: I64, rank: np.ndarray[Any, np.dtype[np.int32]]) -> I64:
-    """Ingest time made monotone within each log, so that offset order always holds there."""
-    clock = np.empty_like(ingest_ms)
-    for log in np.unique(rank):
-        mine = rank == log
-        clock[mine] = np.maximum.accumulate(ingest_ms[mine])
-    return clock
 
 
 _PER_KEY = ("key_bytes", "key_offsets", "key_hash")
@@ -68,7 +68,7 @@ _ROW_TEXT = ("id", "figure")  # byte strings per row: NAME_bytes and NAME_offset
 
 def _concatenated(parts: Sequence[Arrays]) -> Arrays:
     text = [name for name in (*_ROW_TEXT, "key") if f"{name}_bytes" in parts[0]]
-    special = {f"{name}_{part}" for name in text for part in ("bytes", "offsets")} | {"key_index"}
+    special = {f"{name}_{part}" for name in text for part in ("bytes", "offsets")} | {"key_index", "reached_ms"}
     whole = {name: np.concatenate([p[name] for p in parts]) for name in parts[0] if name not in special}
     key_base = np.cumsum([0] + [len(p["key_hash"]) for p in parts])
     whole["key_index"] = np.concatenate([p["key_index"] + np.int32(b) for p, b in zip(parts, key_base, strict=False)])

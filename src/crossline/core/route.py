@@ -6,6 +6,7 @@ times, ids, the values rules aggregate, and one bit per entry. Conditions are ev
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,8 @@ def route(plan: StreamPlan, records: Records, chunk: Chunk, shards: int, lists: 
     masks = {name: condition.mask(records.fields, lists, len(records)) for name, condition in plan.conditions.items()}
     running = records.ingest_ms is None
     clock: I64 = np.maximum.accumulate(records.event_ms) if records.ingest_ms is None else records.ingest_ms
+    reached: I64 = clock if running else np.maximum.accumulate(clock)
+    times = {"clock_ms": clock} if np.array_equal(reached, clock) else {"clock_ms": clock, "reached_ms": reached}
     meta = {
         "stream": plan.stream,
         "log": chunk.log,
@@ -68,7 +71,7 @@ def route(plan: StreamPlan, records: Records, chunk: Chunk, shards: int, lists: 
     parts: list[Part] = []
     for number, layer_plan in enumerate(plan.layers):
         reporter = number == plan.reporter
-        parts.extend(_layer_parts(plan, layer_plan, records, clock, masks, meta, shards, reporter=reporter))
+        parts.extend(_layer_parts(plan, layer_plan, records, times, masks, meta, shards, reporter=reporter))
     return parts
 
 
@@ -76,7 +79,7 @@ def _layer_parts(
     plan: StreamPlan,
     layer_plan: LayerPlan,
     records: Records,
-    clock: I64,
+    times: Mapping[str, I64],
     masks: dict[str, BoolMask],
     meta: dict[str, Any],
     shards: int,
@@ -102,7 +105,7 @@ def _layer_parts(
         mine = rows[(ends[shard - 1] if shard else 0) : ends[shard]]
         if not len(mine) and not reporter:
             continue
-        arrays = _slice(keys, shard_of_key == shard, mine, records, clock, bits, columns)
+        arrays = _slice(keys, shard_of_key == shard, mine, records, times, bits, columns)
         if stateless is not None:
             arrays["stateless"] = stateless[mine]
             if plan.stateless:
@@ -116,7 +119,7 @@ def _slice(
     my_keys: BoolMask,
     mine: I64,
     records: Records,
-    clock: I64,
+    times: Mapping[str, I64],
     bits: U8,
     columns: list[npt.NDArray[Any]],
 ) -> Arrays:
@@ -125,7 +128,7 @@ def _slice(
     id_bytes, id_offsets = bytes_of(records.ids.take(pa.array(mine)))
     arrays: Arrays = {
         "event_ms": records.event_ms[mine],
-        "clock_ms": clock[mine],
+        **{name: values[mine] for name, values in times.items()},
         "offsets": records.offsets[mine],
         "key_index": local[keys.rows[mine]],
         "key_bytes": key_bytes,

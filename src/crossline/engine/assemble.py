@@ -31,7 +31,7 @@ from crossline.engine.kafka import kafka_reader
 from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
 from crossline.engine.plan_source import SourcePlan
 from crossline.engine.rulefeed import DirectoryFeed
-from crossline.engine.session import build_session
+from crossline.engine.session import build_session, wake_workers
 from crossline.generate.source import read_source
 
 SHARDS_PER_CORE = 1
@@ -66,9 +66,11 @@ def read_config(path: str) -> Config:
 def session_for(config: Config) -> SparkSession:
     """A session with the jars that the pipeline's sources need."""
     kafka = any(isinstance(s, KafkaSource) for s in config.sources.values())
-    return build_session(
+    spark = build_session(
         config.name, config.engine.master, jar_groups=("local-fs", "spark-kafka") if kafka else ("local-fs",)
     )
+    wake_workers(spark)
+    return spark
 
 
 def assemble(spark: SparkSession, config: Config, options: RunOptions | None = None) -> Pipeline:

@@ -124,7 +124,9 @@ def _fill_shards(source: BookSource, fill: Fill, state_root: str) -> Callable[[A
         context = TaskContext.get()
         shard = context.partitionId() if context else 0
         parts = [part for batch in batches for body in batch.column(2) for part in unpack(body.as_buffer(), "backfill")]
-        state = ShardState(log_clock={} if fill.clock_ms is None else {p[0]["log"]: fill.clock_ms for p in parts})
+        state = ShardState()
+        if fill.clock_ms is not None:
+            state.log_clock = {meta["log"]: fill.clock_ms for meta, _ in parts if meta["running"]}
         output = judge([plan], state, parts, 0, book.bounds)
         for delta in output.deltas:
             StateLog(state_root, shard).write_fill(delta.layer, encode_delta(fill.batch, state, [delta]))

@@ -51,5 +51,7 @@ def _serve() -> None:
 
 if __name__ == "__main__":
     _trim_path()
-    _preload()
+    # Spark starts a daemon for each kind of worker; those that plan a source run nothing of ours.
+    if sys.argv[1:] in ([], ["pyspark.worker"]):
+        _preload()
     _serve()

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 EVERY_MS = 1_000  # of ingest time between two marks
+KEEP_BYTES = 64 << 20  # of marks; with more, the older half goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,9 @@ class HistoryLog:
         if any(ms - self._written.get(stream, -(2**62)) >= EVERY_MS for stream, ms in ingest_ms.items()):
             with self._path.open("ab") as file:
                 file.write(b"\n" + raw)  # the end of line first: a mark cut off by a kill spoils no other
+                grown = file.tell() > KEEP_BYTES
+            if grown:
+                self._trim()
             self._written = dict(ingest_ms)
 
     def _offsets_of(self, batch: int) -> list[dict[str, Any] | None]:
@@ -63,13 +67,12 @@ class HistoryLog:
                 found = mark
         return found
 
-    def trim(self, keep_bytes: int = 64 << 20) -> None:
-        """Drop the older half where the file has grown past ``keep_bytes``."""
-        if self._path.exists() and self._path.stat().st_size > keep_bytes:
-            lines = self._path.read_bytes().splitlines(keepends=True)
-            aside = self._path.with_suffix(".tmp")
-            aside.write_bytes(b"".join(lines[len(lines) // 2 :]))
-            aside.replace(self._path)
+    def _trim(self) -> None:
+        """Drop the older half of the marks."""
+        lines = self._path.read_bytes().splitlines(keepends=True)
+        aside = self._path.with_suffix(".tmp")
+        aside.write_bytes(b"".join(lines[len(lines) // 2 :]))
+        aside.replace(self._path)
 
 
 def _mark_of(line: bytes) -> Mark | None:

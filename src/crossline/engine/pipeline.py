@@ -28,6 +28,7 @@ from crossline.engine.outcome import collect
 from crossline.engine.plan_source import FetchRaw, SourcePlan
 from crossline.engine.progress import committed, unfinished
 from crossline.engine.rulefeed import Lists, RuleFeed
+from crossline.engine.stopwatch import Stopwatch
 
 RULE_POLL_S = 0.25
 COMMIT_POLL_S = 0.005
@@ -64,7 +65,8 @@ class PipelineSettings:
 class Totals:
     """What a run has done so far.
 
-    ``first_s`` to ``ended_s``: from the start of the first batch to the end of the last.
+    ``first_s`` to ``ended_s``: from the start of the first batch to the end of the last. ``after_ms``: what the
+    last batch spent in the driver once its outcome was there.
     """
 
     batches: int = 0
@@ -75,6 +77,7 @@ class Totals:
     started_s: float = field(default_factory=time.monotonic)
     first_s: float = 0.0
     ended_s: float = 0.0
+    after_ms: dict[str, float] = field(default_factory=dict)
 
 
 class Pipeline:
@@ -177,10 +180,14 @@ class Pipeline:
                 },
                 rule_events=self._events,
             )
+            after = Stopwatch()
             deliver_all(self._sinks, delivery, stop=self._stopping)
+            after.lap("deliver")
             self._events = []
             self._total(delivery)
             self._advance(batch_id, outcome.figures["ingest_ms"])
+            after.lap("mark")
+            self.totals.after_ms = after.spent_ms
         if self._on_batch is not None:
             self._on_batch(delivery, self.totals)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from crossline.engine.jars import ensure_jars
@@ -55,6 +58,24 @@ def build_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def wake_workers(session: SparkSession) -> None:
+    """Have Spark start its Python daemon now, beside whatever else is being got ready.
+
+    The daemon takes three seconds to load what workers need, and Java as long to plan its first query; the first batch
+    would wait for both. In a thread of its own; what goes wrong there goes wrong again, and is told, in that batch.
+    """
+
+    def wake() -> None:
+        with suppress(Exception):
+            session.range(1).mapInArrow(_as_they_are, "id long").collect()
+
+    threading.Thread(target=wake, name="wake-workers", daemon=True).start()
+
+
+def _as_they_are(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 def _retrying(master: str) -> str:

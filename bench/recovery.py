@@ -1,0 +1,137 @@
+"""How long a pipeline takes to judge again after it was killed: ``python -m bench.recovery [--records 10000000]``.
+
+A pipeline judges records that all stay in its window; with that many judged, SIGKILL takes all of its processes in the
+middle of a batch. It is started again as a new process, which rebuilds its state from the log of segments, runs the
+interrupted batch again and goes on. The clock runs from the start of that process, Java and Python included, to the end
+of its first batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+
+from bench.report import Report, median, say
+from bench.runs import LOG_TAIL, ROOT, environment
+from bench.workload import Rules, rule_set, velocity, write_pipeline
+
+# R1's key space with a window that nothing leaves; R5 with windows of a day: three key spaces.
+SETS: Mapping[str, Rules] = {
+    "R1": [velocity("account_count", "24h", "count", ">=", 1_000_000_000, group_by="account_id")],
+    "R5": [{**rule, "window": "24h", "aggregation_threshold": 10**15} for rule in rule_set("R5")],
+}
+TARGET_S = 15.0
+POLL_S = 0.05
+WAIT_S = 900.0
+
+
+def start(pipeline: Path, out: Path, records: int) -> subprocess.Popen[bytes]:
+    """A pipeline in a process of its own, until ``records`` were judged."""
+    command = [sys.executable, "-m", "bench.child", str(pipeline), str(out), "--records", str(records)]
+    with (pipeline.parent / "child.log").open("ab") as log:
+        return subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=log, stderr=log)
+
+
+def judged(pipeline: Path) -> int:
+    """Records in the batches that the store has."""
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(pipeline.parent / "out" / "alerts.db")) as store:
+        rows = store.execute("SELECT figures FROM batches").fetchall()
+        return sum(orjson.loads(figures)["records"] for (figures,) in rows)
+    return 0
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to the process and everything below it, at once."""
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    for each in family:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+    process.wait()
+    psutil.wait_procs(family, timeout=30)
+
+
+def until_judged(pipeline: Path, process: subprocess.Popen[bytes], records: int) -> None:
+    """Wait until that many are delivered; a few milliseconds later the next batch is under way."""
+    deadline_s = time.monotonic() + WAIT_S
+    while judged(pipeline) < records:
+        if process.poll() is not None or time.monotonic() > deadline_s:
+            log = (pipeline.parent / "child.log").read_text(encoding="utf-8")
+            raise SystemExit(f"the pipeline did not get there:\n{log[-LOG_TAIL:]}")
+        time.sleep(POLL_S)
+    time.sleep(POLL_S)
+
+
+def measure(rules: Rules, records: int) -> dict[str, Any]:
+    """One kill and restart; seconds by phase, and what was there to be rebuilt."""
+    source = {"kind": "generator", "workload": "tx", "records": records + 1_500_000}
+    with tempfile.TemporaryDirectory(prefix="crossline-bench-") as folder:
+        pipeline, figures = write_pipeline(Path(folder) / "p", rules, source), Path(folder) / "figures.json"
+        process = start(pipeline, figures, 2 * records)
+        until_judged(pipeline, process, records)
+        kill_all(process)
+        before = judged(pipeline)
+        began_s = time.monotonic()
+        again = start(pipeline, figures, 1)
+        if again.wait() != 0:
+            raise SystemExit((pipeline.parent / "child.log").read_text(encoding="utf-8")[-LOG_TAIL:])
+        run = orjson.loads(figures.read_bytes())
+        first = run["batches"][0]
+        state = sum(p.stat().st_size for p in (pipeline.parent / "out" / "checkpoint" / "state").rglob("*.seg"))
+        return {
+            "records": before,
+            "retained": first["retained"],
+            "state_mib": state >> 20,
+            "restart_s": first["ended_s"] - began_s,
+            "session_s": run["started_s"] - began_s,
+            "first_batch_s": first["detect_ms"] / 1e3,
+            "rebuild_s": first["spent_ms"]["state"] / 1e3,
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=10_000_000, help="judged and held before the kill")
+    parser.add_argument("--sets", default="R1", help=f"out of {', '.join(SETS)}")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="1,000,000 records, one run")
+    options = parser.parse_args()
+    report = Report("recovery", "From the start after SIGKILL to the end of the first batch, 2 cores")
+    for name in options.sets.split(","):
+        runs: list[dict[str, Any]] = []
+        for number in range(1 if options.quick else options.runs):
+            runs.append(measure(SETS[name], 1_000_000 if options.quick else options.records))
+            load = os.getloadavg()[0]
+            say(f"{name}, run {number + 1}: judging again after {runs[-1]['restart_s']:.1f} s, load average {load:.1f}")
+        add_row(report, name, runs)
+    report.notes += [
+        "session: until Spark stands; first batch: planning, rebuilding, judging, delivering",
+        "rebuild: seconds of the tasks together that went into reading segments and loading the kernel's memory",
+    ]
+    report.finish()
+
+
+def add_row(report: Report, name: str, runs: Sequence[Mapping[str, Any]]) -> None:
+    """Medians of one rule set."""
+    report.add(
+        rules=name,
+        runs=len(runs),
+        **{field: median([run[field] for run in runs]) for field in runs[0]},
+        worst_s=max(run["restart_s"] for run in runs),
+        target_s=TARGET_S,
+    )
+
+
+if __name__ == "__main__":
+    main()
