@@ -139,6 +139,29 @@ def test_ingest_times_that_go_back(data: st.DataObject, rules: list[Body], made:
 
 
 @many
+@given(st.data(), rule_sets(), records())
+def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: list[Body], made: list[Record]) -> None:
+    """A record stands among those of other logs where its log had got to, however many shards and layers there are."""
+    back = data.draw(st.lists(st.sampled_from([0, 0, 500, INGEST_BACK_MS]), min_size=len(made), max_size=len(made)))
+    logs = data.draw(st.lists(st.sampled_from("abc"), min_size=len(made), max_size=len(made)))
+    made = with_ingest(made, [record["_ingest_ms"] - ms for record, ms in zip(made, back, strict=True)])
+    reached = [
+        max(made[place]["_ingest_ms"] for place in range(here + 1) if logs[place] == logs[here])
+        for here in range(len(made))
+    ]
+    order = sorted(range(len(made)), key=lambda place: (reached[place], logs[place], place))
+    made, logs = [made[place] for place in order], [logs[place] for place in order]
+    instants = [{"_ingest_ms": reached[place]} for place in order]
+    shape = at_instants(data.draw(shapes(len(made))), instants)
+    path = FastPath.of(
+        plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards, Bounds(partition_lag_ms=INGEST_BACK_MS)
+    )
+    run(path, shape, made, logs)
+    expected = naive_detect(rules, made, lists=LISTS, always=ALWAYS)
+    assert path.told() == told_by_twin(expected, made)
+
+
+@many
 @given(st.data(), rule_sets(), records(repeats="any"))
 def test_other_records_under_an_old_id_are_told_alike_in_every_cut(
     data: st.DataObject, rules: list[Body], made: list[Record]

@@ -12,6 +12,7 @@ def part(log: str, sequence: int, clocks: list[int], ids: list[str], *, running:
         {"log": log, "sequence": sequence, "clock_ms": max(clocks) if clocks else None, "running": running},
         {
             "clock_ms": np.array(clocks, np.int64),
+            "reached_ms": np.maximum.accumulate(np.array(clocks, np.int64)),
             "event_ms": np.array(clocks, np.int64),
             "key_index": np.array([keys.index(t) for t in text], np.int32),
             "key_bytes": np.frombuffer(b"".join(keys), np.uint8),
@@ -61,6 +62,16 @@ def test_logs_are_merged_by_ingest_time_then_name_and_keep_their_own_order() -> 
     assert ids_of(rows) == ["p1", "q1", "p2", "p3", "q2", "q3"]
     assert keys_by_row(rows) == ids_of(rows)
     assert rows["ingest_ms"].tolist() == [10, 10, 25, 30, 30, 20]
+
+
+def test_a_record_stands_where_its_log_had_got_to_before_it_in_other_shards_and_batches() -> None:
+    # What brought log q to 30 is in another shard; what brought log p to 40, in an earlier batch.
+    late, plain = part("q", 1, [20], ["q2"], running=False), part("r", 0, [25, 35], ["r1", "r2"], running=False)
+    elsewhere = part("q", 0, [30], ["q1"], running=False)
+    old = part("p", 7, [10], ["p1"], running=False)
+    rows = in_ingest_order([late, plain, old], chunk_floors([elsewhere, late, plain, old], {"p": 40}))
+    assert ids_of(rows) == ["r1", "q2", "r2", "p1"]
+    assert rows["ingest_ms"].tolist() == [25, 20, 35, 10]
 
 
 def test_take_bytes() -> None:
