@@ -11,6 +11,7 @@ import yaml
 
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.engine import flow, pipeline
 from crossline.replay.backtest import History, backtest
 from crossline.rulelog.directory import log_path, ruleset_of_log
 
@@ -69,11 +70,21 @@ def test_a_backtest_says_what_the_stream_said(spark: SparkSession, drained: Proj
     assert replayed(spark, drained, written(RULES)) == drained.alerts()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "narrow_records"), [(1, -1), (2, 8)])
 def test_files_that_come_one_by_one_give_the_same(
-    spark: SparkSession, drained: Project, log: list[Record], tmp_path: Path, seed: int
+    spark: SparkSession,
+    drained: Project,
+    log: list[Record],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    narrow_records: int,
 ) -> None:
-    """With a restart in the midst, files that grow in the midst of a line, and chunks of a few lines."""
+    """With a restart in the midst, files that grow in the midst of a line, chunks of a few lines, and either plan."""
+    plans: list[str] = []
+    for plan in (flow.wide, flow.narrow):
+        monkeypatch.setattr(pipeline, plan.__name__, lambda *a, plan=plan: plans.append(plan.__name__) or plan(*a))
+    monkeypatch.setattr(pipeline, "NARROW_RECORDS", narrow_records)
     draw = random.Random(seed)
     engine = {"trigger": "0s", "shards": draw.randint(1, 4), "max_batch_bytes": draw.choice([400, 3_000])}
     project = Project(tmp_path, RULES, engine={**engine, "checkpoint": "out/checkpoint"})
@@ -90,6 +101,7 @@ def test_files_that_come_one_by_one_give_the_same(
                 running.until_read(given + piece.count(b"\n"))
                 given += piece.count(b"\n")
             given = 0
+    assert set(plans) == ({"wide"} if narrow_records < 0 else {"wide", "narrow"})
     assert project.alerts() == drained.alerts()
     assert project.dead() == drained.dead()
     assert project.late() == drained.late()
