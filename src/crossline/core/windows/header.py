@@ -155,7 +155,8 @@ from crossline.core.windows.memory import jit, load_f64, load_i32, load_i64, loa
     OUT_EVIDENCE_END,
     OUT_EVIDENCE,
     OUT_EMITTED,
-) = range(100, 139)
+    SCOUTS,  # of rows soon to come: records that may leave their windows
+) = range(100, 140)
 WORDS = 144
 
 # Offsets in a record's row: clock, number of its key's slot, neighbours in the key's list (by clock, ties by ingest;

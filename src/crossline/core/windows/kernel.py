@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from crossline.core.windows import header as at
+from crossline.core.windows.ahead import find_keys, look_ahead, slot_of
 from crossline.core.windows.figures import figure, settle
-from crossline.core.windows.header import after, before, clock, enters, item, row_of, slot_row, window_at, word
+from crossline.core.windows.header import before, clock, enters, item, row_of, slot_row, window_at, word
 from crossline.core.windows.lists import chain_in, link, tie_values
 from crossline.core.windows.memory import (
     jit,
@@ -16,7 +17,6 @@ from crossline.core.windows.memory import (
     load_i32,
     load_i64,
     load_u8,
-    prefetch,
     store_8,
     store_32,
     store_64,
@@ -24,7 +24,7 @@ from crossline.core.windows.memory import (
 )
 from crossline.core.windows.program import COUNT, DISTINCT, SUM_INT, VALUE_INT
 from crossline.core.windows.rolling import insert, move
-from crossline.core.windows.tables import AHEAD, bucket_of, copy_bytes, find_id, find_key, put_id, put_key
+from crossline.core.windows.tables import claim, copy_bytes, find_id, put_key
 
 EVIDENCE_MAX = 50
 NEVER = 2**62
@@ -60,29 +60,17 @@ def _add_key(h: int, key: int) -> Any:
 
 
 @jit
-def _slot_of(h: int, key: int) -> Any:
-    """The slot of key number ``key`` of the batch, or -1."""
-    known = word(h, at.KEY_SLOT) + 4 * key
-    slot = load_i32(known)
-    if slot < 0:
-        start = item(h, at.KEY_OFFSETS, key)
-        length = item(h, at.KEY_OFFSETS, key + 1) - start
-        slot = find_key(h, np.uint64(item(h, at.KEY_HASH, key)), word(h, at.KEY_BYTES) + start, length)
-        store_32(known, slot)
-    return slot
-
-
-@jit
 def _take_in(h: int, row: int, since_ms: int) -> Any:
     """Take row ``row`` in as a record; its number, or -1 where it is in no entry or a duplicate.
 
     It is a duplicate of a record of its key and id with a clock of ``since_ms`` or later.
     """
     key = load_i32(word(h, at.KEY_INDEX) + 4 * row)
-    slot = _slot_of(h, key)
+    slot = slot_of(h, key)
     start, hash_ = item(h, at.ID_OFFSETS, row), np.uint64(item(h, at.ID_HASH, row))
     length, source = item(h, at.ID_OFFSETS, row + 1) - start, word(h, at.ID_BYTES) + start
-    if slot >= 0 and find_id(h, slot, hash_, source, length, since_ms):
+    bucket = find_id(h, slot, hash_, source, length, since_ms)
+    if bucket < 0:
         store_8(word(h, at.DUPLICATE) + row, 1)
         return -1
     width = word(h, at.ENTRY_BYTES)
@@ -107,7 +95,8 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
         store_64(record + at.VALUE + 8 * col, item(h, at.VALUES, row * columns + col))
     for b in range(word(h, at.BITS_BYTES)):
         store_8(record + word(h, at.BITS_AT) + b, load_u8(bits + b))
-    put_id(h, hash_, i)
+    claim(word(h, at.ID_TAG), word(h, at.ID_SIZE), bucket, hash_)
+    store_32(word(h, at.ID_ITEM) + 4 * bucket, i)
     store_32(word(h, at.RETAINED) + 4 * _count_up(h, at.N_RETAINED), row)
     return i
 
@@ -140,45 +129,6 @@ def _judging(h: int, i: int, row: int) -> Any:
 
 
 @jit
-def find_keys(h: int) -> None:
-    """Look up all keys of the batch: on its own, as lookups that do not wait for each other overlap in memory."""
-    for key in range(word(h, at.BATCH_KEYS)):
-        if key + AHEAD < word(h, at.BATCH_KEYS):
-            b = bucket_of(np.uint64(item(h, at.KEY_HASH, key + AHEAD)), word(h, at.KEY_SIZE))
-            prefetch(word(h, at.KEY_TAG) + b)
-            prefetch(word(h, at.KEY_ITEM) + 4 * b)
-        _slot_of(h, key)
-
-
-@jit
-def _look_ahead(h: int, row: int, rows: int) -> None:
-    """Have brought near what the rows soon to come will touch.
-
-    Of the time that a record of a large state takes, most is waiting for memory.
-    """
-    if row + AHEAD < rows:
-        b = bucket_of(np.uint64(item(h, at.ID_HASH, row + AHEAD)), word(h, at.ID_SIZE))
-        prefetch(word(h, at.ID_TAG) + b)
-        prefetch(word(h, at.ID_ITEM) + 4 * b)
-        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD)))
-        if slot >= 0:
-            prefetch(slot_row(h, slot))
-    if row + AHEAD // 2 < rows:
-        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD // 2)))
-        if slot >= 0:
-            prefetch(row_of(h, load_i32(slot_row(h, slot) + at.TAIL)))
-            for c in range(min(word(h, at.CURSORS), 4)):
-                prefetch(row_of(h, load_i32(window_at(h, slot, c) + at.FIRST_OF)))
-    if row + AHEAD // 4 < rows:
-        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD // 4)))
-        if slot >= 0:
-            for c in range(min(word(h, at.CURSORS), 4)):
-                first = load_i32(window_at(h, slot, c) + at.FIRST_OF)
-                if first >= 0:
-                    prefetch(row_of(h, after(h, first)))
-
-
-@jit
 def judge_rows(h: int, start: int) -> Any:
     """Judge rows from ``start``.
 
@@ -188,7 +138,7 @@ def judge_rows(h: int, start: int) -> Any:
     if start == 0:
         find_keys(h)
     for row in range(start, rows):
-        _look_ahead(h, row, rows)
+        look_ahead(h, row, rows)
         if word(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
             return row
         if word(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
@@ -329,7 +279,7 @@ def load_rows(h: int) -> None:
     width = word(h, at.LINE_BYTES)
     find_keys(h)
     for row in range(word(h, at.ROWS)):
-        _look_ahead(h, row, word(h, at.ROWS))
+        look_ahead(h, row, word(h, at.ROWS))
         i = _take_in(h, row, NEVER)
         if i < 0:
             continue

@@ -61,6 +61,35 @@ store_f64 = _store(ir.DoubleType(), types.float64)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def like_16(typingctx: Any, address: Any, byte: Any) -> Any:  # noqa: ARG001
+    """Which of the 16 bytes at ``address`` are ``byte``, as bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        kind = ir.VectorType(ir.IntType(8), 16)
+        data = builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
+        one = builder.insert_element(
+            ir.Constant(kind, ir.Undefined), builder.trunc(args[1], ir.IntType(8)), ir.IntType(32)(0)
+        )
+        all_ = builder.shuffle_vector(
+            one, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 16), [0] * 16)
+        )
+        bits = builder.bitcast(builder.icmp_unsigned("==", data, all_), ir.IntType(16))
+        return builder.zext(bits, ir.IntType(64))
+
+    return types.int64(_ADDRESS, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest(typingctx: Any, bits: Any) -> Any:  # noqa: ARG001
+    """The number of the lowest bit set; some is."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
     """Have the line of memory at ``address`` brought near; any address will do."""
 

@@ -9,12 +9,15 @@ import numpy as np
 from crossline.core.plan import KeySpacePlan
 from crossline.core.values import I64, U8
 from crossline.core.windows import header as at
+from crossline.core.windows.ahead import SCOUTS_EACH
 from crossline.core.windows.entry import REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, compiled
 from crossline.core.windows.exact import PARTIALS_MAX
 from crossline.core.windows.program import Program
 from crossline.core.windows.regions import Region
+from crossline.core.windows.tables import AHEAD, GROUP
 
-FILL_MAX = 0.8  # of an open addressing table
+FILL_MAX = 0.85  # of an open addressing table
+GROWTH = 1.33  # by which a table grows
 # Rows and pools by the word of their address: the word of their width (0: a byte), of how many there are.
 _POOLS = {
     at.RECORDS: (at.RECORD_BYTES, at.N_RECORDS),
@@ -44,10 +47,13 @@ class MemoryMap:
         self._lay_out(plan)
         for pool in _POOLS:
             self._place(pool, Region())
-        for tags in _TABLES:
+        for tags, (items, *_) in _TABLES.items():
+            self._place(tags, Region())
+            self._place(items, Region())
             self.rebuild(tags, _table_size(0), fill=False)
         self.keep(at.FIGURE, np.zeros(3, np.int64))
         self.keep(at.SCRATCH, np.zeros(PARTIALS_MAX, np.float64))
+        self.keep(at.SCOUTS, np.zeros(AHEAD * SCOUTS_EACH, np.int64))
         self.keep(at.ACTIVE, np.zeros(len(program.class_entry) + 1, np.uint8))
 
     def _lay_out(self, plan: KeySpacePlan) -> None:
@@ -137,8 +143,9 @@ class MemoryMap:
             self._resize(pool, need + (need >> 4) + 16)
 
     def shrink(self, pool: int) -> None:
-        """Give back what is beyond twice the need of now: as much is needed again before the next compaction."""
-        rows = 2 * int(self.words[_POOLS[pool][1]]) + 64
+        """Give back what is beyond the need of now and a sixteenth."""
+        need = int(self.words[_POOLS[pool][1]])
+        rows = need + (need >> 4) + 16
         if len(self._regions[pool].array) > rows * self._width(pool):
             self._resize(pool, rows)
 
@@ -156,7 +163,7 @@ class MemoryMap:
         self.words[name] = region.array.ctypes.data
 
     def make_table(self, tags: int, count: int) -> None:
-        """Room for ``count`` items in a table; where it must grow, for a quarter more.
+        """Room for ``count`` items in a table; where it must grow, for a third more.
 
         A table that grew is filled anew.
         """
@@ -166,12 +173,13 @@ class MemoryMap:
     def rebuild(self, tags: int, size: int, *, fill: bool) -> None:
         """An empty table of ``size`` buckets, and its items put into it if ``fill``."""
         items, size_word, item_bytes, task = _TABLES[tags]
-        if size == self.words[size_word]:
-            self._regions[tags].array[:] = 0
-        else:
-            self._place(tags, Region(size))
-            self._place(items, Region(size * item_bytes))
+        if size != self.words[size_word]:
+            for name, room in ((tags, size + GROUP), (items, size * item_bytes)):
+                region = self._regions[name]
+                region.resize(room)
+                self._place(name, region)
             self.words[size_word] = size
+        self._regions[tags].array[:] = 0
         if fill:
             self.run(task)
 
@@ -197,4 +205,4 @@ def _eights(size: int) -> int:
 
 
 def _table_size(count: int) -> int:
-    return max(8, int(count * 1.25 / FILL_MAX) + 1)
+    return max(2 * GROUP, int(count * GROWTH / FILL_MAX) + 1)

@@ -1,7 +1,7 @@
 """Open addressing over stored bytes: ids to records, keys to slots, values to their last record.
 
 A byte of the hash stands in a table of its own, so that a search reads one line of memory before it looks at
-anything stored.
+anything stored. It is read in groups; the table's first group stands after its end once more.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ from crossline.core.windows.header import (
 )
 from crossline.core.windows.memory import (
     jit,
+    like_16,
     load_i32,
     load_i64,
     load_u8,
     load_u32,
+    lowest,
     prefetch,
     store_8,
     store_32,
@@ -53,6 +55,7 @@ from crossline.core.windows.memory import (
 
 NO_SEED = np.uint64(0)
 LOW = 0xFFFFFFFF
+GROUP = 16  # bytes of a table read at once
 AHEAD = 16  # steps by which memory is called for; a power of 2
 _32 = np.uint64(32)
 
@@ -66,7 +69,8 @@ def bucket_of(hash_: Any, size: int) -> Any:
 @jit
 def tag_of(hash_: Any) -> Any:
     """The byte of a hash that stands in a table; never 0."""
-    return np.int64(hash_ & np.uint64(0x7F)) | 0x80
+    tag = np.int64(hash_ & np.uint64(0xFF))
+    return tag if tag != 0 else 1
 
 
 @jit
@@ -97,46 +101,58 @@ def copy_bytes(source: int, target: int, length: int) -> None:
 
 
 @jit
-def free_bucket(tags: int, size: int, hash_: Any) -> Any:
-    """Claim the first free bucket for ``hash_``."""
-    b = bucket_of(hash_, size)
-    while load_u8(tags + b) != 0:
-        b += 1
-        if b == size:
-            b = 0
-    store_8(tags + b, tag_of(hash_))
-    return b
+def _wrapped(b: int, size: int) -> Any:
+    """Bucket ``b`` of a table that goes on at its start."""
+    return b if b < size else b - size
 
 
 @jit
-def put_id(h: int, hash_: Any, record: int) -> None:
-    """Enter a record under the hash of its id."""
-    b = free_bucket(word(h, ID_TAG), word(h, ID_SIZE), hash_)
-    store_32(word(h, ID_ITEM) + 4 * b, record)
+def claim(tags: int, size: int, b: int, hash_: Any) -> None:
+    """Take bucket ``b``, which is free."""
+    store_8(tags + b, tag_of(hash_))
+    if b < GROUP:
+        store_8(tags + size + b, tag_of(hash_))
+
+
+@jit
+def free_bucket(tags: int, size: int, hash_: Any) -> Any:
+    """Claim the first free bucket for ``hash_``."""
+    b = bucket_of(hash_, size)
+    while True:
+        free = like_16(tags + b, 0)
+        if free != 0:
+            found = _wrapped(b + lowest(free), size)
+            claim(tags, size, found, hash_)
+            return found
+        b += GROUP
+        if b >= size:
+            b -= size
 
 
 @jit
 def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) -> Any:
-    """Whether a record of this key with the id at ``at`` and a clock of ``since_ms`` or later is held."""
+    """The free bucket for an id, or -1 where a record of this key with it and a clock of ``since_ms`` or later is held.
+
+    The id stands at ``at``.
+    """
     tags, size, tag = word(h, ID_TAG), word(h, ID_SIZE), tag_of(hash_)
     b = bucket_of(hash_, size)
     while True:
-        found = load_u8(tags + b)
-        if found == 0:
-            return False
-        if found == tag:
-            r = load_i32(word(h, ID_ITEM) + 4 * b)
-            row, start = row_of(h, r), id_start(h, r)
-            if (
-                load_i32(row + SLOT) == slot
-                and load_i64(row + CLOCK) >= since_ms
-                and load_u32(row + ID_END) - start == length
-                and same_bytes(word(h, IDS) + start, at, length)
-            ):
-                return True
-        b += 1
-        if b == size:
-            b = 0
+        free, same = like_16(tags + b, 0), like_16(tags + b, tag)
+        same &= (free & -free) - 1  # those before the first free one
+        while same != 0:
+            r = load_i32(word(h, ID_ITEM) + 4 * _wrapped(b + lowest(same), size))
+            row = row_of(h, r)
+            if load_i32(row + SLOT) == slot and load_i64(row + CLOCK) >= since_ms:
+                start = id_start(h, r)
+                if load_u32(row + ID_END) - start == length and same_bytes(word(h, IDS) + start, at, length):
+                    return -1
+            same &= same - 1
+        if free != 0:
+            return _wrapped(b + lowest(free), size)
+        b += GROUP
+        if b >= size:
+            b -= size
 
 
 @jit
@@ -152,19 +168,21 @@ def find_key(h: int, hash_: Any, at: int, length: int) -> Any:
     tags, size, tag = word(h, KEY_TAG), word(h, KEY_SIZE), tag_of(hash_)
     b = bucket_of(hash_, size)
     while True:
-        found = load_u8(tags + b)
-        if found == 0:
-            return -1
-        if found == tag:
-            slot = load_i32(word(h, KEY_ITEM) + 4 * b)
+        free, same = like_16(tags + b, 0), like_16(tags + b, tag)
+        same &= (free & -free) - 1
+        while same != 0:
+            slot = load_i32(word(h, KEY_ITEM) + 4 * _wrapped(b + lowest(same), size))
             start = key_start(h, slot)
             if load_u32(slot_row(h, slot) + KEY_END) - start == length and same_bytes(
                 word(h, KEYS) + start, at, length
             ):
                 return slot
-        b += 1
-        if b == size:
-            b = 0
+            same &= same - 1
+        if free != 0:
+            return -1
+        b += GROUP
+        if b >= size:
+            b -= size
 
 
 @jit
@@ -189,18 +207,20 @@ def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
     tags, size, tag, col = word(h, VALUE_TAG), word(h, VALUE_SIZE), tag_of(hash_), item(h, LINK_COL, link)
     b = bucket_of(hash_, size)
     while True:
-        found = load_u8(tags + b)
-        if found == 0:
-            return 0
-        if found == tag:
-            at = word(h, VALUE_ITEM) + 8 * b
+        free, same = like_16(tags + b, 0), like_16(tags + b, tag)
+        same &= (free & -free) - 1
+        while same != 0:
+            at = word(h, VALUE_ITEM) + 8 * _wrapped(b + lowest(same), size)
             known = load_i64(at)
             r = known & LOW
             if (known >> 32) == link and load_i32(row_of(h, r) + SLOT) == slot and value_i(h, r, col) == value:
                 return at
-        b += 1
-        if b == size:
-            b = 0
+            same &= same - 1
+        if free != 0:
+            return 0
+        b += GROUP
+        if b >= size:
+            b -= size
 
 
 @jit
