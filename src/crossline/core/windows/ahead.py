@@ -40,7 +40,17 @@ from crossline.core.windows.header import (
     window_at,
     word,
 )
-from crossline.core.windows.memory import jit, like_16, load_i32, load_i64, lowest, prefetch, store_32, store_64
+from crossline.core.windows.memory import (
+    inlined,
+    jit,
+    like_16,
+    load_i32,
+    load_i64,
+    lowest,
+    prefetch,
+    store_32,
+    store_64,
+)
 from crossline.core.windows.tables import AHEAD, bucket_of, find_key, tag_of
 
 SCOUTS_EACH = 4  # cursors that are looked at ahead
@@ -96,7 +106,7 @@ def _known_slot(h: int, row: int) -> Any:
     return load_i32(word(h, KEY_SLOT) + 4 * load_i32(word(h, KEY_INDEX) + 4 * row))
 
 
-@jit
+@inlined
 def look_ahead(h: int, row: int, rows: int) -> None:
     """Call for what the rows soon to come will touch."""
     if row + AHEAD < rows:
@@ -126,7 +136,7 @@ def _scouts(h: int, row: int) -> Any:
     return word(h, SCOUTS) + 8 * SCOUTS_EACH * (row & (AHEAD - 1))
 
 
-@jit
+@inlined
 def _scout(h: int, row: int, cursors: int) -> None:
     """Call for the record after each scout that will leave its window when ``row``'s turn comes."""
     scouts, now = _scouts(h, row), item(h, CLOCK_MS, row)

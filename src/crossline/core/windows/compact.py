@@ -13,6 +13,7 @@ from crossline.core.windows.header import (
     row_of,
     same_at,
     slot_row,
+    tally,
     value_i,
     window_at,
     word,
@@ -30,11 +31,11 @@ def count_dead(h: int, cutoff_ms: int) -> Any:
     Those in an unbroken run from the oldest are counted on from the last time. All are looked at only where there are
     twice as many records as at the last such look: a single record from the future must not keep the dead for ever.
     """
-    r, count = word(h, at.N_DEAD), word(h, at.N_RECORDS)
+    r, count = tally(h, at.N_DEAD), tally(h, at.N_RECORDS)
     while r < count and clock(h, r) <= cutoff_ms:
         r += 1
     store_64(h + 8 * at.N_DEAD, r)
-    if 2 * r >= count or count < 2 * word(h, at.N_LOOKED_AT):
+    if 2 * r >= count or count < 2 * tally(h, at.N_LOOKED_AT):
         return r
     store_64(h + 8 * at.N_LOOKED_AT, count)
     for later in range(r, count):
@@ -45,11 +46,11 @@ def count_dead(h: int, cutoff_ms: int) -> Any:
 @jit
 def throw_out(h: int, cutoff_ms: int) -> None:
     """Keep only records with a clock after ``cutoff_ms``. Tables must be built anew afterwards."""
-    for slot in range(word(h, at.N_SLOTS)):
+    for slot in range(tally(h, at.N_SLOTS)):
         for c in range(word(h, at.CURSORS)):
             drop_left(h, slot, c, cutoff_ms + 1)
     number, live = word(h, at.NUMBER), 0
-    for r in range(word(h, at.N_RECORDS)):
+    for r in range(tally(h, at.N_RECORDS)):
         lives = clock(h, r) > cutoff_ms
         store_32(number + 4 * r, live if lives else -1)
         live += 1 if lives else 0
@@ -70,7 +71,7 @@ def _close_slots(h: int) -> None:
     """Close the ranks of the keys whose last record lives."""
     live, key_bytes, start = 0, 0, 0
     keys, size = word(h, at.KEYS), word(h, at.SLOT_BYTES)
-    for slot in range(word(h, at.N_SLOTS)):
+    for slot in range(tally(h, at.N_SLOTS)):
         row = slot_row(h, slot)
         end = load_u32(row + at.KEY_END)
         _renumber(h, row + at.TAIL)
@@ -98,7 +99,7 @@ def _close_records(h: int, live: int) -> None:
     """Close the ranks of the living records, in their order."""
     id_bytes, start, ids, size = 0, 0, word(h, at.IDS), word(h, at.RECORD_BYTES)
     links = word(h, at.CHAIN_AT)
-    for r in range(word(h, at.N_RECORDS)):
+    for r in range(tally(h, at.N_RECORDS)):
         row, end = row_of(h, r), load_u32(row_of(h, r) + at.ID_END)
         to = load_i32(word(h, at.NUMBER) + 4 * r)
         if to >= 0:
@@ -125,7 +126,7 @@ def _close_records(h: int, live: int) -> None:
 def rebuild_values(h: int) -> None:
     """Enter the last record of every value into the (cleared) table of values."""
     known = 0
-    for r in range(word(h, at.N_RECORDS)):
+    for r in range(tally(h, at.N_RECORDS)):
         for k in range(word(h, at.LINKS)):
             if load_i32(same_at(h, r, k) + 4) < 0 and enters(h, r, item(h, at.LINK_ENTRY, k)):
                 slot = load_i32(row_of(h, r) + at.SLOT)
@@ -141,7 +142,7 @@ def relink(h: int) -> None:
     The table of values is cleared.
     """
     store_64(h + 8 * at.N_VALUES, 0)
-    for slot in range(word(h, at.N_SLOTS)):
+    for slot in range(tally(h, at.N_SLOTS)):
         r = load_i32(slot_row(h, slot) + at.HEAD)
         while r >= 0:
             chain_in(h, slot, r, True)

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.windows.memory import jit, load_f64, load_i32, load_i64, load_u8, load_u32
+from crossline.core.windows.memory import (
+    jit,
+    load_f64,
+    load_fixed,
+    load_fixed_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+)
 
 # Counts that the kernel moves on.
 (
@@ -172,20 +181,26 @@ FIRST_OF, LAST_OF, COUNT_OF = 0, 4, 8
 
 @jit
 def word(h: int, name: int) -> Any:
-    """Word ``name`` of the table."""
+    """Word ``name`` of the table, which is no count."""
+    return load_fixed(h + 8 * name)
+
+
+@jit
+def tally(h: int, name: int) -> Any:
+    """Count ``name``, which the kernel moves on."""
     return load_i64(h + 8 * name)
 
 
 @jit
 def item(h: int, name: int, k: int) -> Any:
-    """Item ``k`` of an array of int64."""
-    return load_i64(load_i64(h + 8 * name) + 8 * k)
+    """Item ``k`` of an array of int64 that the kernel does not write."""
+    return load_fixed(load_fixed(h + 8 * name) + 8 * k)
 
 
 @jit
 def item_f(h: int, name: int, k: int) -> Any:
-    """Item ``k`` of an array of float64."""
-    return load_f64(load_i64(h + 8 * name) + 8 * k)
+    """Item ``k`` of an array of float64 that the kernel does not write."""
+    return load_fixed_f64(load_fixed(h + 8 * name) + 8 * k)
 
 
 @jit

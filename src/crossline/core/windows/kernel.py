@@ -9,9 +9,10 @@ import numpy as np
 from crossline.core.windows import header as at
 from crossline.core.windows.ahead import find_keys, look_ahead, slot_of
 from crossline.core.windows.figures import figure, settle
-from crossline.core.windows.header import before, clock, enters, item, row_of, slot_row, window_at, word
+from crossline.core.windows.header import before, clock, enters, item, row_of, slot_row, tally, window_at, word
 from crossline.core.windows.lists import chain_in, link, tie_values
 from crossline.core.windows.memory import (
+    inlined,
     jit,
     load_f64,
     load_i32,
@@ -33,7 +34,7 @@ NEVER = 2**62
 @jit
 def _count_up(h: int, name: int) -> Any:
     """The count before it goes up by one."""
-    n = word(h, name)
+    n = tally(h, name)
     store_64(h + 8 * name, n + 1)
     return n
 
@@ -42,7 +43,7 @@ def _count_up(h: int, name: int) -> Any:
 def _add_key(h: int, key: int) -> Any:
     """A new slot for key number ``key`` of the batch."""
     slot = _count_up(h, at.N_SLOTS)
-    row, end = slot_row(h, slot), word(h, at.N_KEY_BYTES)
+    row, end = slot_row(h, slot), tally(h, at.N_KEY_BYTES)
     start = item(h, at.KEY_OFFSETS, key)
     length = item(h, at.KEY_OFFSETS, key + 1) - start
     copy_bytes(word(h, at.KEY_BYTES) + start, word(h, at.KEYS) + end, length)
@@ -59,7 +60,7 @@ def _add_key(h: int, key: int) -> Any:
     return slot
 
 
-@jit
+@inlined
 def _take_in(h: int, row: int, since_ms: int) -> Any:
     """Take row ``row`` in as a record; its number, or -1 where it is in no entry or a duplicate.
 
@@ -84,7 +85,7 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
         slot = _add_key(h, key)
         store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
     i = _count_up(h, at.N_RECORDS)
-    record, end = row_of(h, i), word(h, at.N_ID_BYTES)
+    record, end = row_of(h, i), tally(h, at.N_ID_BYTES)
     copy_bytes(source, word(h, at.IDS) + end, length)
     store_64(h + 8 * at.N_ID_BYTES, end + length)
     store_32(record + at.ID_END, end + length)
@@ -101,7 +102,7 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
     return i
 
 
-@jit
+@inlined
 def _place(h: int, slot: int, i: int) -> Any:
     """Put record ``i`` into lists, chains and windows. Whether it is the last of its key's list."""
     newest = link(h, slot, i)
@@ -112,7 +113,7 @@ def _place(h: int, slot: int, i: int) -> Any:
     return newest
 
 
-@jit
+@inlined
 def _judging(h: int, i: int, row: int) -> Any:
     """Mark the classes of lines that judge record ``i``; whether any does."""
     ingest, lateness, some = item(h, at.INGEST_MS, row), item(h, at.LATENESS_MS, row), 0
@@ -139,9 +140,9 @@ def judge_rows(h: int, start: int) -> Any:
         find_keys(h)
     for row in range(start, rows):
         look_ahead(h, row, rows)
-        if word(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
+        if tally(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
             return row
-        if word(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
+        if tally(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
             return row
         i = _take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
         if i < 0:
@@ -164,7 +165,7 @@ def judge_rows(h: int, start: int) -> Any:
     return rows
 
 
-@jit
+@inlined
 def _remember(h: int, slot: int, i: int) -> None:
     """Record ``i`` is the last judged by the classes that judged it."""
     last = slot_row(h, slot) + word(h, at.JUDGED_AT)
@@ -208,7 +209,7 @@ def _compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, de
                 store_8(bits, held ^ mask)
             continue
         store_8(bits, held | mask)
-        noted = word(h, at.ROW_SAT) + (word(h, at.N_RETAINED) - 1) * word(h, at.LINE_BYTES) + (line >> 3)
+        noted = word(h, at.ROW_SAT) + (tally(h, at.N_RETAINED) - 1) * word(h, at.LINE_BYTES) + (line >> 3)
         store_8(noted, load_u8(noted) | mask)
         if held & mask and item(h, at.EVERY, x) == 0:
             last = load_i32(keyed + word(h, at.JUDGED_AT) + 4 * judges)
@@ -220,7 +221,7 @@ def _compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, de
         if load_f64(word(h, at.FIGURE) + 16) != 0.0 and not is_int:
             settle(h, slot, c, g, extra)
             real = load_f64(word(h, at.FIGURE) + 8)
-        n = word(h, at.N_HITS)
+        n = tally(h, at.N_HITS)
         store_8(word(h, at.OUT_IS_INT) + n, 1 if is_int else 0)
         store_64(word(h, at.OUT_VALUE_I) + 8 * n, whole if is_int else 0)
         store_f64(word(h, at.OUT_VALUE_F) + 8 * n, np.float64(whole) if is_int else real)
@@ -240,14 +241,14 @@ def _cooling(h: int, keyed: int, x: int, i: int) -> Any:
     store_32(last_at, i)
     noted = word(h, at.OUT_EMITTED) + 8 * _count_up(h, at.N_EMITTED)
     store_32(noted, item(h, at.LINE_PLAN, x))
-    store_32(noted + 4, word(h, at.N_RETAINED) - 1)
+    store_32(noted + 4, tally(h, at.N_RETAINED) - 1)
     return False
 
 
 @jit
 def _note(h: int, slot: int, c: int, i: int, line: int, row: int) -> None:
     """Write a hit down, with its window and the records it rests on."""
-    n, start, now = _count_up(h, at.N_HITS), word(h, at.N_EVIDENCE), clock(h, i)
+    n, start, now = _count_up(h, at.N_HITS), tally(h, at.N_EVIDENCE), clock(h, i)
     extra = item(h, at.RIGHT_OPEN, c) != 0 and item(h, at.INCLUDE, c) != 0
     count = load_i32(window_at(h, slot, c) + at.COUNT_OF) + (1 if extra else 0)
     to = start + min(count, EVIDENCE_MAX)

@@ -32,15 +32,16 @@ from crossline.core.windows.header import (
     row_of,
     same_at,
     slot_row,
+    tally,
     value_f,
     value_i,
     word,
 )
-from crossline.core.windows.memory import jit, load_i32, load_i64, store_32, store_64
+from crossline.core.windows.memory import inlined, jit, load_i32, load_i64, store_32, store_64
 from crossline.core.windows.tables import LOW, find_value, put_value, value_hash
 
 
-@jit
+@inlined
 def link(h: int, slot: int, i: int) -> Any:
     """Put record ``i``, the newest, into its key's list. Whether it became the last there."""
     keyed, row = slot_row(h, slot), row_of(h, i)
@@ -130,7 +131,7 @@ def tie_values(h: int, slot: int, i: int) -> None:
         known = find_value(h, slot, k, value, hash_)
         if known == 0:
             put_value(h, hash_, k, i)
-            store_64(h + 8 * N_VALUES, word(h, N_VALUES) + 1)
+            store_64(h + 8 * N_VALUES, tally(h, N_VALUES) + 1)
             continue
         prev, nxt = load_i64(known) & LOW, -1
         while prev >= 0 and precedes(h, i, prev):

@@ -23,10 +23,17 @@ def jit(function: _F) -> _F:
     return cast("_F", njit(function))
 
 
-def _load(kind: ir.Type, result: Any, widen: str) -> Callable[[int], Any]:
+def inlined(function: _F) -> _F:
+    """As ``jit``, for what each row runs through: it becomes part of what calls it."""
+    return cast("_F", njit(forceinline=True)(function))
+
+
+def _load(kind: ir.Type, result: Any, widen: str, *, fixed: bool = False) -> Callable[[int], Any]:
     def load(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
             value = builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
+            if fixed:
+                value.set_metadata("invariant.load", builder.module.add_metadata([]))
             return getattr(builder, widen)(value, ir.IntType(64)) if widen else value
 
         return result(_ADDRESS), generate
@@ -53,6 +60,9 @@ load_u8 = _load(ir.IntType(8), types.int64, "zext")
 load_i32 = _load(ir.IntType(32), types.int64, "sext")
 load_u32 = _load(ir.IntType(32), types.int64, "zext")
 load_i64 = _load(ir.IntType(64), types.int64, "")
+# Of what never changes while compiled code runs: once loaded, it need not be again after a store.
+load_fixed = _load(ir.IntType(64), types.int64, "", fixed=True)
+load_fixed_f64 = _load(ir.DoubleType(), types.float64, "", fixed=True)
 load_f64 = _load(ir.DoubleType(), types.float64, "")
 store_8 = _store(ir.IntType(8), types.int64)
 store_32 = _store(ir.IntType(32), types.int64)

@@ -21,7 +21,7 @@ _ADVICE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
 class Region:
-    """``array``: uint8, zero where never written."""
+    """``array``: uint8, zero where never written. No other view of it may live while it is resized."""
 
     def __init__(self, size: int = 0) -> None:
         self._map: mmap.mmap | None = None
@@ -32,10 +32,7 @@ class Region:
     def resize(self, size: int) -> None:
         """Keep what fits in ``size`` bytes. The address may change."""
         if self._map is None and (size < HUGE_FROM or _ADVICE is None):
-            kept = min(size, len(self.array))
-            fresh = np.zeros(size, np.uint8)
-            fresh[:kept] = self.array[:kept]
-            self.array = fresh
+            self.array.resize(size, refcheck=False)
             return
         if size > len(self._whole):
             self._move(size)

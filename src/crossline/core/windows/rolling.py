@@ -54,7 +54,7 @@ from crossline.core.windows.header import (
     word,
 )
 from crossline.core.windows.lists import beats
-from crossline.core.windows.memory import jit, load_i32, load_i64, store_8, store_32, store_64, store_f64
+from crossline.core.windows.memory import inlined, jit, load_i32, load_i64, store_8, store_32, store_64, store_f64
 from crossline.core.windows.program import FIRST, LAST, MAX
 from crossline.core.windows.sums import DEVIATION_BYTES, add_deviation, add_float, clear_deviation
 
@@ -74,15 +74,21 @@ def _only_one(h: int, k: int, r: int, first: int, last: int) -> Any:
     return not _held(h, load_i32(at), first, last) and not _held(h, load_i32(at + 4), first, last)
 
 
-@jit
+@inlined
 def add(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
     """Take record ``r`` into cursor ``c``; ``first`` and ``last`` are the run without it."""
     if not enters(h, r, item(h, ENTRY, c)):
         return
-    row, count_at = slot_row(h, slot), window_at(h, slot, c) + COUNT_OF
+    count_at = window_at(h, slot, c) + COUNT_OF
     store_32(count_at, load_i32(count_at) + 1)
-    if item(h, PLAIN, c):
-        return
+    if item(h, PLAIN, c) == 0:
+        _add_values(h, slot, c, r, first, last)
+
+
+@jit
+def _add_values(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
+    """Take record ``r`` into the accumulators of cursor ``c``."""
+    row = slot_row(h, slot)
     for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
         at = row + word(h, SUM_I_AT) + 8 * k
         store_64(at, load_i64(at) + value_i(h, r, item(h, SI_COL, k)))
@@ -118,16 +124,22 @@ def _point(h: int, at: int, k: int, r: int) -> None:
         store_32(at, r)
 
 
-@jit
+@inlined
 def remove(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
     """Take record ``r``, at either end of cursor ``c``'s run, out; ``first`` and ``last`` are the run without it."""
     if not enters(h, r, item(h, ENTRY, c)):
         return
-    row, count_at = slot_row(h, slot), window_at(h, slot, c) + COUNT_OF
+    count_at = window_at(h, slot, c) + COUNT_OF
     left = load_i32(count_at) - 1
     store_32(count_at, left)
-    if item(h, PLAIN, c):
-        return
+    if item(h, PLAIN, c) == 0:
+        _remove_values(h, slot, c, r, first, last, left)
+
+
+@jit
+def _remove_values(h: int, slot: int, c: int, r: int, first: int, last: int, left: int) -> None:
+    """Take record ``r`` out of the accumulators of cursor ``c``, in which ``left`` entries remain."""
+    row = slot_row(h, slot)
     if left == 0:
         _clear(h, row, c)
         return
@@ -220,7 +232,7 @@ def insert(h: int, slot: int, i: int) -> None:
             add(h, slot, c, i, first, last)
 
 
-@jit
+@inlined
 def drop_left(h: int, slot: int, c: int, low: int) -> None:
     """Drop from cursor ``c`` what is before clock ``low``."""
     at = window_at(h, slot, c)
@@ -232,7 +244,7 @@ def drop_left(h: int, slot: int, c: int, low: int) -> None:
         remove(h, slot, c, r, first, last)
 
 
-@jit
+@inlined
 def move(h: int, slot: int, c: int, i: int, newest: bool) -> None:
     """Move cursor ``c`` to the window of record ``i``, without ``i`` where that is not included or the end is open.
 

@@ -36,10 +36,12 @@ from crossline.core.windows.header import (
     key_start,
     row_of,
     slot_row,
+    tally,
     value_i,
     word,
 )
 from crossline.core.windows.memory import (
+    inlined,
     jit,
     like_16,
     load_i32,
@@ -129,7 +131,7 @@ def free_bucket(tags: int, size: int, hash_: Any) -> Any:
             b -= size
 
 
-@jit
+@inlined
 def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) -> Any:
     """The free bucket for an id, or -1 where a record of this key with it and a clock of ``since_ms`` or later is held.
 
@@ -227,7 +229,7 @@ def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
 def rebuild_ids(h: int) -> None:
     """Enter every record into the (cleared) table of ids, its bucket called for some steps before."""
     start, ids, tags, items, size = 0, word(h, IDS), word(h, ID_TAG), word(h, ID_ITEM), word(h, ID_SIZE)
-    ring, count = word(h, SCRATCH), word(h, N_RECORDS)
+    ring, count = word(h, SCRATCH), tally(h, N_RECORDS)
     for r in range(count + AHEAD):
         place = ring + 8 * (r & (AHEAD - 1))
         if r >= AHEAD:
@@ -246,7 +248,7 @@ def rebuild_ids(h: int) -> None:
 def rebuild_keys(h: int) -> None:
     """Enter every slot into the (cleared) table of keys."""
     at, keys = 0, word(h, KEYS)
-    for slot in range(word(h, N_SLOTS)):
+    for slot in range(tally(h, N_SLOTS)):
         end = load_u32(slot_row(h, slot) + KEY_END)
         put_key(h, xxh64(keys + at, keys + end, NO_SEED), slot)
         at = end
