@@ -96,7 +96,7 @@ def hits_of(memory: MemoryMap, buffers: Buffers, plan: KeySpacePlan, found: dict
         evidence_offsets=offsets,
         evidence_id_bytes=id_bytes,
         evidence_id_offsets=id_offsets,
-        evidence_clock_ms=memory.field(at.RECORDS, at.CLOCK, np.int64)[records],
+        evidence_clock_ms=memory.clocks(records),
         evidence_value_i=value_i,
         evidence_value_f=value_f,
         duplicates=found["duplicate"].astype(np.bool_),

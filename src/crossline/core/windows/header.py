@@ -17,6 +17,7 @@ from crossline.core.windows.memory import (
     load_i64,
     load_u8,
     load_u32,
+    store_32,
 )
 
 # Counts that the kernel moves on.
@@ -166,12 +167,14 @@ from crossline.core.windows.memory import (
     OUT_EMITTED,
     SCOUTS,  # of rows soon to come: records that may leave their windows
 ) = range(100, 140)
+# How clocks stand in records: their distance from the base in 32 bits, or all 64 where it does not fit.
+CLOCK_BASE, CLOCK_HIGH_AT = 140, 141  # the latter: where the upper half stands; 0: there is none
 WORDS = 144
 
-# Offsets in a record's row: clock, number of its key's slot, neighbours in the key's list (by clock, ties by ingest;
-# -1: none),
-# where its id ends among all ids; then 8 bytes per column, 2 x 4 per chain and per link, the entries' bits.
-CLOCK, SLOT, AFTER, BEFORE, ID_END, VALUE = 0, 8, 12, 16, 20, 24
+# Offsets in a record's row: clock (its lower half), number of its key's slot, neighbours in the key's list (by clock,
+# ties by ingest; -1: none), where its id ends among all ids; then 8 bytes per column, 2 x 4 per chain and per link, the
+# entries' bits, and the upper half of the clock where there is one.
+CLOCK, SLOT, AFTER, BEFORE, ID_END, VALUE = 0, 4, 8, 12, 16, 20
 # Offsets in a slot's row: ends of the key's list, where its bytes end; then per cursor 3 x 4: the window's first record
 # (-1: empty),
 # the last one considered (-1: none), the number of entries in it.
@@ -218,7 +221,18 @@ def slot_row(h: int, slot: int) -> Any:
 @jit
 def clock(h: int, record: int) -> Any:
     """Clock of a record, in ms."""
-    return load_i64(row_of(h, record))
+    row, high = row_of(h, record), word(h, CLOCK_HIGH_AT)
+    ms = word(h, CLOCK_BASE) + load_u32(row + CLOCK)
+    return ms if high == 0 else ms + (load_i32(row + high) << 32)
+
+
+@jit
+def set_clock(h: int, record: int, ms: int) -> None:
+    """Give a record its clock, which fits (see ``MemoryMap.make_clocks_fit``)."""
+    row, high, distance = row_of(h, record), word(h, CLOCK_HIGH_AT), ms - word(h, CLOCK_BASE)
+    store_32(row + CLOCK, distance)
+    if high != 0:
+        store_32(row + high, distance >> 32)
 
 
 @jit

@@ -9,7 +9,18 @@ import numpy as np
 from crossline.core.windows import header as at
 from crossline.core.windows.ahead import find_keys, look_ahead, slot_of
 from crossline.core.windows.figures import figure, settle
-from crossline.core.windows.header import before, clock, enters, item, row_of, slot_row, tally, window_at, word
+from crossline.core.windows.header import (
+    before,
+    clock,
+    enters,
+    item,
+    row_of,
+    set_clock,
+    slot_row,
+    tally,
+    window_at,
+    word,
+)
 from crossline.core.windows.lists import chain_in, link, tie_values
 from crossline.core.windows.memory import (
     inlined,
@@ -89,7 +100,7 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
     copy_bytes(source, word(h, at.IDS) + end, length)
     store_64(h + 8 * at.N_ID_BYTES, end + length)
     store_32(record + at.ID_END, end + length)
-    store_64(record + at.CLOCK, item(h, at.CLOCK_MS, row))
+    set_clock(h, i, item(h, at.CLOCK_MS, row))
     store_32(record + at.SLOT, slot)
     columns = word(h, at.COLUMNS)
     for col in range(columns):

@@ -13,11 +13,13 @@ from crossline.core.windows.ahead import SCOUTS_EACH
 from crossline.core.windows.entry import REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, compiled
 from crossline.core.windows.exact import PARTIALS_MAX
 from crossline.core.windows.program import Program
-from crossline.core.windows.regions import Region
+from crossline.core.windows.regions import HUGE_FROM, Region
 from crossline.core.windows.tables import AHEAD, GROUP
 
 FILL_MAX = 0.85  # of an open addressing table
 GROWTH = 1.33  # by which a table grows
+NARROW = 1 << 32  # distances of clocks that 32 bits hold
+ALL = slice(None)
 # Rows and pools by the word of their address: the word of their width (0: a byte), of how many there are.
 _POOLS = {
     at.RECORDS: (at.RECORD_BYTES, at.N_RECORDS),
@@ -72,7 +74,7 @@ class MemoryMap:
         words[at.BITS_AT] = words[at.SAME_AT] + 8 * links
         words[at.ENTRY_BYTES] = (plan.entries + 7) // 8
         words[at.BITS_BYTES] = 0 if plan.entries == 1 else words[at.ENTRY_BYTES]
-        words[at.RECORD_BYTES] = _eights(words[at.BITS_AT] + words[at.BITS_BYTES])
+        words[at.RECORD_BYTES] = words[at.BITS_AT] + words[at.BITS_BYTES]  # not rounded up: records are many
         place = at.WINDOWS + 12 * len(plan.cursors)
         for word, size in (
             (at.POINTER_AT, 4 * len(program.pt_kind)),
@@ -96,6 +98,9 @@ class MemoryMap:
             self._place(name, old._regions.pop(name))
         for name in (at.ID_SIZE, at.KEY_SIZE, at.N_ID_BYTES, at.N_KEY_BYTES):
             self.words[name] = old.words[name]
+        self.words[at.CLOCK_BASE] = old.words[at.CLOCK_BASE]
+        if old.words[at.CLOCK_HIGH_AT]:
+            self._widen()
         for pool, count in ((at.RECORDS, at.N_RECORDS), (at.SLOTS, at.N_SLOTS)):
             self.make_room(pool, int(old.words[count]))
             self.words[count] = old.words[count]
@@ -104,6 +109,9 @@ class MemoryMap:
         bits, size = int(self.words[at.BITS_AT]), int(self.words[at.BITS_BYTES])
         old_bits = int(old.words[at.BITS_AT])
         self.rows(at.RECORDS)[:, bits : bits + size] = old.rows(at.RECORDS)[:, old_bits : old_bits + size]
+        if old.words[at.CLOCK_HIGH_AT]:
+            high = old.field(at.RECORDS, int(old.words[at.CLOCK_HIGH_AT]))
+            self.field(at.RECORDS, int(self.words[at.CLOCK_HIGH_AT]))[:] = high
         slots = self.rows(at.SLOTS)
         slots[:, : at.WINDOWS] = old.rows(at.SLOTS)[:, : at.WINDOWS]
         links = int(self.words[at.DISTINCT_AT])
@@ -136,16 +144,15 @@ class MemoryMap:
     def make_room(self, pool: int, more: int) -> None:
         """Room for ``more`` rows (or bytes) in a pool.
 
-        Where it must grow, it grows by a sixteenth beyond, so that little is wasted.
+        Where it must grow, it grows by a little more, so that little is wasted: large regions grow in place.
         """
         width, need = self._width(pool), int(self.words[_POOLS[pool][1]]) + more
         if need * width > len(self._regions[pool].array):
-            self._resize(pool, need + (need >> 4) + 16)
+            self._resize(pool, _with_room(need, width))
 
     def shrink(self, pool: int) -> None:
-        """Give back what is beyond the need of now and a sixteenth."""
-        need = int(self.words[_POOLS[pool][1]])
-        rows = need + (need >> 4) + 16
+        """Give back what is beyond the need of now and a little."""
+        rows = _with_room(int(self.words[_POOLS[pool][1]]), self._width(pool))
         if len(self._regions[pool].array) > rows * self._width(pool):
             self._resize(pool, rows)
 
@@ -161,6 +168,44 @@ class MemoryMap:
     def _place(self, name: int, region: Region) -> None:
         self._regions[name] = region
         self.words[name] = region.array.ctypes.data
+
+    def clocks(self, records: I64 | slice = ALL) -> I64:
+        """Clocks of records, in ms."""
+        low, high = self.field(at.RECORDS, at.CLOCK, np.uint32)[records], int(self.words[at.CLOCK_HIGH_AT])
+        ms: I64 = low.astype(np.int64) + self.words[at.CLOCK_BASE]
+        if high:
+            ms += self.field(at.RECORDS, high)[records].astype(np.int64) << 32
+        return ms
+
+    def make_clocks_fit(self, lowest: int, highest: int) -> None:
+        """Let records have clocks from ``lowest`` to ``highest``.
+
+        Where these and those that are held are less than 2^32 ms (49 days) apart, the base moves; else rows are made
+        wider, for good.
+        """
+        base = int(self.words[at.CLOCK_BASE])
+        if self.words[at.CLOCK_HIGH_AT] or (base <= lowest and highest - base < NARROW):
+            return
+        held = self.clocks()
+        if len(held):
+            lowest, highest = min(lowest, int(held.min())), max(highest, int(held.max()))
+        if highest - lowest < NARROW:
+            base = lowest - (NARROW - (highest - lowest)) // 4  # room for late records, and more for time to pass
+            self.words[at.CLOCK_BASE] = base
+            self.field(at.RECORDS, at.CLOCK, np.uint32)[:] = held - base
+            return
+        rows = self.rows(at.RECORDS).copy()
+        self._widen()
+        self.words[at.CLOCK_BASE] = 0
+        self.make_room(at.RECORDS, 0)
+        self.rows(at.RECORDS)[:, : rows.shape[1]] = rows
+        self.field(at.RECORDS, at.CLOCK, np.uint32)[:] = held & (NARROW - 1)
+        self.field(at.RECORDS, int(self.words[at.CLOCK_HIGH_AT]))[:] = held >> 32
+
+    def _widen(self) -> None:
+        """Make rows of records wider by the upper half of a clock."""
+        self.words[at.CLOCK_HIGH_AT] = self.words[at.RECORD_BYTES]
+        self.words[at.RECORD_BYTES] += 4
 
     def make_table(self, tags: int, count: int) -> None:
         """Room for ``count`` items in a table; where it must grow, for a third more.
@@ -198,6 +243,10 @@ class MemoryMap:
         if not len(rows):
             return np.empty(0, kind)
         return np.ndarray((len(rows),), kind, buffer=rows, offset=offset, strides=(rows.strides[0],))
+
+
+def _with_room(rows: int, width: int) -> int:
+    return rows + (rows >> (6 if rows * width >= HUGE_FROM else 4)) + 16
 
 
 def _eights(size: int) -> int:

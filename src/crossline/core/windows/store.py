@@ -162,6 +162,8 @@ class KeySpaceState:
                     "a key space holds at most 4 GiB of record ids, and of keys, per shard; use more shards"
                 )
             memory.make_room(pool, more)
+        if n:
+            memory.make_clocks_fit(int(batch.clock_ms.min()), int(batch.clock_ms.max()))
         memory.make_room(at.RECORDS, n)
         memory.make_room(at.SLOTS, min(keys, n))
         memory.make_table(at.ID_TAG, self.records + n)

@@ -12,7 +12,6 @@ import numpy as np
 
 from crossline.core.windows.hashing import xxh64
 from crossline.core.windows.header import (
-    CLOCK,
     ID_END,
     ID_ITEM,
     ID_SIZE,
@@ -31,6 +30,7 @@ from crossline.core.windows.header import (
     VALUE_ITEM,
     VALUE_SIZE,
     VALUE_TAG,
+    clock,
     id_start,
     item,
     key_start,
@@ -145,7 +145,7 @@ def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) 
         while same != 0:
             r = load_i32(word(h, ID_ITEM) + 4 * _wrapped(b + lowest(same), size))
             row = row_of(h, r)
-            if load_i32(row + SLOT) == slot and load_i64(row + CLOCK) >= since_ms:
+            if load_i32(row + SLOT) == slot and clock(h, r) >= since_ms:
                 start = id_start(h, r)
                 if load_u32(row + ID_END) - start == length and same_bytes(word(h, IDS) + start, at, length):
                     return -1
