@@ -1,9 +1,30 @@
-"""PySpark closes the socket of each collected result only when it is collected as garbage; that is no fault of ours."""
+"""What whole pipelines share.
+
+PySpark closes the socket of each collected result only when it is collected as garbage; that is no fault of ours.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+
+from .killing import project_at
+from .project import Alerts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket\.socket fd=\d+, family=1,:ResourceWarning")
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Alerts:
+    """What comes out of the log of ``project_at`` when nothing is killed."""
+    project = project_at(tmp_path_factory.mktemp("undisturbed"))
+    project.drain(spark)
+    alerts = project.alerts()
+    assert {alert["rule_id"] for alert in alerts.values()} == {"burst", "spend", "dear"}
+    return alerts

@@ -1,0 +1,257 @@
+"""The real pipeline between topics of a real broker."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from connectors.kafka_mock import read_topic
+
+from .killing import RULES as KILL_RULES
+from .killing import batches, finish, running, wait_for_batches
+from .project import Alerts, Project, figures, from_twin
+from .test_hot_rules import as_published
+from .topics import Sent, by_account, in_ingest_order, on_topic, project_on, send, twin
+from .traffic import RULES, STREAM, Record, records, velocity
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from crossline.connectors.kafka_broker import LocalBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+Topic = Callable[..., str]
+PAIR = velocity("pair", threshold=2, emit="every", window="60s")
+# An account lies in one partition: so what these find does not depend on where batches are cut.
+BY_ACCOUNT = [rule for rule in RULES if "account" in rule.get("group_by", "account")]
+KILLS = 2
+SEED = 20_261_122
+
+
+def delivered(alerts: Alerts) -> Alerts:
+    """Those that leave the store."""
+    return {name: alert for name, alert in alerts.items() if alert["kind"] == "alert"}
+
+
+def check(project: Project, broker: LocalBroker, alerts: str, topics: Iterable[str]) -> None:
+    """Store and topic have what the naive twin finds, each alert once."""
+    log = in_ingest_order(broker.brokers, topics)
+    expected = twin(as_published(project), log)
+    assert figures(project.alerts()) == from_twin(expected)
+    assert on_topic(broker.brokers, alerts) == delivered(project.alerts())
+    assert project.dead() == sorted(("duplicate_id", log[n]["_id"]) for n in expected.duplicates)
+    assert project.late() == sorted(log[n]["_id"] for n in expected.late)
+
+
+def scattered(created: str, appended: str, now_ms: int) -> list[Sent]:
+    """Keys in all partitions of two topics.
+
+    The senders' times reach from two minutes before ``now_ms`` to two minutes after it, and go back now and then.
+    """
+    draw = random.Random(SEED)
+    log = records(240, SEED)
+    shift_ms = now_ms - 120_000 - log[0]["event_time"]
+    given: dict[str, Record] = {}
+    sent, clock_ms = [], 0
+    for record in log:
+        event_ms = record["event_time"] + shift_ms
+        clock_ms = max(clock_ms, event_ms)
+        topic, ms = created, clock_ms - draw.choice([0, 0, 0, 700])
+        if draw.random() < 0.4:
+            topic, event_ms = appended, now_ms - (clock_ms - event_ms)
+        whole = {**given.get(record["id"], {**record, "event_time": event_ms}), "amount": record["amount"]}
+        given[record["id"]] = whole
+        sent.append(Sent(topic, draw.randrange(2), json.dumps(whole).encode(), ms))
+    return sent
+
+
+@pytest.fixture(scope="module")
+def drained(
+    spark: SparkSession, kafka_broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Project, list[str], str]:
+    """Two topics, one of them with the senders' times, read whole in one batch."""
+    topics = [kafka_broker.create_topic(name, 2, append_time="append" in name) for name in ("e2e.create", "e2e-append")]
+    alerts = kafka_broker.create_topic("e2e.alerts", 3)
+    send(kafka_broker.brokers, scattered(topics[0], topics[1], time.time_ns() // 1_000_000), together=3)
+    project = project_on(kafka_broker.brokers, tmp_path_factory.mktemp("kafka"), topics, alerts, RULES)
+    assert project.drain(spark).batches == 1
+    return project, topics, alerts
+
+
+def test_topics_read_at_once_are_what_the_naive_twin_says(
+    kafka_broker: LocalBroker, drained: tuple[Project, list[str], str]
+) -> None:
+    project, topics, alerts = drained
+    log = in_ingest_order(kafka_broker.brokers, topics)
+    assert len({record["_ingest_ms"] for record in log}) > 100, "the brokers' times are not tested"
+    assert {alert["rule_id"] for alert in project.alerts().values()} == {rule["rule_id"] for rule in RULES}
+    check(project, kafka_broker, alerts, topics)
+
+
+def test_alerts_on_the_topic_are_keyed_by_their_entity(
+    kafka_broker: LocalBroker, drained: tuple[Project, list[str], str]
+) -> None:
+    places: dict[bytes | None, set[int]] = {}
+    for message in read_topic(kafka_broker.brokers, drained[2]):
+        alert = json.loads(message.value())
+        assert dict(message.headers())["alert_id"].decode() == alert["alert_id"]
+        entity = list(alert["key"].values())
+        if not entity:
+            assert message.key() is None
+        elif list(alert["key"]) == ["account"]:
+            assert message.key().decode() == entity[0]
+        else:
+            assert json.loads(message.key()) == entity
+        places.setdefault(message.key(), set()).add(message.partition())
+    places.pop(None)
+    assert all(len(partitions) == 1 for partitions in places.values())
+    assert len(set().union(*places.values())) == 3, "all partitions are used"
+
+
+def test_a_stop_in_the_midst_loses_and_repeats_nothing(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
+    sent = by_account(topics, 360, SEED)
+    project = project_on(kafka_broker.brokers, tmp_path, topics, alerts, BY_ACCOUNT, max_records_per_batch=20)
+    with project.start(spark) as running:
+        send(kafka_broker.brokers, sent[:120])
+        running.until_read(120)
+        before = running.pipeline.totals.batches
+        send(kafka_broker.brokers, sent[120:240])
+        running.until(lambda totals: totals.batches >= before + 2)
+    read = sum(running.pipeline.totals.dead.values()) + running.pipeline.totals.records
+    assert read < 240, "it was stopped too late"
+    with project.start(spark) as running:
+        running.until(lambda totals: totals.batches >= 2)
+        send(kafka_broker.brokers, sent[240:])
+        running.until(lambda totals: totals.batches >= 4)
+    project.drain(spark)
+    check(project, kafka_broker, alerts, topics)
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_driver_loses_and_repeats_nothing(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    topics, alerts, undisturbed = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2), kafka_topic(2)
+    send(kafka_broker.brokers, by_account(topics, 2_400, SEED))
+    whole = project_on(kafka_broker.brokers, tmp_path / "whole", topics, undisturbed, KILL_RULES)
+    whole.drain(spark)
+    project = project_on(
+        kafka_broker.brokers, tmp_path / "killed", topics, alerts, KILL_RULES, max_records_per_batch=60
+    )
+    draw = random.Random(SEED)
+    for _ in range(KILLS):
+        with running(project) as process:
+            # The store comes before the topic: the kill meets the sending, what comes after it, or the next batch.
+            wait_for_batches(project, batches(project) + 3, process)
+            time.sleep(draw.uniform(0, 0.1))
+            process.kill()
+    assert 0 < len(project.alerts()) < len(whole.alerts()), "the kills did not come under load"
+    finish(project)
+    assert project.alerts() == whole.alerts()
+    assert on_topic(kafka_broker.brokers, alerts) == whole.alerts()
+    assert on_topic(kafka_broker.brokers, undisturbed) == whole.alerts()
+    assert project.dead() == whole.dead()
+    assert len(read_topic(kafka_broker.brokers, f"{alerts}.dead")) == len(whole.dead())
+
+
+def test_an_idle_partition_stalls_nothing(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    """One partition is empty, one falls silent at the start; the third is judged as it comes."""
+    topic, alerts = kafka_topic(3, append_time=False), kafka_topic()
+    log = records(90, seed=4)
+    sent = [Sent(topic, 2, json.dumps(record).encode(), record["event_time"] + 100) for record in log]
+    sent[0] = Sent(topic, 0, sent[0].value, sent[0].ms)
+    project = project_on(kafka_broker.brokers, tmp_path, [topic], alerts, RULES)
+    with project.start(spark) as running:
+        for start in range(0, 90, 30):
+            send(kafka_broker.brokers, sent[start : start + 30])
+            running.until_read(start + 30)
+            expected = twin(as_published(project), in_ingest_order(kafka_broker.brokers, [topic]))
+            assert figures(project.alerts()) == from_twin(expected)
+    check(project, kafka_broker, alerts, [topic])
+
+
+def test_dead_letters_have_their_place_and_their_bytes(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    topic, alerts = kafka_topic(2, append_time=False), kafka_topic()
+
+    def record(name: str, event_ms: int = 1_000_000, **changes: Any) -> bytes:
+        fields = {"id": name, "account": "a1", "amount": 1, "kind": "web", "event_time": event_ms}
+        return json.dumps({**fields, **changes}).encode()
+
+    again = record("good", note="the bytes of the second")
+    given: list[tuple[int, bytes | None, str | None, str | None]] = [
+        (0, record("good"), None, None),
+        (0, b'{"id": "torn", \xff', "bad_encoding", None),
+        (1, b'{"id": "torn", "account"', "malformed_json", None),
+        (0, record("typed", amount="12"), "wrong_type", "typed"),
+        (1, None, "malformed_json", None),
+        (1, again, "duplicate_id", "good"),
+        (0, record("late", 900_000), None, "late"),
+        (0, record("other"), None, None),
+    ]
+    send(kafka_broker.brokers, (Sent(topic, partition, value, 1_000_000) for partition, value, _, _ in given))
+    project = project_on(kafka_broker.brokers, tmp_path, [topic], alerts, [PAIR])
+    project.drain(spark)
+    places, at = [], [0, 0]
+    for partition, value, reason, name in given:
+        places.append((STREAM, f"{topic}-{partition}", at[partition], reason, name, value or b""))
+        at[partition] += 1
+    dead = sorted((each for each in places if each[3] is not None), key=lambda each: each[1:3])
+    columns = 'stream, "partition", "offset", reason, record_id, raw'
+    rows = project.rows(f'SELECT {columns} FROM dead_letters ORDER BY "partition", "offset"')  # noqa: S608 - our names
+    assert rows == dead
+    late = project.rows('SELECT stream, "partition", "offset", NULL, record_id, raw FROM late_records')
+    assert late == [each for each in places if each[4] == "late"]
+    letters = [
+        ({name: text.decode() for name, text in m.headers()}, m.value())
+        for m in read_topic(kafka_broker.brokers, f"{alerts}.dead")
+    ]
+    found = [(each["stream"], each["partition"], int(each["offset"]), each["reason"], value) for each, value in letters]
+    assert sorted(found, key=str) == sorted(((*each[:4], each[5]) for each in dead), key=str)
+
+
+def test_a_batch_takes_no_more_than_it_may(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic()
+    send(kafka_broker.brokers, by_account(topics, 110, SEED))
+    project = project_on(kafka_broker.brokers, tmp_path, topics, alerts, BY_ACCOUNT, max_records_per_batch=25)
+    with project.start(spark) as running:
+        running.pipeline.drain()
+    taken = [delivery.figures["records"] for delivery in running.deliveries]
+    assert sum(taken) == 110
+    assert max(taken) <= 25
+    check(project, kafka_broker, alerts, topics)
+
+
+def test_a_later_rule_gets_its_past_from_the_topic(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    """It holds from the instant at which it was taken up, by the broker's clock."""
+    topic, alerts = kafka_topic(2), kafka_topic()
+    now_ms = time.time_ns() // 1_000_000
+    log = [{**each, "event_time": now_ms - 10 * (40 - number)} for number, each in enumerate(records(39, seed=6))]
+    sent = [Sent(topic, int(each["account"][1:]) % 2, json.dumps(each).encode(), 0) for each in log]
+    project = project_on(kafka_broker.brokers, tmp_path, [topic], alerts, [PAIR])
+    with project.start(spark) as running:
+        send(kafka_broker.brokers, sent[:20])
+        running.until_read(20)
+        project.publish("sum.yaml", [velocity("sum", "sum", 100, aggregation_field="amount", emit="every")])
+        running.until_logged("published", rule_id="sum")
+        send(kafka_broker.brokers, sent[20:])
+        running.until_read(39)
+    assert any(len(a["evidence"]["record_ids"]) > 2 for a in project.alerts().values() if a["rule_id"] == "sum")
+    check(project, kafka_broker, alerts, [topic])
