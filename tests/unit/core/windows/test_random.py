@@ -99,7 +99,7 @@ SLOW = settings(
 @SLOW
 @given(plans(), streams(), st.lists(st.sampled_from(["", "", "evict", "restart", "replan"]), min_size=7, max_size=7))
 def test_same_as_the_naive_twin(plan: KeySpacePlan, batches: list[list[Row]], between: list[str]) -> None:
-    naive, state, deltas = Naive(plan), KeySpaceState(plan, 10**9), []
+    naive, state, deltas = Naive(plan), KeySpaceState(plan, 10**12), []
     names = tuple((x.rule_id, x.version) for x in plan.lines)
     for rows, then in zip(batches, between, strict=False):
         batch = batch_of(plan, rows)
@@ -109,7 +109,7 @@ def test_same_as_the_naive_twin(plan: KeySpacePlan, batches: list[list[Row]], be
         assert not (hits.duplicates & ~np.array(duplicates, bool)).any()
         deltas.append(state.delta(batch, hits))
         if then == "restart":
-            state = KeySpaceState(plan, 10**9)
+            state = KeySpaceState(plan, 10**12)
             for delta in deltas:
                 state.load(Delta.of(delta.arrays()), names)
         elif then == "replan":
