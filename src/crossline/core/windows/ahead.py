@@ -15,18 +15,16 @@ from crossline.core.windows.header import (
     CLOCK_MS,
     CURSORS,
     FIRST_OF,
+    ID_BLOCKS,
     ID_HASH,
-    ID_ITEM,
-    ID_SIZE,
-    ID_TAG,
+    ID_TABLE,
+    KEY_BLOCKS,
     KEY_BYTES,
     KEY_HASH,
     KEY_INDEX,
-    KEY_ITEM,
     KEY_OFFSETS,
-    KEY_SIZE,
     KEY_SLOT,
-    KEY_TAG,
+    KEY_TABLE,
     KEYS,
     SCOUTS,
     TAIL,
@@ -51,7 +49,7 @@ from crossline.core.windows.memory import (
     store_32,
     store_64,
 )
-from crossline.core.windows.tables import AHEAD, bucket_of, find_key, tag_of
+from crossline.core.windows.tables import AHEAD, PLACES_MASK, block_of, find_key, item_of, tag_of
 
 SCOUTS_EACH = 4  # cursors that are looked at ahead
 FIRSTS, STEP, LAST_STEP = 12, 2, 4  # rows ahead: when windows' firsts are called for, and where scouts go on
@@ -74,10 +72,10 @@ def slot_of(h: int, key: int) -> Any:
 def _likely(h: int, key: int) -> Any:
     """The slot that key number ``key`` of the batch most likely has, by the tags alone; -1 where there is none."""
     hash_ = np.uint64(item(h, KEY_HASH, key))
-    b = bucket_of(hash_, word(h, KEY_SIZE))
-    same = like_16(word(h, KEY_TAG) + b, tag_of(hash_))
-    b += lowest(same) if same != 0 else 0
-    return load_i32(word(h, KEY_ITEM) + 4 * b) if same != 0 and b < word(h, KEY_SIZE) else -1
+    table = word(h, KEY_TABLE)
+    b = block_of(hash_, word(h, KEY_BLOCKS))
+    same = like_16(table + b, tag_of(hash_)) & PLACES_MASK
+    return load_i32(item_of(table, b + lowest(same))) if same != 0 else -1
 
 
 @jit
@@ -86,9 +84,8 @@ def find_keys(h: int) -> None:
     keys = word(h, BATCH_KEYS)
     for key in range(keys):
         if key + AHEAD < keys:
-            b = bucket_of(np.uint64(item(h, KEY_HASH, key + AHEAD)), word(h, KEY_SIZE))
-            prefetch(word(h, KEY_TAG) + b)
-            prefetch(word(h, KEY_ITEM) + 4 * b)
+            hash_ = np.uint64(item(h, KEY_HASH, key + AHEAD))
+            prefetch(word(h, KEY_TABLE) + block_of(hash_, word(h, KEY_BLOCKS)))
         if key + AHEAD // 2 < keys:
             slot = _likely(h, key + AHEAD // 2)
             if slot >= 0:
@@ -110,9 +107,7 @@ def _known_slot(h: int, row: int) -> Any:
 def look_ahead(h: int, row: int, rows: int) -> None:
     """Call for what the rows soon to come will touch."""
     if row + AHEAD < rows:
-        b = bucket_of(np.uint64(item(h, ID_HASH, row + AHEAD)), word(h, ID_SIZE))
-        prefetch(word(h, ID_TAG) + b)
-        prefetch(word(h, ID_ITEM) + 4 * b)
+        prefetch(word(h, ID_TABLE) + block_of(np.uint64(item(h, ID_HASH, row + AHEAD)), word(h, ID_BLOCKS)))
         slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
             prefetch(slot_row(h, slot))

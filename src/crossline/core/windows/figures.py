@@ -50,11 +50,20 @@ from crossline.core.windows.header import (
     word,
 )
 from crossline.core.windows.lists import beats
-from crossline.core.windows.memory import jit, load_f64, load_i32, load_i64, load_u8, store_8, store_64, store_f64
+from crossline.core.windows.memory import (
+    inlined,
+    jit,
+    load_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    store_8,
+    store_64,
+    store_f64,
+)
 from crossline.core.windows.program import (
     AVG_FLOAT,
     AVG_INT,
-    COUNT,
     DISTINCT,
     FIRST,
     LAST,
@@ -223,18 +232,23 @@ def _record_of(h: int, slot: int, c: int, k: int, extra: int) -> Any:
     return r
 
 
+@inlined
+def count_figure(h: int, slot: int, c: int, extra: int) -> Any:
+    """As ``figure``, for the number of records in the window, which is always defined."""
+    store_64(word(h, FIGURE), load_i32(window_at(h, slot, c) + COUNT_OF) + (1 if extra >= 0 else 0))
+    store_f64(word(h, FIGURE) + 16, 0.0)
+    return True
+
+
 @jit
-def figure(h: int, slot: int, c: int, g: int, extra: int) -> Any:  # noqa: PLR0911
-    """Put the value of group ``g`` at FIGURE, and how far it may be off; False where it is undefined.
+def figure(h: int, slot: int, c: int, g: int, extra: int) -> Any:
+    """Put the value of group ``g``, no count, at FIGURE, and how far it may be off; False where it is undefined.
 
     ``extra``: a record to count in (-1: none).
     """
     kind, k, at = item(h, GROUP_KIND, g), item(h, GROUP_ACC, g), word(h, FIGURE)
     store_f64(at + 16, 0.0)
     n = load_i32(window_at(h, slot, c) + COUNT_OF) + (1 if extra >= 0 else 0)
-    if kind == COUNT:
-        store_64(at, n)
-        return True
     if kind == DISTINCT:
         store_64(at, _distinct(h, slot, c, k, extra))
         return True

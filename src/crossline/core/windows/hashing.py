@@ -10,7 +10,7 @@ import numpy.typing as npt
 from numba import njit, types
 
 from crossline.core.values import I64, U8
-from crossline.core.windows.memory import jit, load_i64, load_u8, load_u32, store_64
+from crossline.core.windows.memory import inlined, jit, load_i64, load_u8, load_u32, store_64
 
 U64 = npt.NDArray[np.uint64]
 
@@ -48,7 +48,7 @@ def _stripes(at: int, end: int, seed: Any) -> Any:
     return h
 
 
-@jit
+@inlined
 def xxh64(at: int, end: int, seed: Any) -> Any:
     """XXH64 of the bytes from address ``at`` to ``end``, for compiled code. ``seed`` is uint64."""
     length = end - at

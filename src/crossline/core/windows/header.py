@@ -34,7 +34,7 @@ from crossline.core.windows.memory import (
     N_DEAD,
     N_LOOKED_AT,
 ) = range(11)
-# The state: rows, pools of bytes, and tables (a byte of the hash, then the item) with their sizes.
+# The state: rows, pools of bytes, and tables (see ``tables``) with how many blocks they have.
 (
     RECORDS,
     RECORD_BYTES,
@@ -58,16 +58,13 @@ from crossline.core.windows.memory import (
     SAT_AT,
     IDS,
     KEYS,
-    ID_TAG,
-    ID_ITEM,
-    ID_SIZE,
-    VALUE_TAG,
-    VALUE_ITEM,
-    VALUE_SIZE,
-    KEY_TAG,
-    KEY_ITEM,
-    KEY_SIZE,
-) = range(16, 47)
+    ID_TABLE,
+    ID_BLOCKS,
+    VALUE_TABLE,
+    VALUE_BLOCKS,
+    KEY_TABLE,
+    KEY_BLOCKS,
+) = range(16, 44)
 # The program: how many of each kind, and the address of each array (64-bit items).
 (
     CURSORS,

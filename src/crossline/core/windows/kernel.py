@@ -8,7 +8,7 @@ import numpy as np
 
 from crossline.core.windows import header as at
 from crossline.core.windows.ahead import find_keys, look_ahead, slot_of
-from crossline.core.windows.figures import figure, settle
+from crossline.core.windows.figures import count_figure, figure, settle
 from crossline.core.windows.header import (
     before,
     clock,
@@ -36,7 +36,7 @@ from crossline.core.windows.memory import (
 )
 from crossline.core.windows.program import COUNT, DISTINCT, SUM_INT, VALUE_INT
 from crossline.core.windows.rolling import insert, move
-from crossline.core.windows.tables import claim, copy_bytes, find_id, put_key
+from crossline.core.windows.tables import claim, copy_bytes, find_id, put
 
 EVIDENCE_MAX = 50
 NEVER = 2**62
@@ -67,7 +67,7 @@ def _add_key(h: int, key: int) -> Any:
     for c in range(word(h, at.CURSORS)):
         store_32(window_at(h, slot, c) + at.COUNT_OF, 0)
     store_32(row + at.KEY_END, end + length)
-    put_key(h, np.uint64(item(h, at.KEY_HASH, key)), slot)
+    put(word(h, at.KEY_TABLE), word(h, at.KEY_BLOCKS), np.uint64(item(h, at.KEY_HASH, key)), slot)
     return slot
 
 
@@ -81,8 +81,8 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
     slot = slot_of(h, key)
     start, hash_ = item(h, at.ID_OFFSETS, row), np.uint64(item(h, at.ID_HASH, row))
     length, source = item(h, at.ID_OFFSETS, row + 1) - start, word(h, at.ID_BYTES) + start
-    bucket = find_id(h, slot, hash_, source, length, since_ms)
-    if bucket < 0:
+    place = find_id(h, slot, hash_, source, length, since_ms)
+    if place < 0:
         store_8(word(h, at.DUPLICATE) + row, 1)
         return -1
     width = word(h, at.ENTRY_BYTES)
@@ -107,8 +107,7 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
         store_64(record + at.VALUE + 8 * col, item(h, at.VALUES, row * columns + col))
     for b in range(word(h, at.BITS_BYTES)):
         store_8(record + word(h, at.BITS_AT) + b, load_u8(bits + b))
-    claim(word(h, at.ID_TAG), word(h, at.ID_SIZE), bucket, hash_)
-    store_32(word(h, at.ID_ITEM) + 4 * bucket, i)
+    claim(word(h, at.ID_TABLE), place, hash_, i)
     store_32(word(h, at.RETAINED) + 4 * _count_up(h, at.N_RETAINED), row)
     return i
 
@@ -171,7 +170,11 @@ def judge_rows(h: int, start: int) -> Any:
             move(h, slot, c, i, newest)
             extra = i if item(h, at.RIGHT_OPEN, c) and item(h, at.INCLUDE, c) else -1
             for g in range(item(h, at.GROUP_AT, c), item(h, at.GROUP_AT, c + 1)):
-                _compare(h, slot, c, g, i, row, extra, figure(h, slot, c, g, extra))
+                if item(h, at.GROUP_KIND, g) == COUNT:
+                    defined = count_figure(h, slot, c, extra)
+                else:
+                    defined = figure(h, slot, c, g, extra)
+                _compare(h, slot, c, g, i, row, extra, defined)
         _remember(h, slot, i)
     return rows
 

@@ -14,10 +14,10 @@ from crossline.core.windows.entry import REBUILD_IDS, REBUILD_KEYS, REBUILD_VALU
 from crossline.core.windows.exact import PARTIALS_MAX
 from crossline.core.windows.program import Program
 from crossline.core.windows.regions import HUGE_FROM, Region
-from crossline.core.windows.tables import AHEAD, GROUP
+from crossline.core.windows.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
 
-FILL_MAX = 0.85  # of an open addressing table
-GROWTH = 1.33  # by which a table grows
+FILL_MAX = 0.88  # of an open addressing table
+GROWTH = 1.3  # by which a table grows
 NARROW = 1 << 32  # distances of clocks that 32 bits hold
 ALL = slice(None)
 # Rows and pools by the word of their address: the word of their width (0: a byte), of how many there are.
@@ -27,11 +27,11 @@ _POOLS = {
     at.IDS: (0, at.N_ID_BYTES),
     at.KEYS: (0, at.N_KEY_BYTES),
 }
-# Tables by the word of their tags: words of items and size, bytes of an item, what fills them.
+# Tables by the word of their address: the word of how many blocks, places of a block, what fills them.
 _TABLES = {
-    at.ID_TAG: (at.ID_ITEM, at.ID_SIZE, 4, REBUILD_IDS),
-    at.KEY_TAG: (at.KEY_ITEM, at.KEY_SIZE, 4, REBUILD_KEYS),
-    at.VALUE_TAG: (at.VALUE_ITEM, at.VALUE_SIZE, 8, REBUILD_VALUES),
+    at.ID_TABLE: (at.ID_BLOCKS, PLACES, REBUILD_IDS),
+    at.KEY_TABLE: (at.KEY_BLOCKS, PLACES, REBUILD_KEYS),
+    at.VALUE_TABLE: (at.VALUE_BLOCKS, VALUE_PLACES, REBUILD_VALUES),
 }
 
 
@@ -49,10 +49,9 @@ class MemoryMap:
         self._lay_out(plan)
         for pool in _POOLS:
             self._place(pool, Region())
-        for tags, (items, *_) in _TABLES.items():
-            self._place(tags, Region())
-            self._place(items, Region())
-            self.rebuild(tags, _table_size(0), fill=False)
+        for table in _TABLES:
+            self._place(table, Region())
+            self.rebuild(table, 1, fill=False)
         self.keep(at.FIGURE, np.zeros(3, np.int64))
         self.keep(at.SCRATCH, np.zeros(PARTIALS_MAX, np.float64))
         self.keep(at.SCOUTS, np.zeros(AHEAD * SCOUTS_EACH, np.int64))
@@ -94,9 +93,9 @@ class MemoryMap:
 
     def take_over(self, old: MemoryMap) -> None:
         """Take the records and keys of ``old``, of the same columns and entries; what hangs on a plan starts empty."""
-        for name in (at.IDS, at.KEYS, at.ID_TAG, at.ID_ITEM, at.KEY_TAG, at.KEY_ITEM):
+        for name in (at.IDS, at.KEYS, at.ID_TABLE, at.KEY_TABLE):
             self._place(name, old._regions.pop(name))
-        for name in (at.ID_SIZE, at.KEY_SIZE, at.N_ID_BYTES, at.N_KEY_BYTES):
+        for name in (at.ID_BLOCKS, at.KEY_BLOCKS, at.N_ID_BYTES, at.N_KEY_BYTES):
             self.words[name] = old.words[name]
         self.words[at.CLOCK_BASE] = old.words[at.CLOCK_BASE]
         if old.words[at.CLOCK_HIGH_AT]:
@@ -207,30 +206,31 @@ class MemoryMap:
         self.words[at.CLOCK_HIGH_AT] = self.words[at.RECORD_BYTES]
         self.words[at.RECORD_BYTES] += 4
 
-    def make_table(self, tags: int, count: int) -> None:
+    def make_table(self, table: int, count: int) -> None:
         """Room for ``count`` items in a table; where it must grow, for a third more.
 
         A table that grew is filled anew.
         """
-        if count > FILL_MAX * self.words[_TABLES[tags][1]]:
-            self.rebuild(tags, _table_size(count), fill=True)
+        blocks, places, _ = _TABLES[table]
+        if count > FILL_MAX * places * self.words[blocks]:
+            self.rebuild(table, _blocks_for(count, places), fill=True)
 
-    def rebuild(self, tags: int, size: int, *, fill: bool) -> None:
-        """An empty table of ``size`` buckets, and its items put into it if ``fill``."""
-        items, size_word, item_bytes, task = _TABLES[tags]
-        if size != self.words[size_word]:
-            for name, room in ((tags, size + GROUP), (items, size * item_bytes)):
-                region = self._regions[name]
-                region.resize(room)
-                self._place(name, region)
-            self.words[size_word] = size
-        self._regions[tags].array[:] = 0
+    def rebuild(self, table: int, size: int, *, fill: bool) -> None:
+        """An empty table of ``size`` blocks, and its items put into it if ``fill``."""
+        blocks, _, task = _TABLES[table]
+        region = self._regions[table]
+        if size != self.words[blocks]:
+            region.resize(size * BLOCK)
+            self._place(table, region)
+            self.words[blocks] = size
+        region.array[:] = 0
         if fill:
             self.run(task)
 
-    def refill(self, tags: int, count: int) -> None:
+    def refill(self, table: int, count: int) -> None:
         """Fill a table anew; made smaller if it is much too large for ``count``."""
-        self.rebuild(tags, min(int(self.words[_TABLES[tags][1]]), _table_size(count)), fill=True)
+        blocks, places, _ = _TABLES[table]
+        self.rebuild(table, min(int(self.words[blocks]), _blocks_for(count, places)), fill=True)
 
     def rows(self, pool: int) -> U8:
         """A pool's rows in use, as uint8[count, width]. Not to be held across a growth."""
@@ -253,5 +253,5 @@ def _eights(size: int) -> int:
     return (int(size) + 7) // 8 * 8
 
 
-def _table_size(count: int) -> int:
-    return max(2 * GROUP, int(count * GROWTH / FILL_MAX) + 1)
+def _blocks_for(count: int, places: int) -> int:
+    return int(count * GROWTH / (FILL_MAX * places)) + 1

@@ -106,7 +106,7 @@ class KeySpaceState:
         self._memory, self.plan = MemoryMap(plan, compile_plan(plan)), plan
         self._memory.take_over(old)
         self._carry(old, old_plan)
-        self._memory.make_table(at.VALUE_TAG, self.records * int(self._memory.words[at.LINKS]))
+        self._memory.make_table(at.VALUE_TABLE, self.records * int(self._memory.words[at.LINKS]))
         self._memory.run(RELINK)
         self._buffers = Buffers(self._memory)
         return True
@@ -147,9 +147,9 @@ class KeySpaceState:
         self._leave()
         for pool in (at.RECORDS, at.SLOTS, at.IDS, at.KEYS):
             memory.shrink(pool)
-        memory.refill(at.ID_TAG, 2 * self.records)
-        memory.refill(at.KEY_TAG, 2 * self.keys)
-        memory.refill(at.VALUE_TAG, 2 * self.records * int(memory.words[at.LINKS]))
+        memory.refill(at.ID_TABLE, 2 * self.records)
+        memory.refill(at.KEY_TABLE, 2 * self.keys)
+        memory.refill(at.VALUE_TABLE, 2 * self.records * int(memory.words[at.LINKS]))
 
     def _enter(self, batch: KeyedBatch, sat: U8) -> dict[str, Any]:
         """Make room for the batch and show it to the kernel; the arrays that the kernel writes about its rows."""
@@ -166,9 +166,9 @@ class KeySpaceState:
             memory.make_clocks_fit(int(batch.clock_ms.min()), int(batch.clock_ms.max()))
         memory.make_room(at.RECORDS, n)
         memory.make_room(at.SLOTS, min(keys, n))
-        memory.make_table(at.ID_TAG, self.records + n)
-        memory.make_table(at.KEY_TAG, self.keys + min(keys, n))
-        memory.make_table(at.VALUE_TAG, int(words[at.N_VALUES]) + n * int(words[at.LINKS]))
+        memory.make_table(at.ID_TABLE, self.records + n)
+        memory.make_table(at.KEY_TABLE, self.keys + min(keys, n))
+        memory.make_table(at.VALUE_TABLE, int(words[at.N_VALUES]) + n * int(words[at.LINKS]))
         words[[at.N_HITS, at.N_EVIDENCE, at.N_RETAINED, at.N_EMITTED]] = 0
         words[at.ROWS], words[at.BATCH_KEYS], words[at.DUPLICATE_MS] = n, keys, self.duplicate_ms
         found = {"duplicate": np.zeros(n, np.uint8), "retained": np.empty(n, np.int32), "sat": sat}
@@ -252,7 +252,7 @@ class KeySpaceState:
 
     def key_bytes(self) -> int:
         """Bytes of those that belong to keys, not to records."""
-        return self._memory.bytes_held(frozenset({at.SLOTS, at.KEYS, at.KEY_TAG, at.KEY_ITEM}))
+        return self._memory.bytes_held(frozenset({at.SLOTS, at.KEYS, at.KEY_TABLE}))
 
 
 def warm() -> None:

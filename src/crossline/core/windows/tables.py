@@ -1,7 +1,8 @@
 """Open addressing over stored bytes: ids to records, keys to slots, values to their last record.
 
-A byte of the hash stands in a table of its own, so that a search reads one line of memory before it looks at
-anything stored. It is read in groups; the table's first group stands after its end once more.
+A table is blocks of 64 bytes, a line of memory: a byte of the hash for each of its places (0: free), then their items.
+A search reads one block, mostly, before it looks at anything stored. A block is filled from its first place on; what
+finds no room goes to the next one.
 """
 
 from __future__ import annotations
@@ -12,24 +13,21 @@ import numpy as np
 
 from crossline.core.windows.hashing import xxh64
 from crossline.core.windows.header import (
+    ID_BLOCKS,
     ID_END,
-    ID_ITEM,
-    ID_SIZE,
-    ID_TAG,
+    ID_TABLE,
     IDS,
+    KEY_BLOCKS,
     KEY_END,
-    KEY_ITEM,
-    KEY_SIZE,
-    KEY_TAG,
+    KEY_TABLE,
     KEYS,
     LINK_COL,
     N_RECORDS,
     N_SLOTS,
     SCRATCH,
     SLOT,
-    VALUE_ITEM,
-    VALUE_SIZE,
-    VALUE_TAG,
+    VALUE_BLOCKS,
+    VALUE_TABLE,
     clock,
     id_start,
     item,
@@ -57,15 +55,44 @@ from crossline.core.windows.memory import (
 
 NO_SEED = np.uint64(0)
 LOW = 0xFFFFFFFF
-GROUP = 16  # bytes of a table read at once
+BLOCK = 64
+PLACES, PLACES_MASK, ITEMS_AT = 12, 0xFFF, 12  # in a block of items of 4 bytes
+VALUE_PLACES, VALUE_PLACES_MASK, VALUE_ITEMS_AT = 7, 0x7F, 8  # of items of 8 bytes
 AHEAD = 16  # steps by which memory is called for; a power of 2
 _32 = np.uint64(32)
 
 
 @jit
-def bucket_of(hash_: Any, size: int) -> Any:
-    """First bucket for a hash: its upper half scaled to the table, so that any size will do."""
-    return np.int64(((hash_ >> _32) * np.uint64(size)) >> _32)
+def block_of(hash_: Any, blocks: int) -> Any:
+    """Where in a table the first block for a hash begins: its upper half scaled to the number of blocks."""
+    return np.int64(((hash_ >> _32) * np.uint64(blocks)) >> _32) * BLOCK
+
+
+@jit
+def item_of(table: int, place: int) -> Any:
+    """Address of the item of a place: of a block's first byte, plus the number of the place."""
+    return table + (place & -BLOCK) + ITEMS_AT + 4 * (place & (BLOCK - 1))
+
+
+@jit
+def claim(table: int, place: int, hash_: Any, item_: int) -> None:
+    """Put an item at a free place."""
+    store_8(table + place, tag_of(hash_))
+    store_32(item_of(table, place), item_)
+
+
+@inlined
+def put(table: int, blocks: int, hash_: Any, item_: int) -> None:
+    """Put an item at the first free place for its hash."""
+    b = block_of(hash_, blocks)
+    while True:
+        free = like_16(table + b, 0) & PLACES_MASK
+        if free != 0:
+            claim(table, b + lowest(free), hash_, item_)
+            return
+        b += BLOCK
+        if b == blocks * BLOCK:
+            b = 0
 
 
 @jit
@@ -102,89 +129,52 @@ def copy_bytes(source: int, target: int, length: int) -> None:
         k += 1
 
 
-@jit
-def _wrapped(b: int, size: int) -> Any:
-    """Bucket ``b`` of a table that goes on at its start."""
-    return b if b < size else b - size
-
-
-@jit
-def claim(tags: int, size: int, b: int, hash_: Any) -> None:
-    """Take bucket ``b``, which is free."""
-    store_8(tags + b, tag_of(hash_))
-    if b < GROUP:
-        store_8(tags + size + b, tag_of(hash_))
-
-
-@jit
-def free_bucket(tags: int, size: int, hash_: Any) -> Any:
-    """Claim the first free bucket for ``hash_``."""
-    b = bucket_of(hash_, size)
-    while True:
-        free = like_16(tags + b, 0)
-        if free != 0:
-            found = _wrapped(b + lowest(free), size)
-            claim(tags, size, found, hash_)
-            return found
-        b += GROUP
-        if b >= size:
-            b -= size
-
-
 @inlined
 def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) -> Any:
-    """The free bucket for an id, or -1 where a record of this key with it and a clock of ``since_ms`` or later is held.
+    """The free place for an id, or -1 where a record of this key with it and a clock of ``since_ms`` or later is held.
 
     The id stands at ``at``.
     """
-    tags, size, tag = word(h, ID_TAG), word(h, ID_SIZE), tag_of(hash_)
-    b = bucket_of(hash_, size)
+    table, blocks, tag = word(h, ID_TABLE), word(h, ID_BLOCKS), tag_of(hash_)
+    b = block_of(hash_, blocks)
     while True:
-        free, same = like_16(tags + b, 0), like_16(tags + b, tag)
-        same &= (free & -free) - 1  # those before the first free one
+        same = like_16(table + b, tag) & PLACES_MASK
         while same != 0:
-            r = load_i32(word(h, ID_ITEM) + 4 * _wrapped(b + lowest(same), size))
+            r = load_i32(item_of(table, b + lowest(same)))
             row = row_of(h, r)
             if load_i32(row + SLOT) == slot and clock(h, r) >= since_ms:
                 start = id_start(h, r)
                 if load_u32(row + ID_END) - start == length and same_bytes(word(h, IDS) + start, at, length):
                     return -1
             same &= same - 1
+        free = like_16(table + b, 0) & PLACES_MASK
         if free != 0:
-            return _wrapped(b + lowest(free), size)
-        b += GROUP
-        if b >= size:
-            b -= size
-
-
-@jit
-def put_key(h: int, hash_: Any, slot: int) -> None:
-    """Enter a slot under the hash of its key."""
-    b = free_bucket(word(h, KEY_TAG), word(h, KEY_SIZE), hash_)
-    store_32(word(h, KEY_ITEM) + 4 * b, slot)
+            return b + lowest(free)
+        b += BLOCK
+        if b == blocks * BLOCK:
+            b = 0
 
 
 @jit
 def find_key(h: int, hash_: Any, at: int, length: int) -> Any:
     """The slot of the key at ``at``, or -1."""
-    tags, size, tag = word(h, KEY_TAG), word(h, KEY_SIZE), tag_of(hash_)
-    b = bucket_of(hash_, size)
+    table, blocks, tag = word(h, KEY_TABLE), word(h, KEY_BLOCKS), tag_of(hash_)
+    b = block_of(hash_, blocks)
     while True:
-        free, same = like_16(tags + b, 0), like_16(tags + b, tag)
-        same &= (free & -free) - 1
+        same = like_16(table + b, tag) & PLACES_MASK
         while same != 0:
-            slot = load_i32(word(h, KEY_ITEM) + 4 * _wrapped(b + lowest(same), size))
+            slot = load_i32(item_of(table, b + lowest(same)))
             start = key_start(h, slot)
             if load_u32(slot_row(h, slot) + KEY_END) - start == length and same_bytes(
                 word(h, KEYS) + start, at, length
             ):
                 return slot
             same &= same - 1
-        if free != 0:
+        if like_16(table + b, 0) & PLACES_MASK != 0:
             return -1
-        b += GROUP
-        if b >= size:
-            b -= size
+        b += BLOCK
+        if b == blocks * BLOCK:
+            b = 0
 
 
 @jit
@@ -197,51 +187,64 @@ def value_hash(slot: int, link: int, value: int) -> Any:
 
 
 @jit
+def _value_item_of(table: int, place: int) -> Any:
+    """As ``item_of``, in the table of values."""
+    return table + (place & -BLOCK) + VALUE_ITEMS_AT + 8 * (place & (BLOCK - 1))
+
+
+@jit
 def put_value(h: int, hash_: Any, link: int, record: int) -> None:
     """Enter the last record of a value of a link."""
-    b = free_bucket(word(h, VALUE_TAG), word(h, VALUE_SIZE), hash_)
-    store_64(word(h, VALUE_ITEM) + 8 * b, (link << 32) | record)
+    table, blocks = word(h, VALUE_TABLE), word(h, VALUE_BLOCKS)
+    b = block_of(hash_, blocks)
+    while True:
+        free = like_16(table + b, 0) & VALUE_PLACES_MASK
+        if free != 0:
+            place = b + lowest(free)
+            store_8(table + place, tag_of(hash_))
+            store_64(_value_item_of(table, place), (link << 32) | record)
+            return
+        b += BLOCK
+        if b == blocks * BLOCK:
+            b = 0
 
 
 @jit
 def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
     """Address of the item (link, last record) of ``value`` (as the bits of an int64) in this key, or 0."""
-    tags, size, tag, col = word(h, VALUE_TAG), word(h, VALUE_SIZE), tag_of(hash_), item(h, LINK_COL, link)
-    b = bucket_of(hash_, size)
+    table, blocks, tag, col = word(h, VALUE_TABLE), word(h, VALUE_BLOCKS), tag_of(hash_), item(h, LINK_COL, link)
+    b = block_of(hash_, blocks)
     while True:
-        free, same = like_16(tags + b, 0), like_16(tags + b, tag)
-        same &= (free & -free) - 1
+        same = like_16(table + b, tag) & VALUE_PLACES_MASK
         while same != 0:
-            at = word(h, VALUE_ITEM) + 8 * _wrapped(b + lowest(same), size)
+            at = _value_item_of(table, b + lowest(same))
             known = load_i64(at)
             r = known & LOW
             if (known >> 32) == link and load_i32(row_of(h, r) + SLOT) == slot and value_i(h, r, col) == value:
                 return at
             same &= same - 1
-        if free != 0:
+        if like_16(table + b, 0) & VALUE_PLACES_MASK != 0:
             return 0
-        b += GROUP
-        if b >= size:
-            b -= size
+        b += BLOCK
+        if b == blocks * BLOCK:
+            b = 0
 
 
 @jit
 def rebuild_ids(h: int) -> None:
-    """Enter every record into the (cleared) table of ids, its bucket called for some steps before."""
-    start, ids, tags, items, size = 0, word(h, IDS), word(h, ID_TAG), word(h, ID_ITEM), word(h, ID_SIZE)
+    """Enter every record into the (cleared) table of ids, its block called for some steps before."""
+    start, ids, table, blocks = 0, word(h, IDS), word(h, ID_TABLE), word(h, ID_BLOCKS)
     ring, count = word(h, SCRATCH), tally(h, N_RECORDS)
     for r in range(count + AHEAD):
         place = ring + 8 * (r & (AHEAD - 1))
         if r >= AHEAD:
-            b = free_bucket(tags, size, np.uint64(load_i64(place)))
-            store_32(items + 4 * b, r - AHEAD)
+            put(table, blocks, np.uint64(load_i64(place)), r - AHEAD)
         if r < count:
             end = load_u32(row_of(h, r) + ID_END)
             hash_ = xxh64(ids + start, ids + end, NO_SEED)
             start = end
             store_64(place, np.int64(hash_))
-            prefetch(tags + bucket_of(hash_, size))
-            prefetch(items + 4 * bucket_of(hash_, size))
+            prefetch(table + block_of(hash_, blocks))
 
 
 @jit
@@ -250,5 +253,5 @@ def rebuild_keys(h: int) -> None:
     at, keys = 0, word(h, KEYS)
     for slot in range(tally(h, N_SLOTS)):
         end = load_u32(slot_row(h, slot) + KEY_END)
-        put_key(h, xxh64(keys + at, keys + end, NO_SEED), slot)
+        put(word(h, KEY_TABLE), word(h, KEY_BLOCKS), xxh64(keys + at, keys + end, NO_SEED), slot)
         at = end
