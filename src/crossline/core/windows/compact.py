@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.core.windows import header as at
+from crossline.core.windows.ahead import SCOUTS_EACH
 from crossline.core.windows.header import (
     after,
     clock,
@@ -19,9 +20,9 @@ from crossline.core.windows.header import (
     word,
 )
 from crossline.core.windows.lists import chain_in, tie_values
-from crossline.core.windows.memory import jit, load_i32, load_u32, store_32, store_64
+from crossline.core.windows.memory import inlined, jit, load_i32, load_u32, prefetch, store_32, store_64
 from crossline.core.windows.rolling import drop_left
-from crossline.core.windows.tables import copy_bytes, put_value, value_hash
+from crossline.core.windows.tables import AHEAD, copy_bytes, put_value, value_hash
 
 
 @jit
@@ -46,7 +47,11 @@ def count_dead(h: int, cutoff_ms: int) -> Any:
 @jit
 def throw_out(h: int, cutoff_ms: int) -> None:
     """Keep only records with a clock after ``cutoff_ms``. Tables must be built anew afterwards."""
-    for slot in range(tally(h, at.N_SLOTS)):
+    slots = tally(h, at.N_SLOTS)
+    for slot in range(slots):
+        if slot + AHEAD < slots:
+            for c in range(min(word(h, at.CURSORS), SCOUTS_EACH)):
+                prefetch(row_of(h, load_i32(window_at(h, slot + AHEAD, c) + at.FIRST_OF)))
         for c in range(word(h, at.CURSORS)):
             drop_left(h, slot, c, cutoff_ms + 1)
     number, live = word(h, at.NUMBER), 0
@@ -71,7 +76,10 @@ def _close_slots(h: int) -> None:
     """Close the ranks of the keys whose last record lives."""
     live, key_bytes, start = 0, 0, 0
     keys, size = word(h, at.KEYS), word(h, at.SLOT_BYTES)
-    for slot in range(tally(h, at.N_SLOTS)):
+    slots = tally(h, at.N_SLOTS)
+    for slot in range(slots):
+        if slot + AHEAD < slots:
+            prefetch(word(h, at.NUMBER) + 4 * load_i32(slot_row(h, slot + AHEAD) + at.TAIL))
         row = slot_row(h, slot)
         end = load_u32(row + at.KEY_END)
         _renumber(h, row + at.TAIL)
@@ -94,12 +102,24 @@ def _close_slots(h: int) -> None:
     store_64(h + 8 * at.N_KEY_BYTES, key_bytes)
 
 
+@inlined
+def _look_ahead(h: int, r: int) -> None:
+    """Call for what the records after ``r`` will touch; they have their old numbers yet."""
+    prefetch(word(h, at.SLOT_NUMBER) + 4 * load_i32(row_of(h, r + AHEAD) + at.SLOT))
+    row = row_of(h, r + AHEAD // 2)
+    before = load_i32(row + at.BEFORE)
+    if before < 0 or load_i32(word(h, at.NUMBER) + 4 * before) < 0:
+        prefetch(slot_row(h, load_i32(word(h, at.SLOT_NUMBER) + 4 * load_i32(row + at.SLOT))))
+
+
 @jit
 def _close_records(h: int, live: int) -> None:
     """Close the ranks of the living records, in their order."""
     id_bytes, start, ids, size = 0, 0, word(h, at.IDS), word(h, at.RECORD_BYTES)
-    links = word(h, at.CHAIN_AT)
-    for r in range(tally(h, at.N_RECORDS)):
+    links, records = word(h, at.CHAIN_AT), tally(h, at.N_RECORDS)
+    for r in range(records):
+        if r + AHEAD < records:
+            _look_ahead(h, r)
         row, end = row_of(h, r), load_u32(row_of(h, r) + at.ID_END)
         to = load_i32(word(h, at.NUMBER) + 4 * r)
         if to >= 0:

@@ -24,8 +24,12 @@ from crossline.core.windows.header import (
     LINK_COL,
     N_RECORDS,
     N_SLOTS,
+    RECORD_BYTES,
+    RECORDS,
     SCRATCH,
     SLOT,
+    SLOT_BYTES,
+    SLOTS,
     VALUE_BLOCKS,
     VALUE_TABLE,
     clock,
@@ -230,28 +234,31 @@ def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
             b = 0
 
 
+@inlined
+def _enter_all(h: int, rows: int, width: int, end_at: int, count: int, pool: int, table: int, blocks: int) -> None:
+    """Enter all rows under the hash of their bytes in ``pool``, the block of each called for some steps before."""
+    start, ring = pool, word(h, SCRATCH)
+    for r in range(count + AHEAD):
+        kept = ring + 8 * (r & (AHEAD - 1))
+        if r >= AHEAD:
+            put(table, blocks, np.uint64(load_i64(kept)), r - AHEAD)
+        if r < count:
+            end = pool + load_u32(rows + r * width + end_at)
+            hash_ = xxh64(start, end, NO_SEED)
+            start = end
+            store_64(kept, np.int64(hash_))
+            prefetch(table + block_of(hash_, blocks))
+
+
 @jit
 def rebuild_ids(h: int) -> None:
-    """Enter every record into the (cleared) table of ids, its block called for some steps before."""
-    start, ids, table, blocks = 0, word(h, IDS), word(h, ID_TABLE), word(h, ID_BLOCKS)
-    ring, count = word(h, SCRATCH), tally(h, N_RECORDS)
-    for r in range(count + AHEAD):
-        place = ring + 8 * (r & (AHEAD - 1))
-        if r >= AHEAD:
-            put(table, blocks, np.uint64(load_i64(place)), r - AHEAD)
-        if r < count:
-            end = load_u32(row_of(h, r) + ID_END)
-            hash_ = xxh64(ids + start, ids + end, NO_SEED)
-            start = end
-            store_64(place, np.int64(hash_))
-            prefetch(table + block_of(hash_, blocks))
+    """Enter every record into the (cleared) table of ids."""
+    records, width, count = word(h, RECORDS), word(h, RECORD_BYTES), tally(h, N_RECORDS)
+    _enter_all(h, records, width, ID_END, count, word(h, IDS), word(h, ID_TABLE), word(h, ID_BLOCKS))
 
 
 @jit
 def rebuild_keys(h: int) -> None:
     """Enter every slot into the (cleared) table of keys."""
-    at, keys = 0, word(h, KEYS)
-    for slot in range(tally(h, N_SLOTS)):
-        end = load_u32(slot_row(h, slot) + KEY_END)
-        put(word(h, KEY_TABLE), word(h, KEY_BLOCKS), xxh64(keys + at, keys + end, NO_SEED), slot)
-        at = end
+    slots, width, count = word(h, SLOTS), word(h, SLOT_BYTES), tally(h, N_SLOTS)
+    _enter_all(h, slots, width, KEY_END, count, word(h, KEYS), word(h, KEY_TABLE), word(h, KEY_BLOCKS))
