@@ -31,7 +31,10 @@ FOREVER = ((-(2**63), 2**63 - 1),)
 
 @dataclass(frozen=True)
 class Case:
-    """``rate``: events per second of event time; ``late``: the part of them that is out of order."""
+    """``rate``: events per second of event time; ``late``: the part of them that is out of order.
+
+    ``zipf``: the key of rank r is met 1/r as often as the first; else all equally often.
+    """
 
     name: str
     plan: str
@@ -40,11 +43,13 @@ class Case:
     rate: int
     batch: int = 100_000
     late: float = 0.0
+    zipf: bool = False
 
 
 CASES = (
     Case("one line", "one", 50_000, 4_000_000, 10_000),
     Case("one line, 1 % late", "one", 50_000, 4_000_000, 10_000, late=0.01),
+    Case("one line, zipf", "one", 50_000, 4_000_000, 10_000, zipf=True),
     Case("one line, 10^3 keys", "one", 1_000, 4_000_000, 10_000),
     Case("one line, 10^6 keys", "one", 1_000_000, 4_000_000, 20_000),
     Case("one line, 10^7 keys", "one", 10_000_000, 4_000_000, 20_000),
@@ -93,13 +98,15 @@ def plan_of(name: str) -> KeySpacePlan:
 
 
 def batches(case: Case, columns: int) -> Iterator[KeyedBatch]:
-    """Keys uniform, ids of 8 bytes, amounts in whole cents."""
+    """Ids of 8 bytes, amounts in whole cents."""
     rng = np.random.default_rng(1)
+    weights = np.cumsum(1 / np.arange(1, case.keys + 1)) if case.zipf else np.ones(1)
     for at in range(0, case.events, case.batch):
         n = min(case.batch, case.events - at)
         ingest = np.arange(at, at + n) * 1000 // case.rate + START_MS
         late = np.where(rng.random(n) < case.late, rng.integers(0, 30_000, n), 0)
-        keys, index = np.unique(rng.integers(0, case.keys, n), return_inverse=True)
+        ranks = np.searchsorted(weights, rng.random(n) * weights[-1]) if case.zipf else rng.integers(0, case.keys, n)
+        keys, index = np.unique(ranks, return_inverse=True)
         key_bytes = np.char.zfill(keys.astype("U"), 10).astype("S10").view(np.uint8)
         key_offsets = np.arange(len(keys) + 1, dtype=np.int64) * 10
         yield KeyedBatch(
