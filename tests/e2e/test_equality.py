@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -19,7 +19,9 @@ from .project import Alerts, Project, figures, from_twin, read_jsonl
 from .traffic import CASH, RULES, STREAM, Body, Record, expected, lines, records, velocity
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 COUNT = 240
@@ -82,8 +84,16 @@ def test_files_that_come_one_by_one_give_the_same(
 ) -> None:
     """With a restart in the midst, files that grow in the midst of a line, chunks of a few lines, and either plan."""
     plans: list[str] = []
+
+    def noting(plan: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+        def noted(*arguments: Any) -> DataFrame:
+            plans.append(plan.__name__)
+            return plan(*arguments)
+
+        return noted
+
     for plan in (flow.wide, flow.narrow):
-        monkeypatch.setattr(pipeline, plan.__name__, lambda *a, plan=plan: plans.append(plan.__name__) or plan(*a))
+        monkeypatch.setattr(pipeline, plan.__name__, noting(plan))
     monkeypatch.setattr(pipeline, "NARROW_RECORDS", narrow_records)
     draw = random.Random(seed)
     engine = {"trigger": "0s", "shards": draw.randint(1, 4), "max_batch_bytes": draw.choice([400, 3_000])}

@@ -34,3 +34,9 @@ class KafkaFetch:
             return None
         value = message.value()
         return bytes(value) if value is not None else None
+
+    def close(self) -> None:
+        """Leave the broker; the next call comes back to it."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None

@@ -88,7 +88,9 @@ class EngineSettings(Settings):
         default="local[*]", min_length=1, description="Spark master; by default all cores of this machine."
     )
     partition_lag: DurationMs = Field(
-        default=0, description="How far one partition may lag behind another and still find its windows whole."
+        default=60_000,
+        description="How far one partition may lag behind another and still find its windows whole. Records are kept "
+        "longer only while a partition lags; one that is idle counts as lagging.",
     )
     max_batch_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="Most bytes of one batch from files.")
     max_batch_records: int = Field(

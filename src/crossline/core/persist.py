@@ -23,7 +23,6 @@ def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[LayerDelta])
         "batch": batch_id,
         "kept_from": state.kept_from,
         "log_clock": state.log_clock,
-        "ingest_ms": state.ingest_ms,
         "layers": layers,
     }
     return wire.encode(meta, arrays)
@@ -34,8 +33,7 @@ def apply_delta(
 ) -> None:
     """Put what ``encode_delta`` wrote back into ``state``; layers that no rule needs any more are passed over."""
     state.kept_from = meta["kept_from"]
-    state.log_clock = dict(meta["log_clock"])
-    state.ingest_ms = dict(meta["ingest_ms"])
+    state.log_clock = {stream: dict(clocks) for stream, clocks in meta["log_clock"].items()}
     apply_past(plans, state, meta, arrays, bounds)
 
 
@@ -52,8 +50,9 @@ def apply_past(
         delta = Delta.of({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
         store = store_of(state, plan, layer_plan)
         store.load(delta, tuple((rule_id, version) for rule_id, version in item["lines"]))
-        if plan.stream in state.ingest_ms:
-            store.evict(evict_before(layer_plan, plan, state.ingest_ms[plan.stream], bounds))
+        horizon_ms = state.horizon_ms(plan.stream, bounds)
+        if horizon_ms is not None:
+            store.evict(evict_before(layer_plan, plan, horizon_ms))
 
 
 def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapping[str, Any]], bounds: Bounds) -> bool:
@@ -63,7 +62,8 @@ def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapp
         if item["clock_ms"] is None or item["layer"] not in known:
             continue
         plan, layer_plan = known[item["layer"]]
-        if item["clock_ms"] > evict_before(layer_plan, plan, state.ingest_ms[plan.stream], bounds):
+        horizon_ms = state.horizon_ms(plan.stream, bounds)
+        if horizon_ms is None or item["clock_ms"] > evict_before(layer_plan, plan, horizon_ms):
             return False
     return True
 

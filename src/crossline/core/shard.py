@@ -31,15 +31,22 @@ class Position:
 
 @dataclass(slots=True)
 class ShardState:
-    """All that one shard keeps: a store per layer, the clock of each log, the highest ingest time per stream.
+    """All that one shard keeps: a store per layer, and the clock of each log of each stream.
 
     ``kept_from``: the oldest batch whose segment the state still needs.
     """
 
     stores: dict[str, KeySpaceState] = field(default_factory=dict)
-    log_clock: dict[str, int] = field(default_factory=dict)
-    ingest_ms: dict[str, int] = field(default_factory=dict)
+    log_clock: dict[str, dict[str, int]] = field(default_factory=dict)
     kept_from: int = 0
+
+    def horizon_ms(self, stream: str, bounds: Bounds) -> int | None:
+        """The ingest time that every log of ``stream`` has reached, but for logs too far behind the first one.
+
+        None where nothing came yet. Every shard sees the clock of every log, so it is the same in all of them.
+        """
+        clocks = self.log_clock.get(stream)
+        return max(min(clocks.values()), max(clocks.values()) - bounds.partition_lag_ms) if clocks else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,10 @@ class ShardOutput:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``partition_lag_ms``: how far one log of a stream may lag behind another and still find its windows whole."""
+    """``partition_lag_ms``: how far one log of a stream may lag behind another and still find its windows whole.
+
+    One that lags more, or is idle, holds back no more than that.
+    """
 
     partition_lag_ms: int = 0
 
@@ -85,7 +95,7 @@ def judge(
             _judge_stream(plan, state, mine, detected_ms, bounds, output)
     _forget_unplanned(plans, state)
     output.retained = sum(store.records for store in state.stores.values())
-    output.ingest_ms = dict(state.ingest_ms)
+    output.ingest_ms = {stream: max(clocks.values()) for stream, clocks in state.log_clock.items() if clocks}
     return output
 
 
@@ -99,18 +109,17 @@ def _judge_stream(
     plan: StreamPlan, state: ShardState, parts: list[WirePart], detected_ms: int, bounds: Bounds, output: ShardOutput
 ) -> None:
     reporter = plan.layers[plan.reporter].layer.name
-    floors = chunk_floors([p for p in parts if p[0]["layer"] == reporter], state.log_clock)
-    clocks = [state.log_clock[m["log"]] for m, _ in parts if m["log"] in state.log_clock]
-    if clocks:
-        state.ingest_ms[plan.stream] = max(*clocks, state.ingest_ms.get(plan.stream, clocks[0]))
+    log_clock = state.log_clock.setdefault(plan.stream, {})
+    floors = chunk_floors([p for p in parts if p[0]["layer"] == reporter], log_clock)
+    horizon_ms = state.horizon_ms(plan.stream, bounds)
     for number, layer_plan in enumerate(plan.layers):
         store = store_of(state, plan, layer_plan)
         mine = [p for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
             rows = in_ingest_order(mine, floors)
             _judge_layer(plan, layer_plan, store, rows, mine, detected_ms, output, reporter=number == plan.reporter)
-        if plan.stream in state.ingest_ms:
-            store.evict(evict_before(layer_plan, plan, state.ingest_ms[plan.stream], bounds))
+        if horizon_ms is not None:
+            store.evict(evict_before(layer_plan, plan, horizon_ms))
 
 
 def lines_of(layer_plan: LayerPlan) -> tuple[tuple[str, int], ...]:
@@ -135,9 +144,9 @@ def _lateness_ms(plan: StreamPlan, layer_plan: LayerPlan) -> int:
     return plan.allowed_lateness_ms if layer_plan.layer.time_mode == "event_time" else 0
 
 
-def evict_before(layer_plan: LayerPlan, plan: StreamPlan, ingest_ms: int, bounds: Bounds) -> int:
-    """Records with a clock at or before this are in no window of a record still to come."""
-    return ingest_ms - bounds.partition_lag_ms - _lateness_ms(plan, layer_plan) - layer_plan.layer.retention_ms - 1
+def evict_before(layer_plan: LayerPlan, plan: StreamPlan, horizon_ms: int) -> int:
+    """Records with a clock at or before this are in no window of a record ingested at ``horizon_ms`` or later."""
+    return horizon_ms - _lateness_ms(plan, layer_plan) - layer_plan.layer.retention_ms - 1
 
 
 def _judge_layer(

@@ -145,7 +145,7 @@ def _source(config: Config, stream: str, checkpoint: str, cores: int, options: R
     if isinstance(source, KafkaSource):
         reader = kafka_reader(source, os.environ, source.max_records_per_batch or config.engine.max_batch_records)
         fetch = KafkaFetch(librdkafka_settings(source.brokers, source.security, os.environ))
-        return SourcePlan(stream, reader.stream, KafkaIntake(stream), fetch, reader.history)
+        return SourcePlan(stream, reader.stream, KafkaIntake(stream), fetch, reader.history, fetch.close)
     if isinstance(source, GeneratorSource):
         generator = read_source(source.model_dump(exclude_none=True))
         return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)

@@ -80,7 +80,8 @@ def backfill(
             continue
         plan = book.plan(source.stream)
         mine = [lp for lp in plan.layers if lp.layer.name in layers]
-        reach_ms = min(evict_before(lp, plan, end.ingest_ms[source.stream], book.bounds) for lp in mine)
+        slowest_ms = end.ingest_ms[source.stream] - book.bounds.partition_lag_ms
+        reach_ms = min(evict_before(lp, plan, slowest_ms) for lp in mine)
         start = history.before(source.stream, reach_ms)
         fill = Fill(source.stream, layers, end.batch, start.ingest_ms.get(source.stream) if start else None)
         log.info("backfill", stream=source.stream, layers=list(layers))
@@ -126,7 +127,7 @@ def _fill_shards(source: BookSource, fill: Fill, state_root: str) -> Callable[[A
         parts = [part for batch in batches for body in batch.column(2) for part in unpack(body.as_buffer(), "backfill")]
         state = ShardState()
         if fill.clock_ms is not None:
-            state.log_clock = {meta["log"]: fill.clock_ms for meta, _ in parts if meta["running"]}
+            state.log_clock = {fill.stream: {meta["log"]: fill.clock_ms for meta, _ in parts if meta["running"]}}
         output = judge([plan], state, parts, 0, book.bounds)
         for delta in output.deltas:
             StateLog(state_root, shard).write_fill(delta.layer, encode_delta(fill.batch, state, [delta]))

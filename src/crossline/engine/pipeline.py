@@ -330,4 +330,6 @@ class Pipeline:
     def _close(self) -> None:
         for sink in self._opened:
             sink.close()
+        for source in self._sources:
+            source.close()
         self._feed.close()

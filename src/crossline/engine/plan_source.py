@@ -14,11 +14,15 @@ from crossline.engine.intake import Intake
 FetchRaw = Callable[[str, int], bytes | None]
 
 
+def _nothing() -> None:
+    """Most sources hold nothing open."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
     """How to open a stream in Spark, how tasks read its rows, how to get the bytes of one record again, and its past.
 
-    ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
+    ``close``: leave what ``fetch`` holds open. ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
     DataFrame.
     """
 
@@ -27,3 +31,4 @@ class SourcePlan:
     intake: Intake
     fetch: FetchRaw
     history: Callable[[SparkSession, dict[str, Any] | None, dict[str, Any]], DataFrame]
+    close: Callable[[], None] = _nothing
