@@ -22,7 +22,7 @@ from crossline.core.config import in_folder
 from crossline.core.config_kafka import KafkaSource
 from crossline.engine.assemble import RunOptions, assemble, read_config
 from crossline.engine.pipeline import Pipeline, Totals
-from crossline.engine.session import build_session, wake_workers
+from crossline.engine.runtime.session import build_session, wake_workers
 
 USAGE_EVERY_S = 0.5  # looking at all processes takes milliseconds, which a small batch would feel
 

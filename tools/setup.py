@@ -112,13 +112,13 @@ def compile_kernels(python: Path, stamp: Path) -> None:
         # Numba sees a change only in the file that a function stands in, not in those it calls.
         for compiled in (file for folder in KERNELS for file in (ROOT / folder / "__pycache__").glob("*.nb?")):
             compiled.unlink()
-        run([str(python), "-m", "crossline.engine.warm"], "the kernels could not be compiled")
+        run([str(python), "-m", "crossline.engine.runtime.warm"], "the kernels could not be compiled")
         stamp.write_text(wanted)
 
 
 def ensure_java(python: Path) -> None:
     """Install a Java as a wheel where the machine has none that fits."""
-    find = [str(python), "-c", "from crossline.engine.java import find_java; find_java()"]
+    find = [str(python), "-c", "from crossline.engine.runtime.java import find_java; find_java()"]
     if subprocess.run(find, check=False, capture_output=True).returncode == 0:
         return
     step("no Java 17 or 21 on this machine: installing one into .venv (about 40 MB)")

@@ -18,11 +18,11 @@ from crossline.core.schema import StreamSpec
 from crossline.core.schema import load_streams as parse_streams
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book, StaticBook
-from crossline.engine.cache import ShardCache
 from crossline.engine.flow import wide
-from crossline.engine.frames import check_frame
-from crossline.engine.intake import TableIntake
-from crossline.engine.session import RUNTIME_SETTINGS
+from crossline.engine.runtime.session import RUNTIME_SETTINGS
+from crossline.engine.source.frames import check_frame
+from crossline.engine.source.intake import TableIntake
+from crossline.engine.state.cache import ShardCache
 
 RULE_SUFFIXES = (".yaml", ".yml", ".json")
 STATE_FOLDER = "crossline-state"

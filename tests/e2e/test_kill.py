@@ -38,7 +38,7 @@ def test_a_driver_killed_ten_times_loses_nothing_and_repeats_nothing(tmp_path: P
 def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Alerts) -> None:
     project = project_at(tmp_path)
     with running(project, "--drain") as process:
-        killed = kill_some(process, project, "-m crossline.engine.daemon", WORKER_KILLS, random.Random(SEED))
+        killed = kill_some(process, project, "-m crossline.engine.runtime.daemon", WORKER_KILLS, random.Random(SEED))
         assert killed == WORKER_KILLS, "the run was over before all were killed"
         assert process.wait(WAIT_S) == 0, (project.root / "run.log").read_text()[-3000:]
     same_everywhere(project, undisturbed)

@@ -44,7 +44,7 @@ def backtest(
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
-    from crossline.engine.session import build_session
+    from crossline.engine.runtime.session import build_session
     from crossline.replay.backtest import History
     from crossline.replay.backtest import backtest as replay
     from crossline.rulelog.lists import ListsDirectory

@@ -19,8 +19,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from crossline.core.errors import PermanentError, SourceError
-from crossline.engine.jars import ensure_jars
-from crossline.engine.java import find_java
+from crossline.engine.runtime.jars import ensure_jars
+from crossline.engine.runtime.java import find_java
 
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
 _START_S_MAX = 60.0

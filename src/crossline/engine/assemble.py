@@ -25,13 +25,13 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book, BookFile
-from crossline.engine.inputs import FileInput, file_source, generated_source
-from crossline.engine.intake import KafkaIntake
-from crossline.engine.kafka import kafka_reader
 from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
-from crossline.engine.plan_source import SourcePlan
 from crossline.engine.rulefeed import DirectoryFeed
-from crossline.engine.session import build_session, wake_workers
+from crossline.engine.runtime.session import build_session, wake_workers
+from crossline.engine.source.inputs import FileInput, file_source, generated_source
+from crossline.engine.source.intake import KafkaIntake
+from crossline.engine.source.kafka import kafka_reader
+from crossline.engine.source.plan_source import SourcePlan
 from crossline.generate.source import read_source
 
 SHARDS_PER_CORE = 1

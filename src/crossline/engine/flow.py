@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from crossline.engine.book import BookSource
-from crossline.engine.cache import ShardCache
-from crossline.engine.intake import Intake, TaggedIntake
+from crossline.engine.source.intake import Intake, TaggedIntake
 from crossline.engine.stages import OUTPUT_SCHEMA, PACKED_SCHEMA, detect_shards, in_one, take_in
+from crossline.engine.state.cache import ShardCache
 
 Input = tuple[DataFrame, Intake]
 

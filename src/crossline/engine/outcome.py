@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from crossline.connectors.base import LateRecord
 from crossline.core.pack import dead_from_json
 from crossline.core.values import DeadLetter
-from crossline.engine.plan_source import FetchRaw
+from crossline.engine.source.plan_source import FetchRaw
 from crossline.engine.stopwatch import Spent
 
 

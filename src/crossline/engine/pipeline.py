@@ -17,17 +17,17 @@ from pyspark.sql.streaming import StreamingQuery
 
 from crossline.connectors.base import Delivery, Sink, deliver_all
 from crossline.connectors.chunks import READY
-from crossline.engine.backfill import backfill, new_layers
 from crossline.engine.book import Book, BookFile
-from crossline.engine.cache import ShardCache
 from crossline.engine.failure import explained
 from crossline.engine.flow import Input, narrow, together, wide
-from crossline.engine.history import HistoryLog
-from crossline.engine.intake import Intake
 from crossline.engine.outcome import collect
-from crossline.engine.plan_source import FetchRaw, SourcePlan
 from crossline.engine.progress import committed, unfinished
 from crossline.engine.rulefeed import Lists, RuleFeed
+from crossline.engine.source.intake import Intake
+from crossline.engine.source.plan_source import FetchRaw, SourcePlan
+from crossline.engine.state.backfill import backfill, new_layers
+from crossline.engine.state.cache import ShardCache
+from crossline.engine.state.history import HistoryLog
 from crossline.engine.stopwatch import Stopwatch
 
 RULE_POLL_S = 0.25

@@ -21,8 +21,8 @@ from crossline.core.route import Part, route
 from crossline.core.shard import ShardOutput, judge
 from crossline.core.values import DeadLetter
 from crossline.engine.book import Book, BookSource
-from crossline.engine.cache import ShardCache
-from crossline.engine.intake import Intake
+from crossline.engine.source.intake import Intake
+from crossline.engine.state.cache import ShardCache
 from crossline.engine.stopwatch import Stopwatch
 
 ArrowBatches = Iterator[pa.RecordBatch]

@@ -17,9 +17,9 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.schema import StreamSpec
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book
-from crossline.engine.inputs import FileInput, file_source
 from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
 from crossline.engine.rulefeed import FixedFeed
+from crossline.engine.source.inputs import FileInput, file_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from crossline.cli import doctor, doctor_machine
 from crossline.core.errors import PermanentError
-from crossline.engine.java import Java
+from crossline.engine.runtime.java import Java
 
 STREAMS = """schema_version: 1
 streams:

@@ -8,7 +8,7 @@ import pytest
 
 from crossline.core.decode import decode_lines, make_layout
 from crossline.core.schema import StreamSpec
-from crossline.engine.fetch import GENERATED_SHIFT, fetch_file, fetch_generated
+from crossline.engine.source.fetch import GENERATED_SHIFT, fetch_file, fetch_generated
 from crossline.generate.source import GeneratorSource, read_source
 
 DATA = b'{"n": 1}\n\n{"n": 2}\r\n{"n": "\xff"}\nlast'

@@ -16,8 +16,8 @@ from crossline.connectors.chunks import read_range
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.core.route import Chunk
 from crossline.engine.book import Book
-from crossline.engine.fetch import GENERATED_SHIFT
-from crossline.engine.formats import decode_file
+from crossline.engine.source.fetch import GENERATED_SHIFT
+from crossline.engine.source.formats import decode_file
 from crossline.generate.source import GeneratorSource
 
 Taken = Iterator[tuple[Decoded, Chunk]]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from crossline.engine.jars import ensure_jars
-from crossline.engine.java import find_java
+from crossline.engine.runtime.jars import ensure_jars
+from crossline.engine.runtime.java import find_java
 
 TASK_TRIES = 4
 FEW_CORES = 4
@@ -106,7 +106,7 @@ def _base_settings(jars: Sequence[Path]) -> dict[str, str]:
         "spark.driver.extraClassPath": class_path,
         "spark.executor.extraClassPath": class_path,
         # A forking daemon that does not read jar directories again at every task: 60-300 ms each.
-        "spark.python.daemon.module": "crossline.engine.daemon",
+        "spark.python.daemon.module": "crossline.engine.runtime.daemon",
         # TCP to the workers stalls 40 ms an exchange on delayed acknowledgements.
         "spark.python.unix.domain.socket.enabled": "true",
         # Hadoop's local file system forks `chmod` for each checkpoint file: 45 ms each.

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from crossline.engine.intake import Intake
+from crossline.engine.source.intake import Intake
 
 # (partition, offset) -> the record's bytes as they came, None where they cannot be had any more.
 FetchRaw = Callable[[str, int], bytes | None]
@@ -22,7 +22,9 @@ def _nothing() -> None:
 class SourcePlan:
     """How to open a stream in Spark, how tasks read its rows, how to get the bytes of one record again, and its past.
 
-    ``close``: leave what ``fetch`` holds open. ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
+    ``close``: leave what ``fetch`` holds open.
+
+    ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
     DataFrame.
     """
 

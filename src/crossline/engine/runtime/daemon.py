@@ -24,7 +24,7 @@ def _preload() -> None:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import crossline.engine.stages  # noqa: F401, PLC0415
-    from crossline.engine.warm import warm  # noqa: PLC0415
+    from crossline.engine.runtime.warm import warm  # noqa: PLC0415
 
     warm()
     # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from crossline.core.errors import PermanentError
-from crossline.engine.java import Java, find_java
-from crossline.engine.truststore import certificates, write_trust_store
+from crossline.engine.runtime.java import Java, find_java
+from crossline.engine.runtime.truststore import certificates, write_trust_store
 
 SETTINGS_VARIABLE = "CROSSLINE_IVY_SETTINGS"
 _CONNECT_MS_MAX, _READ_MS_MAX = 20_000, 60_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crossline.core import wire
 from crossline.core.errors import StateError
-from crossline.engine.statelog import MERGE_AT, MERGE_COUNT, Segment, StateLog
+from crossline.engine.state.statelog import MERGE_AT, MERGE_COUNT, Segment, StateLog
 
 
 def blob(batch: int, kept_from: int = 0) -> bytes:

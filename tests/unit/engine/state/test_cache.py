@@ -19,9 +19,9 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.schema import StreamSpec
 from crossline.core.shard import Bounds, ShardOutput, judge
-from crossline.engine import cache as caching
 from crossline.engine.book import Book
-from crossline.engine.cache import ShardCache
+from crossline.engine.state import cache as caching
+from crossline.engine.state.cache import ShardCache
 from e2e.project import by_id, figures, from_twin
 from e2e.traffic import RULES, STREAM, STREAMS, Body, Record, expected, lines, records, velocity
 

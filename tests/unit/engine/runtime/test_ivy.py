@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from crossline.core.errors import PermanentError
-from crossline.engine import ivy
-from crossline.engine.java import Java
+from crossline.engine.runtime import ivy
+from crossline.engine.runtime.java import Java
 
 WANTED = [("org.example", "one", "1.0"), ("org.example", "two", "2.0")]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from crossline.core.errors import PermanentError
 
 CACHE_VARIABLE = "CROSSLINE_CACHE"
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def checkout() -> Path | None:

@@ -21,11 +21,11 @@ from crossline.core.persist import encode_delta
 from crossline.core.route import route
 from crossline.core.shard import ShardState, evict_before, judge
 from crossline.engine.book import Book, BookSource, StaticBook
-from crossline.engine.history import HistoryLog, Mark
-from crossline.engine.intake import Intake
-from crossline.engine.plan_source import SourcePlan
+from crossline.engine.source.intake import Intake
+from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.stages import PACKED_SCHEMA, packed_batch
-from crossline.engine.statelog import StateLog
+from crossline.engine.state.history import HistoryLog, Mark
+from crossline.engine.state.statelog import StateLog
 
 ArrowBatches = Iterator[pa.RecordBatch]
 log = structlog.get_logger(__name__)

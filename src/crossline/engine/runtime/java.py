@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from crossline.core.errors import PermanentError
-from crossline.engine.places import cache_dir
+from crossline.engine.runtime.places import cache_dir
 
 FITTING = (17, 21)
 # Spark passes this always; a runtime cut down to fewer modules does not start with it.

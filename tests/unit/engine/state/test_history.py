@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crossline.engine.history import HistoryLog, Mark
 from crossline.engine.progress import committed, unfinished
+from crossline.engine.state.history import HistoryLog, Mark
 
 
 def spark_log(root: Path, log: str, batch: int, *offsets: dict[str, int] | None) -> None:

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.chunks import matching_files
 from crossline.core.errors import UsageError
-from crossline.engine.chunk_source import CHUNK_SCHEMA, ChunkSource, chunks_given
-from crossline.engine.fetch import fetch_file, fetch_generated
-from crossline.engine.intake import ChunkIntake
-from crossline.engine.plan_source import SourcePlan
+from crossline.engine.source.chunk_source import CHUNK_SCHEMA, ChunkSource, chunks_given
+from crossline.engine.source.fetch import fetch_file, fetch_generated
+from crossline.engine.source.intake import ChunkIntake
+from crossline.engine.source.plan_source import SourcePlan
 from crossline.generate.source import GeneratorSource
 
 CHUNK_BYTES_MAX = 16 * 1024 * 1024

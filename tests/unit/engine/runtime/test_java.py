@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from crossline.core.errors import PermanentError
-from crossline.engine import java
-from crossline.engine.java import Probe, ask, find_java
+from crossline.engine.runtime import java
+from crossline.engine.runtime.java import Probe, ask, find_java
 
 
 def make_java(home: Path, version: str, *, vector: bool = True) -> Path:
