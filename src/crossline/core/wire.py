@@ -48,6 +48,33 @@ def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, np.dtyp
     return b"".join([_HEAD.pack(_MAGIC, FORMAT_VERSION, digest.intdigest(), len(header)), header, *chunks])
 
 
+HEAD_BYTES = _HEAD.size
+
+
+def header_bytes(head: bytes, where: str) -> int:
+    """Length of the header of a blob that starts with the ``HEAD_BYTES`` bytes of ``head``."""
+    if len(head) < _HEAD.size:
+        raise StateError(f"{where}: {len(head)} bytes, shorter than a header; the file was cut short")
+    magic, version, _, length = _HEAD.unpack(head)
+    if magic != _MAGIC:
+        raise StateError(f"{where}: not a crossline blob (starts with {bytes(magic)!r}, expected {_MAGIC!r})")
+    if version != FORMAT_VERSION:
+        raise StateError(
+            f"{where}: state format {version}, this version reads {FORMAT_VERSION}; "
+            "run the version that wrote it, or start from a new checkpoint"
+        )
+    return int(length)
+
+
+def decode_meta(header: bytes, where: str) -> dict[str, Any]:
+    """The meta of a blob from its header alone: nothing says that the arrays behind it are whole."""
+    try:
+        meta: dict[str, Any] = orjson.loads(header)["meta"]
+    except orjson.JSONDecodeError as error:
+        raise StateError(f"{where}: the header is damaged; restore the file or start a new checkpoint") from error
+    return meta
+
+
 def decode(blob: bytes | memoryview, where: str) -> tuple[dict[str, Any], Arrays]:
     """Meta and arrays (read-only views of ``blob``). ``where`` names the blob in errors.
 
@@ -55,16 +82,8 @@ def decode(blob: bytes | memoryview, where: str) -> tuple[dict[str, Any], Arrays
         StateError: cut short, damaged, or of another format version.
     """
     view = memoryview(blob)
-    if len(view) < _HEAD.size:
-        raise StateError(f"{where}: {len(view)} bytes, shorter than a header; the file was cut short")
-    magic, version, checksum, header_length = _HEAD.unpack(view[: _HEAD.size])
-    if magic != _MAGIC:
-        raise StateError(f"{where}: not a crossline blob (starts with {bytes(view[:4])!r}, expected {_MAGIC!r})")
-    if version != FORMAT_VERSION:
-        raise StateError(
-            f"{where}: state format {version}, this version reads {FORMAT_VERSION}; "
-            "run the version that wrote it, or start from a new checkpoint"
-        )
+    header_length = header_bytes(bytes(view[: _HEAD.size]), where)
+    checksum = _HEAD.unpack(view[: _HEAD.size])[2]
     body = view[_HEAD.size :]
     digest = xxhash.xxh3_64(_COUNT.pack(header_length))
     digest.update(body)

@@ -15,10 +15,12 @@ against loss of power, no more than Spark's own local checkpoints are.
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +33,9 @@ from crossline.core.errors import StateError
 _LENGTH = struct.Struct("<Q")
 MERGE_AT = 128  # files of one tier, at which the older half becomes one file of the next
 MERGE_COUNT = 64
+# A batch waits for the merging that it does: files that are large already are left as they are.
+MERGE_BYTES = 16 << 20  # of a merged file
+MERGE_BUDGET_BYTES = 32 << 20  # of one call
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,6 +44,7 @@ class Segment:
 
     first: int
     last: int
+    bytes: int = field(default=0, compare=False)
 
     @property
     def name(self) -> str:
@@ -57,7 +63,7 @@ class StateLog:
 
     def write(self, batch_id: int, blob: bytes) -> None:
         """Make ``blob`` the segment of ``batch_id``."""
-        self._put(Segment(batch_id, batch_id), [blob])
+        self._put_as(Segment(batch_id, batch_id).name, [blob], framed=False)
 
     def write_fill(self, layer: str, blob: bytes) -> None:
         """Make ``blob`` the past of a layer that comes now."""
@@ -81,7 +87,7 @@ class StateLog:
             stem, _, suffix = info.base_name.partition(".")
             if suffix == "seg":
                 first, _, last = stem.partition("-")
-                found.append(Segment(int(first), int(last)))
+                found.append(Segment(int(first), int(last), info.size or 0))
         found.sort(key=lambda s: (s.first, -s.last))
         whole: list[Segment] = []
         for segment in found:
@@ -123,26 +129,55 @@ class StateLog:
         return int(metas[-1]["kept_from"]) if metas else last.first
 
     def merge(self, before: int) -> None:
-        """Put the older half of a full tier of files, all before batch ``before``, into one file."""
+        """Put the older files of a full tier, all before batch ``before``, into one file, or a few."""
         files = [s for s in self.segments() if s.last < before]
         tiers: dict[int, list[Segment]] = {}
         for segment in files:
             width = segment.last - segment.first + 1
             tiers.setdefault(0 if width == 1 else 1 if width <= MERGE_COUNT else 2, []).append(segment)
+        budget = MERGE_BUDGET_BYTES
         for tier in (0, 1):
             members = tiers.get(tier, [])
-            if len(members) >= MERGE_AT:
-                chosen = members[:MERGE_COUNT]
-                self._put(Segment(chosen[0].first, chosen[-1].last), [self._bytes(s.name) for s in chosen], framed=True)
-                self._delete(chosen)
+            while len(members) >= MERGE_AT and budget > 0:
+                chosen = _fitting(members)
+                members = members[len(chosen) :]
+                if len(chosen) > 1:
+                    self._join(chosen)
+                    budget -= sum(s.bytes for s in chosen)
 
     def drop(self, segments: list[Segment]) -> None:
         """Remove files whose records are in no window any more."""
         self._delete(segments)
 
     def metas(self, segment: Segment) -> list[dict[str, Any]]:
-        """The metas of all blobs in ``segment``."""
-        return [meta for meta, _ in self._read(segment, -1, segment.last)]
+        """The metas of all blobs in ``segment``; only their headers are read."""
+        where = f"{self._dir}/{segment.name}"
+        found, position = [], 0
+        with self._open(segment.name) as file:
+            size = file.size()
+            while position < size:
+                start = file.read_at(_LENGTH.size + wire.HEAD_BYTES, position)
+                if len(start) < _LENGTH.size:
+                    raise StateError(f"{where}: cut short at byte {position}; restore the file")
+                header = wire.header_bytes(start[_LENGTH.size :], where)
+                found.append(wire.decode_meta(file.read_at(header, position + len(start)), where))
+                position += _LENGTH.size + _LENGTH.unpack_from(start)[0]
+        return found
+
+    def _join(self, segments: list[Segment]) -> None:
+        """One file in place of ``segments``, which stand side by side."""
+        joined = Segment(segments[0].first, segments[-1].last)
+        if not self._local:
+            self._put_as(joined.name, [self._bytes(s.name) for s in segments], framed=True)
+        else:
+            path = f"{self._dir}/{joined.name}"
+            aside = f"{path}.{os.getpid()}.tmp"
+            with Path(aside).open("wb") as out:
+                for segment in segments:
+                    with Path(f"{self._dir}/{segment.name}").open("rb") as file:
+                        shutil.copyfileobj(file, out, 1 << 20)
+            self._fs.move(aside, path)
+        self._delete(segments)
 
     def _read(self, segment: Segment, after: int, until: int) -> Iterator[tuple[dict[str, Any], wire.Arrays]]:
         found = 0
@@ -168,14 +203,14 @@ class StateLog:
             yield meta, arrays
 
     def _bytes(self, name: str) -> pa.Buffer:
+        with self._open(name) as file:
+            return file.read_buffer()
+
+    def _open(self, name: str) -> pa.NativeFile:
         try:
-            with self._fs.open_input_file(f"{self._dir}/{name}") as file:
-                return file.read_buffer()
+            return self._fs.open_input_file(f"{self._dir}/{name}")
         except FileNotFoundError as error:
             raise StateError(f"{self._dir}/{name}: missing; restore it or start from a new checkpoint") from error
-
-    def _put(self, segment: Segment, blobs: list[bytes] | list[pa.Buffer], *, framed: bool = False) -> None:
-        self._put_as(segment.name, blobs, framed=framed)
 
     def _put_as(self, name: str, blobs: list[bytes] | list[pa.Buffer], *, framed: bool) -> None:
         if not self._made:
@@ -196,6 +231,17 @@ class StateLog:
         for segment in segments:
             with suppress(FileNotFoundError):
                 self._fs.delete_file(f"{self._dir}/{segment.name}")
+
+
+def _fitting(segments: list[Segment]) -> list[Segment]:
+    """The first of ``segments``, at least one, that fit into one file and hold batches without a gap."""
+    chosen, size = segments[:1], segments[0].bytes
+    for segment in segments[1:MERGE_COUNT]:
+        size += segment.bytes
+        if size > MERGE_BYTES or segment.first != chosen[-1].last + 1:
+            break
+        chosen.append(segment)
+    return chosen
 
 
 def shards_in(root: str) -> int:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from crossline.core import wire
 from crossline.core.errors import StateError
+from crossline.engine.state import statelog
 from crossline.engine.state.statelog import MERGE_AT, MERGE_COUNT, Segment, StateLog
 
 
@@ -181,3 +182,24 @@ def test_a_uri_is_a_root_too(tmp_path: Path) -> None:
     for batch in range(3):
         log.write(batch, blob(batch))
     assert read(StateLog(str(tmp_path), 3), -1, 2) == [0, 1, 2]
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=60), st.lists(st.integers(1, 60), max_size=6))
+def test_large_files_stay_and_small_ones_are_merged_without_a_gap(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], merges: list[int]
+) -> None:
+    log = StateLog(str(tmp_path_factory.mktemp("log")), 0)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("MERGE_AT", 4), ("MERGE_COUNT", 3), ("MERGE_BYTES", 2_000), ("MERGE_BUDGET_BYTES", 5_000)):
+            patch.setattr(statelog, name, value)
+        for batch, length in enumerate(lengths):
+            meta = {"batch": batch, "kept_from": 0}
+            log.write(batch, wire.encode(meta, {"x": np.full(length, batch, np.int64)}))
+            if batch in merges:
+                log.merge(batch)
+    last = len(lengths) - 1
+    found = [(meta["batch"], arrays["x"].tolist()) for meta, arrays in log.blobs(-1, last)]
+    assert found == [(batch, [batch] * length) for batch, length in enumerate(lengths)]
+    segments = log.segments()
+    assert [meta["batch"] for segment in segments for meta in log.metas(segment)] == list(range(len(lengths)))
+    assert all(segment.bytes <= 2_000 for segment in segments if segment.last > segment.first)
