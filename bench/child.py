@@ -19,7 +19,6 @@ import psutil
 
 from crossline.connectors.base import Delivery
 from crossline.core.config import in_folder
-from crossline.core.config_kafka import KafkaSource
 from crossline.engine.assemble import RunOptions, assemble, read_config
 from crossline.engine.pipeline import Pipeline, Totals
 from crossline.engine.runtime.session import build_session, wake_workers
@@ -81,13 +80,10 @@ def progress_of(query: Any) -> list[dict[str, Any]]:
 
 def session(config: Any, given: list[str]) -> Any:
     """The session that ``crossline run`` makes, with ``given`` settings (NAME=VALUE) on top."""
-    kafka = any(isinstance(source, KafkaSource) for source in config.sources.values())
-    groups = ("local-fs", "spark-kafka") if kafka else ("local-fs",)
     settings = {"spark.sql.streaming.numRecentProgressUpdates": "2000"}
     return build_session(
         config.name,
         config.engine.master,
-        jar_groups=groups,
         settings=settings | dict(text.split("=", 1) for text in given),
     )
 

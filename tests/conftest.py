@@ -28,7 +28,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = build_session(
         app_name="tests",
         cores=2,
-        jar_groups=("local-fs", "spark-kafka"),
         settings={
             "spark.driver.memory": "2g",
             "spark.local.dir": str(folder / "local"),

@@ -65,10 +65,7 @@ def read_config(path: str) -> Config:
 
 def session_for(config: Config) -> SparkSession:
     """A session with the jars that the pipeline's sources need."""
-    kafka = any(isinstance(s, KafkaSource) for s in config.sources.values())
-    spark = build_session(
-        config.name, config.engine.master, jar_groups=("local-fs", "spark-kafka") if kafka else ("local-fs",)
-    )
+    spark = build_session(config.name, config.engine.master)
     wake_workers(spark)
     return spark
 

@@ -8,16 +8,20 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from crossline.engine.runtime.archive import use_flags
 from crossline.engine.runtime.jars import ensure_jars
 from crossline.engine.runtime.java import find_java
 
 TASK_TRIES = 4
 FEW_CORES = 4
+# All of them always: the archive of Java's classes fits one class path.
+JAR_GROUPS = ("local-fs", "spark-kafka")
 # Where all runs on this machine; without both, Spark binds to whatever the host name resolves to.
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -35,19 +39,15 @@ def build_session(
     app_name: str = "crossline",
     master: str | None = None,
     cores: int | str = "*",
-    jar_groups: Sequence[str] = ("local-fs",),
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session on ``master`` (default ``local[cores]``) with the settings below; ``settings`` win over them.
-
-    ``jar_groups``: groups of the pinned jars to put on the class path (``local-fs``, ``spark-kafka``).
-    """
+    """A session on ``master`` (default ``local[cores]``) with the settings below; ``settings`` win over them."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     here = master is None or re.match(r"local|spark://(127\.|localhost)", master) is not None
     if here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["JAVA_HOME"] = str(find_java().home)
-    jars = [jar for group in jar_groups for jar in ensure_jars(group)]
+    jars = [jar for group in JAR_GROUPS for jar in ensure_jars(group)]
     builder = SparkSession.builder.appName(app_name).master(_retrying(master or f"local[{cores}]"))
     for name, value in {
         **_base_settings(jars),
@@ -56,6 +56,8 @@ def build_session(
         **(settings or {}),
     }.items():
         builder = builder.config(name, value)
+    # While Java starts: nearly a second that the first query would otherwise wait for.
+    threading.Thread(target=import_module, args=("pandas",), daemon=True).start()
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -85,13 +87,15 @@ def _retrying(master: str) -> str:
     return f"local[{found.group(1)},{TASK_TRIES}]" if found else master
 
 
-def _java_flags() -> str:
-    """On few cores a collector of one thread: what lives is small, and the others' threads take the tasks' cores.
+def java_options(archive: str) -> str:
+    """Options of the driver's Java; ``archive``: those that use or make the archive of its classes.
 
-    R5 on two cores: 3.0 us of Java's processor time a record instead of 3.8.
+    On few cores a collector of one thread: what lives is small, and the others' threads take the tasks' cores. R5 on
+    two cores: 3.0 us of Java's processor time a record instead of 3.8.
     """
     few = (os.cpu_count() or 1) <= FEW_CORES
-    return "-XX:TieredStopAtLevel=1" + (" -XX:+UseSerialGC" if few else "")
+    collector = " -XX:+UseSerialGC" if few else ""
+    return f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1{collector} {archive}".strip()
 
 
 def _base_settings(jars: Sequence[Path]) -> dict[str, str]:
@@ -102,7 +106,7 @@ def _base_settings(jars: Sequence[Path]) -> dict[str, str]:
         "spark.driver.memory": "3g",
         # Spark's own chatter stays out of what people read; errors still show. The quick compiler alone: half of the
         # JVM's time in small batches went into optimising a planner that does little (median batch 350 -> 230 ms).
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {_java_flags()}",
+        "spark.driver.extraJavaOptions": java_options(use_flags()),
         "spark.driver.extraClassPath": class_path,
         "spark.executor.extraClassPath": class_path,
         # A forking daemon that does not read jar directories again at every task: 60-300 ms each.
