@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from crossline.engine.runtime.archive import use_flags
+from crossline.engine.runtime.home import spark_home
 from crossline.engine.runtime.jars import ensure_jars
 from crossline.engine.runtime.java import find_java
 
@@ -46,6 +47,7 @@ def build_session(
     here = master is None or re.match(r"local|spark://(127\.|localhost)", master) is not None
     if here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("SPARK_HOME", str(spark_home()))
     os.environ["JAVA_HOME"] = str(find_java().home)
     jars = [jar for group in JAR_GROUPS for jar in ensure_jars(group)]
     builder = SparkSession.builder.appName(app_name).master(_retrying(master or f"local[{cores}]"))
