@@ -81,6 +81,8 @@ def _likely(h: int, key: int) -> Any:
 @jit
 def find_keys(h: int) -> None:
     """Look up all keys of the batch: on its own, as lookups that do not wait for each other overlap in memory."""
+    for k in range(AHEAD * SCOUTS_EACH):
+        store_64(word(h, SCOUTS) + 8 * k, -1)  # those of the batch before may stand at records that are gone
     keys = word(h, BATCH_KEYS)
     for key in range(keys):
         if key + AHEAD < keys:
@@ -120,7 +122,7 @@ def look_ahead(h: int, row: int, rows: int) -> None:
             first = load_i32(window_at(h, slot, c) + FIRST_OF) if slot >= 0 else -1
             store_64(scouts + 8 * c, first)
             prefetch(row_of(h, first))
-    if row + FIRSTS < rows:  # scouts of earlier rows were set
+    if row + FIRSTS < rows:  # scouts of the rows before it are set, or none at the start of a batch
         for ahead in range(LAST_STEP, FIRSTS, STEP):
             _scout(h, row + ahead, cursors)
 
