@@ -64,7 +64,7 @@ def read_config(path: str) -> Config:
 
 
 def session_for(config: Config) -> SparkSession:
-    """A session with the jars that the pipeline's sources need."""
+    """A session for the pipeline, whose workers are being started."""
     spark = build_session(config.name, config.engine.master)
     wake_workers(spark)
     return spark
