@@ -27,7 +27,7 @@ from crossline.core.shard import Bounds
 from crossline.engine.book import Book, BookFile
 from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
 from crossline.engine.rulefeed import DirectoryFeed
-from crossline.engine.runtime.session import build_session, wake_workers
+from crossline.engine.runtime.session import DAEMON, build_session, wake_workers
 from crossline.engine.source.inputs import FileInput, file_source, generated_source
 from crossline.engine.source.intake import KafkaIntake
 from crossline.engine.source.kafka import kafka_reader
@@ -100,8 +100,7 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
         trigger_ms=config.engine.trigger,
         shards_held=held,
         backfill=config.engine.backfill,
-        # One task for all shards must find them all in its worker, and any worker may get it.
-        narrow=spark.sparkContext.master.startswith("local[") and shards <= held,
+        narrow=spark.sparkContext.master.startswith("local[") and (_has_keepers(spark) or shards <= held),
     )
     sources = [_source(config, stream, checkpoint, cores, options) for stream in config.sources]
     feed = DirectoryFeed(config, clock_is_records=_clock_is_records(config))
@@ -114,6 +113,11 @@ def _shards(config: Config, before: Book | None, cores: int) -> int:
     if before is not None:
         return before.shards
     return config.engine.shards if isinstance(config.engine.shards, int) else max(1, cores * SHARDS_PER_CORE)
+
+
+def _has_keepers(spark: SparkSession) -> bool:
+    """Whether shards have a place of their own; else one task for all of them must find them all in its worker."""
+    return bool(spark.conf.get("spark.python.daemon.module", "") == DAEMON)
 
 
 def _clock_is_records(config: Config) -> bool:

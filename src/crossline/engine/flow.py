@@ -33,10 +33,10 @@ def wide(frame_in: Input, source: BookSource, cache: ShardCache | None, partitio
     frame, intake = frame_in
     packed = frame.mapInArrow(take_in(source, intake), PACKED_SCHEMA)
     by_shard = packed.repartitionById(partitions, packed.shard % partitions)
-    return by_shard.mapInArrow(detect_shards(source, cache, partitions), OUTPUT_SCHEMA)
+    return by_shard.mapInArrow(detect_shards(source, cache, partitions, partitions), OUTPUT_SCHEMA)
 
 
-def narrow(frame_in: Input, source: BookSource, cache: ShardCache | None) -> DataFrame:
-    """The same rows from one task that judges all shards: for batches that are done before a shuffle would be."""
+def narrow(frame_in: Input, source: BookSource, cache: ShardCache | None, keepers: int) -> DataFrame:
+    """The same rows from one task that takes in for all shards: for batches done before a shuffle would be."""
     frame, intake = frame_in
-    return frame.coalesce(1).mapInArrow(in_one(source, intake, cache), OUTPUT_SCHEMA)
+    return frame.coalesce(1).mapInArrow(in_one(source, intake, cache, keepers), OUTPUT_SCHEMA)

@@ -157,7 +157,7 @@ class Pipeline:
     def _plan(self, raw: Input) -> DataFrame:
         """How this batch is judged; Spark does not say how large it is before it is read, so the last one tells."""
         if self._settings.narrow and self._last_records <= NARROW_RECORDS:
-            return narrow(raw, self._file, self._cache)
+            return narrow(raw, self._file, self._cache, self._settings.partitions)
         return wide(raw, self._file, self._cache, self._settings.partitions)
 
     def _deliver(self, frame: DataFrame, batch_id: int) -> None:

@@ -2,28 +2,26 @@
 
 Taking in is decoding, routing and packing; detecting is judging a shard's batch.
 
-Both are plain functions over iterators of Arrow batches, as ``mapInArrow`` wants them; all they know of Spark is the
-task's batch and query id.
+Both are plain functions over iterators of Arrow batches, as ``mapInArrow`` wants them; all they know of Spark is
+which task they run in.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 
-import orjson
 import pyarrow as pa
-from pyspark import TaskContext
 
-from crossline.core.pack import dead_to_json, pack, unpack
+from crossline.core.pack import dead_to_json, pack
 from crossline.core.route import Part, route
-from crossline.core.shard import ShardOutput, judge
 from crossline.core.values import DeadLetter
-from crossline.engine.book import Book, BookSource
+from crossline.engine.book import BookSource
+from crossline.engine.judging import Judging
 from crossline.engine.source.intake import Intake
 from crossline.engine.state.cache import ShardCache
+from crossline.engine.state.keepers import judged
 from crossline.engine.stopwatch import Stopwatch
+from crossline.engine.task import Task
 
 ArrowBatches = Iterator[pa.RecordBatch]
 
@@ -33,35 +31,16 @@ _PACKED = pa.schema([("shard", pa.int32()), ("kind", pa.string()), ("body", pa.b
 _OUTPUT = pa.schema([("kind", pa.string()), ("body", pa.binary())])
 
 
-@dataclass(frozen=True, slots=True)
-class TaskClock:
-    """The query and batch that the running task belongs to; batch 0 of no query in a batch job."""
-
-    query_id: str
-    batch_id: int
-
-    @staticmethod
-    def now() -> TaskClock:
-        """Read from the task that is running."""
-        context = TaskContext.get()
-        if context is None:
-            return TaskClock("", 0)
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        return TaskClock(context.getLocalProperty("sql.streaming.queryId") or "", int(batch) if batch else 0)
-
-
 def take_in(source: BookSource, intake: Intake) -> Callable[[ArrowBatches], ArrowBatches]:
     """Stage one: raw input to parts per shard."""
 
     def run(batches: ArrowBatches) -> ArrowBatches:
         book = source.current()
-        clock = TaskClock.now()
-        context = TaskContext.get()
-        partition = context.partitionId() if context else 0
+        task = Task.now()
         watch = Stopwatch()
         for number, batch in enumerate(batches):
             watch.start()
-            for decoded, chunk in intake.decode(book, batch, clock.batch_id, partition, number):
+            for decoded, chunk in intake.decode(book, batch, task.batch_id, task.partition, number):
                 watch.lap("decode")
                 plan = book.plan(decoded.records.stream)
                 parts = route(plan, decoded.records, chunk, book.shards, book.lists)
@@ -70,7 +49,7 @@ def take_in(source: BookSource, intake: Intake) -> Callable[[ArrowBatches], Arro
                 watch.lap("pack")
                 yield packed
                 watch.start()
-        yield packed_batch([(partition % book.shards, "spent", watch.to_json())])
+        yield packed_batch([(task.partition % book.shards, "spent", watch.to_json())])
 
     return run
 
@@ -98,18 +77,19 @@ def packed_batch(rows: Sequence[tuple[int, str, bytes]]) -> pa.RecordBatch:
 
 
 def detect_shards(
-    source: BookSource, cache: ShardCache | None, partitions: int
+    source: BookSource, cache: ShardCache | None, partitions: int, keepers: int
 ) -> Callable[[ArrowBatches], ArrowBatches]:
-    """Stage two: each shard's parts to outcomes. ``cache`` None: a batch job, whose state ends with it."""
+    """Stage two, in ``partitions`` tasks: each shard's parts to outcomes, judged by up to ``keepers`` a machine.
+
+    ``cache`` None: a batch job, whose state ends with it.
+    """
 
     def run(batches: ArrowBatches) -> ArrowBatches:
         book = source.current()
-        clock = TaskClock.now()
-        context = TaskContext.get()
-        own = context.partitionId() if context else 0
+        task = Task.now()
         watch = Stopwatch()
         # Every shard of the task is judged in every batch, be it on nothing: its log must have no gap.
-        grouped: dict[int, list[memoryview]] = {shard: [] for shard in range(own, book.shards, partitions)}
+        grouped: dict[int, list[memoryview]] = {shard: [] for shard in range(task.partition, book.shards, partitions)}
         for batch in batches:
             shards = batch.column(0).to_numpy()
             for row in range(batch.num_rows):
@@ -118,54 +98,24 @@ def detect_shards(
                     grouped[int(shards[row])].append(body)
                 else:
                     yield _output([(kind, bytes(body))])
-        for shard, blobs in grouped.items():
-            yield _output(_outcomes(_judge_shard(book, cache, clock, (shard, blobs), watch)))
+        work = Judging(source, cache, task.query_id, task.batch_id)
+        for rows in judged(work, grouped, keepers, watch):
+            yield _output(rows)
         yield _output([("spent", watch.to_json())])
 
     return run
 
 
-def in_one(source: BookSource, intake: Intake, cache: ShardCache | None) -> Callable[[ArrowBatches], ArrowBatches]:
+def in_one(
+    source: BookSource, intake: Intake, cache: ShardCache | None, keepers: int
+) -> Callable[[ArrowBatches], ArrowBatches]:
     """Both stages in one task: raw input to the outcomes of all shards."""
-    take, detect = take_in(source, intake), detect_shards(source, cache, 1)
+    take, detect = take_in(source, intake), detect_shards(source, cache, 1, keepers)
 
     def run(batches: ArrowBatches) -> ArrowBatches:
         return detect(take(batches))
 
     return run
-
-
-def _judge_shard(
-    book: Book, cache: ShardCache | None, clock: TaskClock, given: tuple[int, list[memoryview]], watch: Stopwatch
-) -> ShardOutput:
-    shard, blobs = given
-    watch.start()
-    parts = [part for blob in blobs for part in unpack(blob, f"parts for shard {shard}")]
-    watch.lap("unpack")
-    detected_ms = time.time_ns() // 1_000_000
-    if cache is None:
-        output = judge(book.plans(), book.new_state(), parts, detected_ms, book.bounds)
-        watch.lap("judge")
-        return output
-    with cache.shard(book, clock.query_id, shard, clock.batch_id) as held:
-        watch.lap("state")
-        output = judge(book.plans(), held.state, parts, detected_ms, book.bounds)
-        watch.lap("judge")
-        held.commit(output.deltas)
-        watch.lap("log")
-    return output
-
-
-def _outcomes(output: ShardOutput) -> list[tuple[str, bytes]]:
-    rows = []
-    if output.alerts:
-        rows.append(("alerts", orjson.dumps(output.alerts)))
-    for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
-        if positions:
-            rows.append((kind, orjson.dumps([asdict(p) for p in positions])))
-    figures = {"records": output.records, "ingest_ms": output.ingest_ms, "retained": output.retained}
-    rows.append(("figures", orjson.dumps(figures, option=orjson.OPT_SERIALIZE_NUMPY)))
-    return rows
 
 
 def _output(rows: list[tuple[str, bytes]]) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,11 @@ class Stopwatch:
         now_s = time.perf_counter()
         self.spent_ms[step] = self.spent_ms.get(step, 0.0) + (now_s - self._lap_s) * 1e3
         self._lap_s = now_s
+
+    def add(self, spent_ms: Mapping[str, float]) -> None:
+        """What another process spent for this task."""
+        for step, ms in spent_ms.items():
+            self.spent_ms[step] = self.spent_ms.get(step, 0.0) + ms
 
     def to_json(self) -> bytes:
         """For ``Spent.add``; the task ends now."""

@@ -25,8 +25,10 @@ def _preload() -> None:
 
     import crossline.engine.stages  # noqa: F401, PLC0415
     from crossline.engine.runtime.warm import warm  # noqa: PLC0415
+    from crossline.engine.state.keeper import open_place  # noqa: PLC0415
 
     warm()
+    open_place()
     # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.
     gc.collect()
     gc.freeze()

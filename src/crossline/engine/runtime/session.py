@@ -20,6 +20,7 @@ from crossline.engine.runtime.jars import ensure_jars
 from crossline.engine.runtime.java import find_java
 
 TASK_TRIES = 4
+DAEMON = "crossline.engine.runtime.daemon"
 FEW_CORES = 4
 # All of them always: the archive of Java's classes fits one class path.
 JAR_GROUPS = ("local-fs", "spark-kafka")
@@ -112,7 +113,7 @@ def _base_settings(jars: Sequence[Path]) -> dict[str, str]:
         "spark.driver.extraClassPath": class_path,
         "spark.executor.extraClassPath": class_path,
         # A forking daemon that does not read jar directories again at every task: 60-300 ms each.
-        "spark.python.daemon.module": "crossline.engine.runtime.daemon",
+        "spark.python.daemon.module": DAEMON,
         # TCP to the workers stalls 40 ms an exchange on delayed acknowledgements.
         "spark.python.unix.domain.socket.enabled": "true",
         # Hadoop's local file system forks `chmod` for each checkpoint file: 45 ms each.

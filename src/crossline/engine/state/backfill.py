@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import structlog
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from crossline.core.compile import StreamPlan
@@ -26,6 +25,7 @@ from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.stages import PACKED_SCHEMA, packed_batch
 from crossline.engine.state.history import HistoryLog, Mark
 from crossline.engine.state.statelog import StateLog
+from crossline.engine.task import Task
 
 ArrowBatches = Iterator[pa.RecordBatch]
 log = structlog.get_logger(__name__)
@@ -108,10 +108,9 @@ def _take_in(source: BookSource, intake: Intake, fill: Fill) -> Callable[[ArrowB
     def run(batches: ArrowBatches) -> ArrowBatches:
         book = source.current()
         plan = fill.plan(book)
-        context = TaskContext.get()
-        partition = context.partitionId() if context else 0
+        task = Task.now()
         for number, batch in enumerate(batches):
-            for decoded, chunk in intake.decode(book, batch, 0, partition, number):
+            for decoded, chunk in intake.decode(book, batch, 0, task.partition, number):
                 parts = route(plan, decoded.records, chunk, book.shards, book.lists)
                 yield packed_batch([(s, "parts", pack(p for p in parts if p.shard == s)) for s in range(book.shards)])
 
@@ -122,8 +121,7 @@ def _fill_shards(source: BookSource, fill: Fill, state_root: str) -> Callable[[A
     def run(batches: ArrowBatches) -> ArrowBatches:
         book = source.current()
         plan = fill.plan(book)
-        context = TaskContext.get()
-        shard = context.partitionId() if context else 0
+        shard = Task.now().partition
         parts = [part for batch in batches for body in batch.column(2) for part in unpack(body.as_buffer(), "backfill")]
         state = ShardState()
         if fill.clock_ms is not None:

@@ -1,4 +1,4 @@
-"""The worker's cache of shard states, checked against the log of segments by batch number."""
+"""A process's cache of shard states, checked against the log of segments by batch number."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ from crossline.engine.state.statelog import MERGE_AT, MERGE_COUNT, StateLog, sha
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
 
 
+Rows = list[tuple[str, bytes]]  # (kind, body) of what came of a batch
+
+
 @dataclass(slots=True)
 class _Cached:
     state: ShardState
     batch_id: int  # the last batch applied
+    book: Book | None = None  # by which that batch was judged here
+    answer: Rows | None = None  # and what came of it
 
 
-# One per worker process: (root, query, shard) -> state.
+# One per process: (root, query, shard) -> state.
 _CACHE: OrderedDict[tuple[str, str, int], _Cached] = OrderedDict()
 
 
@@ -33,17 +38,17 @@ class Held:
     state: ShardState
     log: StateLog
     batch_id: int
-    committed: bool = False
+    answer: Rows | None = None
 
-    def commit(self, deltas: Sequence[LayerDelta]) -> None:
-        """Write the batch's segment; the cache holds the state from here on."""
+    def commit(self, deltas: Sequence[LayerDelta], answer: Rows) -> None:
+        """Write the batch's segment; the cache holds the state, and ``answer``, from here on."""
         self.log.write(self.batch_id, encode_delta(self.batch_id, self.state, deltas))
-        self.committed = True
+        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True)
 class ShardCache:
-    """Where shard states are logged, and how many of them a worker may hold.
+    """Where shard states are logged, and how many of them a process may hold.
 
     ``root`` is a folder; where ``per_query``, there is one folder per query below it.
     """
@@ -52,10 +57,23 @@ class ShardCache:
     per_query: bool
     held_max: int
 
+    def answer(self, book: Book, query_id: str, shard: int, batch_id: int) -> Rows | None:
+        """What came of ``batch_id`` where this process judged it last, by the same book.
+
+        A task whose worker dies is run again: the batch is the same, and so is the answer.
+        """
+        cached = _CACHE.get((self._root(query_id), query_id, shard))
+        if cached is None or cached.batch_id != batch_id or cached.book is not book:
+            return None
+        return cached.answer
+
+    def _root(self, query_id: str) -> str:
+        return f"{self.root}/{query_id}" if self.per_query else self.root
+
     @contextmanager
     def shard(self, book: Book, query_id: str, shard: int, batch_id: int) -> Iterator[Held]:
         """The shard's state as of batch ``batch_id`` - 1: from the cache, caught up or rebuilt from the log."""
-        root = f"{self.root}/{query_id}" if self.per_query else self.root
+        root = self._root(query_id)
         key = (root, query_id, shard)
         log = StateLog(root, shard)
         cached = _CACHE.pop(key, None)
@@ -70,8 +88,8 @@ class ShardCache:
             cached.state.kept_from = _tidy(log, book, cached.state, batch_id)
         held = Held(cached.state, log, batch_id)
         yield held
-        if held.committed:
-            cached.batch_id = batch_id
+        if held.answer is not None:
+            cached.batch_id, cached.book, cached.answer = batch_id, book, held.answer
             _CACHE[key] = cached
             while len(_CACHE) > self.held_max:
                 _CACHE.popitem(last=False)

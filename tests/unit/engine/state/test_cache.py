@@ -9,31 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from crossline.core.decode import decode_lines
 from crossline.core.errors import StateError
 from crossline.core.pack import pack, unpack
 from crossline.core.route import Chunk, route
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import StreamSpec
-from crossline.core.shard import Bounds, ShardOutput, judge
+from crossline.core.shard import ShardOutput, judge
 from crossline.engine.book import Book
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
+from e2e.books import book_of
 from e2e.project import by_id, figures, from_twin
-from e2e.traffic import RULES, STREAM, STREAMS, Body, Record, expected, lines, records, velocity
+from e2e.traffic import RULES, STREAM, Record, expected, lines, records, velocity
 
 SHARDS = 2
-DEFAULTS = Defaults(time_mode="event_time", watermark_delay_ms=5_000, allowed_lateness_ms=20_000)
 SHORT = [velocity("pair", threshold=2, window="2s", allowed_lateness="1s", watermark_delay="1s")]
-
-
-def book_of(rules: list[Body], shards: int = SHARDS) -> Book:
-    loaded = [each.rule for each in load_rules_text(yaml.safe_dump(rules), "rules.yaml")]
-    spec = StreamSpec.model_validate(STREAMS[STREAM])
-    return Book(RuleSet.from_rules(loaded), {STREAM: spec}, DEFAULTS, shards, Bounds())
 
 
 class Workers:
@@ -59,7 +49,7 @@ class Workers:
         with self.cache.shard(self.book, "query", shard, batch) as held:
             output = judge(self.book.plans(), held.state, mine, 0, self.book.bounds)
             if not dies:
-                held.commit(output.deltas)
+                held.commit(output.deltas, [])
         return output
 
     def batch(self, batch: int, data: bytes, workers: Sequence[int]) -> None:
@@ -100,7 +90,7 @@ def test_workers_that_take_turns_and_die_give_what_the_twin_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record], twin: Any, seed: int
 ) -> None:
     draw = random.Random(seed)
-    workers = Workers(tmp_path, book_of(RULES), monkeypatch)
+    workers = Workers(tmp_path, book_of(RULES, SHARDS), monkeypatch)
     for number, data in enumerate(batches_of(log, seed)):
         fate = draw.random()
         if fate < 0.2:
@@ -117,7 +107,7 @@ def test_workers_that_take_turns_and_die_give_what_the_twin_finds(
 def test_a_batch_run_again_writes_the_same_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
 ) -> None:
-    workers = Workers(tmp_path, book_of(RULES), monkeypatch)
+    workers = Workers(tmp_path, book_of(RULES, SHARDS), monkeypatch)
     for number, data in enumerate(batches_of(log, 0)[:12]):
         workers.batch(number, data, [0, 0])
         first = {path.name: path.read_bytes() for path in tmp_path.glob(f"shard-*/{number:012d}-*.seg")}
@@ -126,13 +116,13 @@ def test_a_batch_run_again_writes_the_same_segment(
 
 
 def test_a_state_that_is_not_committed_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = Workers(tmp_path, book_of(SHORT), monkeypatch)
+    workers = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch)
     workers.task(0, 0, 0, lines(records(5, seed=1)), dies=True)
     assert not workers.memories[0]
 
 
 def test_a_worker_holds_no_more_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]) -> None:
-    workers = Workers(tmp_path, book_of(SHORT), monkeypatch, held_max=1)
+    workers = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch, held_max=1)
     for number, data in enumerate(batches_of(log, 0)[:4]):
         workers.batch(number, data, [0, 0])
         assert len(workers.memories[0]) == 1
@@ -141,7 +131,7 @@ def test_a_worker_holds_no_more_than_it_may(tmp_path: Path, monkeypatch: pytest.
 def test_old_segments_go_and_take_nothing_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """400 batches of a rule that looks back two seconds; workers die at each look for what can go."""
     log = records(400, seed=2)
-    workers = Workers(tmp_path, book_of(SHORT), monkeypatch)
+    workers = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch)
     most = 0
     for number, record in enumerate(log):
         if number % caching.MERGE_EVERY == 0:
@@ -156,7 +146,7 @@ def test_old_segments_go_and_take_nothing_with_them(tmp_path: Path, monkeypatch:
 
 
 def test_a_stream_that_begins_with_nothing_good_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = Workers(tmp_path, book_of(SHORT), monkeypatch)
+    workers = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch)
     log = records(60, seed=4)
     for number, data in enumerate([b"not a record\n", b"", *batches_of(log, 3)]):
         workers.batch(number, data, [number % 2, (number + 1) % 2])
@@ -166,7 +156,7 @@ def test_a_stream_that_begins_with_nothing_good_goes_on(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_another_number_of_shards_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
-    before = Workers(tmp_path, book_of(SHORT), monkeypatch)
+    before = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch)
     before.batch(0, lines(records(5, seed=1)), [0, 0])
     after = Workers(tmp_path, book_of(SHORT, shards), monkeypatch)
     with pytest.raises(StateError, match=f"kept in 2 shards, found a query of {shards}; go on with shards=2"):

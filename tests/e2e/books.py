@@ -1,0 +1,21 @@
+"""A book over the made traffic, for tests that judge without Spark."""
+
+from __future__ import annotations
+
+import yaml
+
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.schema import StreamSpec
+from crossline.core.shard import Bounds
+from crossline.engine.book import Book
+
+from .traffic import STREAM, STREAMS, Body
+
+DEFAULTS = Defaults(time_mode="event_time", watermark_delay_ms=5_000, allowed_lateness_ms=20_000)
+
+
+def book_of(rules: list[Body], shards: int) -> Book:
+    loaded = [each.rule for each in load_rules_text(yaml.safe_dump(rules), "rules.yaml")]
+    spec = StreamSpec.model_validate(STREAMS[STREAM])
+    return Book(RuleSet.from_rules(loaded), {STREAM: spec}, DEFAULTS, shards, Bounds())
