@@ -186,6 +186,27 @@ BUSY: Body = {
 }
 
 
+@many
+@given(st.data(), records(), st.sampled_from(["amount", "price"]))
+def test_many_lines_of_one_deviation(data: st.DataObject, made: list[Record], field: str) -> None:
+    """What is worked out exactly, where the rough figure is too near to one line, is there for the others too."""
+    one = {**BUSY, "group_by": "account", "aggregation_type": "stddev", "aggregation_field": field, "window": "12s"}
+    rules: list[Body] = [
+        {
+            **one,
+            "rule_id": f"line{number}",
+            "aggregation_threshold": data.draw(st.sampled_from([0, 0.1, 0.5, 1, 1.5, 2])),
+            "operator": data.draw(st.sampled_from([">", ">=", "<", "<="])),
+            "emit": data.draw(st.sampled_from(["on_crossing", "every"])),
+        }
+        for number in range(data.draw(st.integers(2, 4)))
+    ]
+    shape = data.draw(shapes(len(made)))
+    path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
+    run(path, shape, made, ["log"] * len(made))
+    assert path.told() == told_by_twin(naive_detect(rules, made, always=ALWAYS), made)
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_long_stream_in_which_most_of_the_past_is_thrown_out(shards: int) -> None:
     """Enough records that stores are compacted several times over; shards lose their state in between."""
