@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .feeding import fed
 from .killing import project_at
 from .project import Alerts
 
@@ -22,8 +23,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Alerts:
-    """What comes out of the log of ``project_at`` when nothing is killed."""
+    """What comes out of the log of ``fed`` when nothing is killed."""
     project = project_at(tmp_path_factory.mktemp("undisturbed"))
+    fed(project).rest()
     project.drain(spark)
     alerts = project.alerts()
     assert {alert["rule_id"] for alert in alerts.values()} == {"burst", "spend", "dear"}

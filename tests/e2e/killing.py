@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-import random
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from .project import Alerts, Project, read_jsonl
-from .traffic import Body, lines, records
+from .traffic import Body
 
 COUNT = 6_000
 WAIT_S = 400.0
+LEAVE_S = 20.0
 SEED = 20_261_121
 
 RULES: list[Body] = [
@@ -57,66 +58,39 @@ RULES: list[Body] = [
 
 
 def project_at(root: Path, master: str = "local[2]") -> Project:
-    """A log of 6,000 records, taken in batches of about 60."""
-    project = Project(
+    """A pipeline that takes its files in batches of about 70 records; ``feeding`` gives them."""
+    return Project(
         root,
         RULES,
         sources={"payments": {"kind": "files", "path": "in", "max_batch_bytes": 8_000}},
         sinks=[{"kind": "sqlite", "path": "out/alerts.db"}, {"kind": "jsonl", "path": "out/alerts.jsonl"}],
         engine={"trigger": "0s", "shards": 2, "checkpoint": "out/checkpoint", "master": master},
     )
-    project.give("a.jsonl", lines(records(COUNT, SEED)))
-    return project
 
 
 @contextmanager
 def running(project: Project, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """``crossline run`` in a session of its own, killed whole at the end."""
+    """``crossline run`` in a session of its own, of which nobody is left at the end."""
     command = [sys.executable, "-m", "crossline.cli.main", "run", str(project.pipeline), *arguments]
     with (project.root / "run.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
             yield process
         finally:
-            for child in family(process):
-                child.kill()
-            process.wait()
+            kill_driver(process)
+            _clear(process)
 
 
 def family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    try:
-        root = psutil.Process(process.pid)
-        return [*root.children(recursive=True), root]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def batches(project: Project) -> int:
-    if not project.store.exists():
-        return 0
-    try:
-        return int(project.rows("SELECT count(*) FROM batches")[0][0])
-    except Exception:  # noqa: BLE001 - the table is being made
-        return 0
-
-
-def wait_for_batches(project: Project, count: int, process: subprocess.Popen[bytes]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    pause = threading.Event()
-    while batches(project) < count:
-        assert process.poll() is None, f"ended by itself: {(project.root / 'run.log').read_text()[-2000:]}"
-        assert time.monotonic() < deadline_s, (project.root / "run.log").read_text()[-2000:]
-        pause.wait(0.02)
-
-
-def finish(project: Project) -> None:
-    with running(project, "--drain") as process:
-        assert process.wait(WAIT_S) == 0, (project.root / "run.log").read_text()[-3000:]
-
-
-def same_everywhere(project: Project, undisturbed: Alerts) -> None:
-    assert project.alerts() == undisturbed
-    assert read_jsonl(project.root / "out" / "alerts.jsonl") == undisturbed
+    """All of the session that ``process`` began, those among them whose parents are gone."""
+    if process.returncode is not None and psutil.pid_exists(process.pid):
+        return []  # it was reaped, and its number is somebody else's by now
+    found = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(pid) == process.pid:
+                found.append(psutil.Process(pid))
+    return found
 
 
 def named(process: subprocess.Popen[bytes], what: str) -> list[psutil.Process]:
@@ -124,40 +98,66 @@ def named(process: subprocess.Popen[bytes], what: str) -> list[psutil.Process]:
     return [each for each in family(process) if what in " ".join(_command(each))]
 
 
-def kill_some(
-    process: subprocess.Popen[bytes],
-    project: Project,
-    what: str,
-    times: int,
-    draw: random.Random,
-    within_s: float = 0.0,
-) -> int:
-    """SIGKILL ``times`` processes whose command line holds ``what``, each soon after another batch; how many."""
-    killed = 0
-    while killed < times and process.poll() is None:
-        wait_for_batches(project, batches(project) + 1, process)
-        threading.Event().wait(draw.uniform(0, within_s))
-        found = named(process, what)
-        if found:
-            draw.choice(found).kill()
-            killed += 1
-    return killed
-
-
-def wait_for_nobody(session: int) -> None:
-    """Until no process is left of those that a run in a session of its own had started, orphans among them."""
+def until(done: Callable[[], bool], project: Project, process: subprocess.Popen[bytes]) -> None:
+    """Wait for what no event tells, the work of another process, as long as that runs."""
     deadline_s = time.monotonic() + WAIT_S
     pause = threading.Event()
-    while left := [each for each in psutil.pids() if _session(each) == session]:
-        assert time.monotonic() < deadline_s, [_command(psutil.Process(each)) for each in left]
+    while not done():
+        assert process.poll() is None, f"ended by itself: {log_of(project)}"
+        assert time.monotonic() < deadline_s, log_of(project)
         pause.wait(0.02)
 
 
-def _session(pid: int) -> int | None:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return None
+def log_of(project: Project) -> str:
+    """The end of what its runs said."""
+    return (project.root / "run.log").read_text()[-3000:]
+
+
+def kill_driver(process: subprocess.Popen[bytes]) -> bool:
+    """Python and Java; Spark's Python workers, in groups of their own, are left to find out. Whether it ran."""
+    if process.poll() is not None:
+        return False
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return True
+
+
+def stop(project: Project, process: subprocess.Popen[bytes]) -> None:
+    """As a user does; it must end well."""
+    process.terminate()
+    assert process.wait(WAIT_S) == 0, log_of(project)
+
+
+def finish(project: Project) -> None:
+    with running(project, "--drain") as process:
+        assert process.wait(WAIT_S) == 0, log_of(project)
+
+
+def same_everywhere(project: Project, undisturbed: Alerts) -> None:
+    assert project.alerts() == undisturbed
+    assert read_jsonl(project.root / "out" / "alerts.jsonl") == undisturbed
+
+
+def wait_for_nobody(process: subprocess.Popen[bytes]) -> None:
+    """Until no process is left of those that a run had started, orphans among them."""
+    left = _left_after(process, WAIT_S)
+    assert not left, [_command(each) for each in left]
+
+
+def _left_after(process: subprocess.Popen[bytes], wait_s: float) -> list[psutil.Process]:
+    """Who is left of the session once all are gone or the time is up."""
+    deadline_s = time.monotonic() + wait_s
+    pause = threading.Event()
+    while (left := family(process)) and time.monotonic() < deadline_s:
+        pause.wait(0.02)
+    return left
+
+
+def _clear(process: subprocess.Popen[bytes]) -> None:
+    """Orphans go by themselves and take their files along; whoever does not is killed."""
+    for each in _left_after(process, LEAVE_S):
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 def _command(process: psutil.Process) -> list[Any]:

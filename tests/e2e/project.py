@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # The instants of detection and delivery are those of the wall clock; all else of an alert must be the same everywhere.
 OF_THE_RUN = ("detected_at", "delivered_at")
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 Alerts = dict[str, dict[str, Any]]
 
@@ -65,16 +65,17 @@ class Project:
 
     def publish(self, name: str, rules: Sequence[Body] | str) -> None:
         """Put a rule file there, whole or not at all; text is written as it is."""
-        self._put(
+        self.put(
             self.root / "rules" / name, (rules if isinstance(rules, str) else yaml.safe_dump(list(rules))).encode()
         )
 
     def give(self, name: str, data: bytes) -> None:
         """An input file, whole or not at all."""
-        self._put(self.root / "in" / name, data)
+        self.put(self.root / "in" / name, data)
 
     @staticmethod
-    def _put(path: Path, data: bytes) -> None:
+    def put(path: Path, data: bytes) -> None:
+        """A file, whole or not at all: a pipeline may be looking."""
         aside = path.with_name(f".{path.name}")
         aside.write_bytes(data)
         aside.replace(path)
@@ -108,7 +109,10 @@ class Project:
 
     def rule_log(self) -> list[dict[str, Any]]:
         path = self.root / "rules" / ".log" / f"{self.settings['name']}.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        if not path.exists():
+            return []
+        # A line without its end is being written.
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 class Running:
@@ -118,6 +122,8 @@ class Running:
         self._news = threading.Condition()
         self._project = project
         self.deliveries: list[Delivery] = []
+        self._last: int | None = None
+        self._held = threading.Event()
         options = RunOptions(complete=complete, on_batch=self._batch)
         self.pipeline: Pipeline = assemble(spark, project.config(), options).start()
 
@@ -125,6 +131,17 @@ class Running:
         with self._news:
             self.deliveries.append(delivery)
             self._news.notify_all()
+        if self._last is not None and self.pipeline.totals.batches >= self._last:
+            self._held.set()
+            while self.pipeline._running().isActive:  # until the stop has come to Spark, which ends after this batch
+                time.sleep(0.02)
+
+    def hold_after(self, batches: int) -> None:
+        """Begin no batch after that many, and let the last of them end only when the pipeline is being stopped."""
+        self._last = batches
+
+    def until_held(self) -> None:
+        assert self._held.wait(WAIT_S), f"not in time: {self.pipeline.totals}"
 
     def until(self, done: Callable[[Totals], bool]) -> None:
         """Wait for a delivery after which the totals are ``done``."""

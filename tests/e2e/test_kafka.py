@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from connectors.kafka_mock import read_topic
 
+from .feeding import Feed
 from .killing import RULES as KILL_RULES
-from .killing import batches, finish, running, wait_for_batches
+from .killing import finish, kill_driver, running
 from .project import Alerts, Project, figures, from_twin
 from .test_hot_rules import as_published
 from .topics import Sent, by_account, in_ingest_order, on_topic, project_on, send, twin
@@ -124,11 +126,10 @@ def test_a_stop_in_the_midst_loses_and_repeats_nothing(
     with project.start(spark) as running:
         send(kafka_broker.brokers, sent[:120])
         running.until_read(120)
-        before = running.pipeline.totals.batches
+        running.hold_after(running.pipeline.totals.batches + 2)
         send(kafka_broker.brokers, sent[120:240])
-        running.until(lambda totals: totals.batches >= before + 2)
-    read = sum(running.pipeline.totals.dead.values()) + running.pipeline.totals.records
-    assert read < 240, "it was stopped too late"
+        running.until_held()
+    assert 120 < running.pipeline.totals.records < 240, "it was not in the midst"
     with project.start(spark) as running:
         running.until(lambda totals: totals.batches >= 2)
         send(kafka_broker.brokers, sent[240:])
@@ -142,20 +143,21 @@ def test_a_killed_driver_loses_and_repeats_nothing(
     spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
 ) -> None:
     topics, alerts, undisturbed = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2), kafka_topic(2)
-    send(kafka_broker.brokers, by_account(topics, 2_400, SEED))
-    whole = project_on(kafka_broker.brokers, tmp_path / "whole", topics, undisturbed, KILL_RULES)
-    whole.drain(spark)
     project = project_on(
         kafka_broker.brokers, tmp_path / "killed", topics, alerts, KILL_RULES, max_records_per_batch=60
     )
+    feed = Feed(project, by_account(topics, 2_400, SEED), lambda _, piece: send(kafka_broker.brokers, piece))
     draw = random.Random(SEED)
-    for _ in range(KILLS):
+    killed = 0
+    while killed < KILLS:
         with running(project) as process:
             # The store comes before the topic: the kill meets the sending, what comes after it, or the next batch.
-            wait_for_batches(project, batches(project) + 3, process)
-            time.sleep(draw.uniform(0, 0.1))
-            process.kill()
-    assert 0 < len(project.alerts()) < len(whole.alerts()), "the kills did not come under load"
+            killed += feed.strike(process, draw, partial(kill_driver, process))
+    before = len(project.alerts())
+    feed.rest()
+    whole = project_on(kafka_broker.brokers, tmp_path / "whole", topics, undisturbed, KILL_RULES)
+    whole.drain(spark)
+    assert 0 < before < len(whole.alerts()), "the kills did not come under load"
     finish(project)
     assert project.alerts() == whole.alerts()
     assert on_topic(kafka_broker.brokers, alerts) == whole.alerts()
@@ -240,18 +242,22 @@ def test_a_batch_takes_no_more_than_it_may(
 def test_a_later_rule_gets_its_past_from_the_topic(
     spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
 ) -> None:
-    """It holds from the instant at which it was taken up, by the broker's clock."""
-    topic, alerts = kafka_topic(2), kafka_topic()
+    """It holds from the instant at which it was taken up, by the broker's clock.
+
+    That clock goes on while we wait, and by the defaults a record would be late after 25 seconds.
+    """
+    topic, alerts, unhurried = kafka_topic(2), kafka_topic(), {"emit": "every", "allowed_lateness": "10m"}
     now_ms = time.time_ns() // 1_000_000
     log = [{**each, "event_time": now_ms - 10 * (40 - number)} for number, each in enumerate(records(39, seed=6))]
     sent = [Sent(topic, int(each["account"][1:]) % 2, json.dumps(each).encode(), 0) for each in log]
-    project = project_on(kafka_broker.brokers, tmp_path, [topic], alerts, [PAIR])
+    project = project_on(kafka_broker.brokers, tmp_path, [topic], alerts, [{**PAIR, **unhurried}])
     with project.start(spark) as running:
         send(kafka_broker.brokers, sent[:20])
         running.until_read(20)
-        project.publish("sum.yaml", [velocity("sum", "sum", 100, aggregation_field="amount", emit="every")])
+        project.publish("sum.yaml", [velocity("sum", "sum", 100, aggregation_field="amount", **unhurried)])
         running.until_logged("published", rule_id="sum")
         send(kafka_broker.brokers, sent[20:])
         running.until_read(39)
-    assert any(len(a["evidence"]["record_ids"]) > 2 for a in project.alerts().values() if a["rule_id"] == "sum")
+    past = {each["id"] for each in log[:20]}
+    assert any(past & set(a["evidence"]["record_ids"]) for a in project.alerts().values() if a["rule_id"] == "sum")
     check(project, kafka_broker, alerts, [topic])

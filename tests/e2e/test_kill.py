@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import threading
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from .killing import SEED, WAIT_S, batches, finish, kill_some, project_at, running, same_everywhere, wait_for_batches
+from .feeding import fed
+from .killing import SEED, finish, kill_driver, project_at, running, same_everywhere, stop, wait_for_nobody
 from .project import Alerts
 
 pytestmark = pytest.mark.spark
@@ -22,23 +22,31 @@ WORKER_KILLS = 5
 @pytest.mark.timeout(900)
 def test_a_driver_killed_ten_times_loses_nothing_and_repeats_nothing(tmp_path: Path, undisturbed: Alerts) -> None:
     project = project_at(tmp_path)
-    draw = random.Random(SEED)
-    for _ in range(DRIVER_KILLS):
-        with running(project) as process:
-            wait_for_batches(project, batches(project) + 1, process)
-            threading.Event().wait(draw.uniform(0, 1.0))
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    assert 0 < len(project.alerts()) < len(undisturbed), "the kills did not come under load"
-    finish(project)
+    feed, draw = fed(project), random.Random(SEED)
+    killed = 0
+    with ExitStack() as runs:  # what a dead driver leaves behind may be at work yet when the next one starts
+        started = []
+        while killed < DRIVER_KILLS:
+            process = runs.enter_context(running(project))
+            started.append(process)
+            killed += feed.strike(process, draw, partial(kill_driver, process))
+        assert 0 < len(project.alerts()) < len(undisturbed), "the kills did not come under load"
+        feed.rest()
+        finish(project)
+        for process in started:
+            wait_for_nobody(process)
     same_everywhere(project, undisturbed)
 
 
 @pytest.mark.timeout(600)
 def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Alerts) -> None:
     project = project_at(tmp_path)
-    with running(project, "--drain") as process:
-        killed = kill_some(process, project, "-m crossline.engine.runtime.daemon", WORKER_KILLS, random.Random(SEED))
-        assert killed == WORKER_KILLS, "the run was over before all were killed"
-        assert process.wait(WAIT_S) == 0, (project.root / "run.log").read_text()[-3000:]
+    feed = fed(project)
+    with running(project) as process:
+        feed.kill_some(process, "-m crossline.engine.runtime.daemon", WORKER_KILLS, random.Random(SEED))
+        assert 0 < len(project.alerts()) < len(undisturbed), "the kills did not come under load"
+        feed.rest()
+        feed.until_done(process)
+        stop(project, process)
+        wait_for_nobody(process)
     same_everywhere(project, undisturbed)

@@ -7,36 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from .killing import (
-    SEED,
-    WAIT_S,
-    batches,
-    kill_some,
-    named,
-    project_at,
-    running,
-    same_everywhere,
-    wait_for_batches,
-    wait_for_nobody,
-)
+from .feeding import fed
+from .killing import SEED, named, project_at, running, same_everywhere, stop, until, wait_for_nobody
 from .project import Alerts
 
 pytestmark = pytest.mark.spark
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
+EXECUTORS = 2
 KILLS = 3
 
 
 @pytest.mark.timeout(900)
 def test_killed_executors_change_nothing(tmp_path: Path, undisturbed: Alerts) -> None:
-    project = project_at(tmp_path, master="local-cluster[2,1,1024]")
-    with running(project, "--drain") as process:
+    project = project_at(tmp_path, master=f"local-cluster[{EXECUTORS},1,1024]")
+    feed, draw = fed(project), random.Random(SEED)
+    with running(project) as process:
         # A new executor takes seconds to come, so a second kill meets the run with one or with none.
-        killed = kill_some(process, project, EXECUTOR, KILLS, random.Random(SEED), within_s=0.4)
-        assert killed == KILLS, "the run was over before all were killed"
-        wait_for_batches(project, batches(project) + 1, process)
-        for executor in named(process, EXECUTOR):
-            executor.kill()
-        assert process.wait(WAIT_S) == 0, (project.root / "run.log").read_text()[-3000:]
-        wait_for_nobody(process.pid)
+        feed.kill_some(process, EXECUTOR, KILLS, draw)
+        until(lambda: len(named(process, EXECUTOR)) == EXECUTORS, project, process)
+        feed.kill_some(process, EXECUTOR, 1, draw, choose=list)
+        assert 0 < len(project.alerts()) < len(undisturbed), "the kills did not come under load"
+        feed.rest()
+        feed.until_done(process)
+        stop(project, process)
+        wait_for_nobody(process)
     same_everywhere(project, undisturbed)

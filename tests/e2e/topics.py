@@ -35,8 +35,8 @@ def send(brokers: str, items: Iterable[Sent], together: int = 1_000) -> int:
     for count, item in enumerate(items, start=1):
         producer.produce(item.topic, item.value, partition=item.partition, timestamp=item.ms)
         if count % together == 0:
-            assert producer.flush(30) == 0
-    assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
+    assert producer.flush(60) == 0
     return count
 
 
@@ -55,13 +55,19 @@ def by_account(topics: Sequence[str], count: int, seed: int) -> list[Sent]:
 
 
 def project_on(
-    brokers: str, root: Path, topics: Sequence[str], alerts: str, rules: Sequence[Body], **source: Any
+    brokers: str,
+    root: Path,
+    topics: Sequence[str],
+    alerts: str,
+    rules: Sequence[Body],
+    master: str = "local[2]",
+    **source: Any,
 ) -> Project:
     """Topics in; the store and the topic ``alerts`` out, dead letters on ``alerts`` with ``.dead`` behind it.
 
     What is read in several batches is read unevenly: partitions may lag.
     """
-    engine = {"trigger": "0s", "shards": 3, "checkpoint": "out/checkpoint", "master": "local[2]"}
+    engine = {"trigger": "0s", "shards": 3, "checkpoint": "out/checkpoint", "master": master}
     kafka = {"kind": "kafka", "brokers": brokers}
     return Project(
         root,
