@@ -1,5 +1,6 @@
 """A pipeline in small: delivers numbered batches and commits each; killed and started again until all are done.
 
+Before each batch it takes a line from its input, where there is any: so it does no more than its killer means it to.
 Arguments: kind of sink, its path, file of the commits, number of batches, alerts a batch.
 """
 
@@ -19,6 +20,7 @@ def main(kind: str, path: str, commits: Path, batches: int, size: int) -> None:
     done = int(commits.read_text()) if commits.exists() else -1
     for batch_id in range(done + 1, batches):
         alerts = [alert(f"{batch_id}-{i}") for i in range(size)]
+        sys.stdin.readline()
         sys.stdout.write("delivering\n")
         sys.stdout.flush()
         sink.deliver(Delivery("p", batch_id, alerts=alerts))

@@ -18,6 +18,7 @@ from crossline.core.errors import PermanentError
 
 pytestmark = pytest.mark.kafka
 
+WAIT_S = 60.0
 _LONG_AGO_MS = 1_000_000_000_000
 _OWNER = """
 import sys
@@ -31,14 +32,14 @@ with LocalBroker() as broker:
 def _send(brokers: str, topic: str, value: bytes) -> None:
     producer = Producer({"bootstrap.servers": brokers, "acks": "all"})
     producer.produce(topic, value, timestamp=_LONG_AGO_MS)
-    assert producer.flush(30) == 0
+    assert producer.flush(WAIT_S) == 0
 
 
 def _first(brokers: str, topic: str) -> Message:
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": f"of-{topic}", "auto.offset.reset": "earliest"})
     try:
         consumer.subscribe([topic])
-        message = consumer.poll(30)
+        message = consumer.poll(WAIT_S)
         assert message is not None
         assert message.error() is None
         return message
@@ -64,7 +65,7 @@ def test_create_time_is_the_senders(kafka_broker: LocalBroker, kafka_topic: Call
 def test_topics_have_their_partitions_and_only_one_name(kafka_broker: LocalBroker) -> None:
     kafka_broker.create_topic("three-parts", partitions=3)
     listed = kafka_broker.admin()
-    assert len(listed.list_topics(timeout=10).topics["three-parts"].partitions) == 3
+    assert len(listed.list_topics(timeout=WAIT_S).topics["three-parts"].partitions) == 3
     with pytest.raises(PermanentError, match="cannot create topic three-parts: Topic 'three-parts' already exists"):
         kafka_broker.create_topic("three-parts")
 
@@ -96,7 +97,7 @@ def test_the_broker_goes_with_its_owner() -> None:
 
 def _await(condition: Callable[[], bool]) -> None:
     """Neither process is our child: there is no event to wait for, so look until the time is up."""
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline_s
         time.sleep(0.02)

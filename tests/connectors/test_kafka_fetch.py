@@ -22,7 +22,7 @@ def topic(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> str:
     for value in (b"0", b"1", None):
         for partition in range(2):
             producer.produce(name, None if value is None else b"%d/%s" % (partition, value), partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return name
 
 
@@ -34,8 +34,9 @@ def test_any_record_in_any_order_and_again(kafka_broker: LocalBroker, topic: str
 
 
 def test_what_is_not_there_is_none(kafka_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_fetch, "WAIT_S", 0.5)
     fetch = KafkaFetch({"bootstrap.servers": kafka_broker.brokers, "log_level": "0"})
-    assert fetch(f"{topic}-0", 3) is None
-    assert fetch("nobody-made-this-0", 0) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka_fetch, "WAIT_S", 0.5)
+        assert fetch(f"{topic}-0", 3) is None
+        assert fetch("nobody-made-this-0", 0) is None
     assert fetch(f"{topic}-0", 1) == b"0/1"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 BATCHES, SIZE, KILLS = 300, 200, 6
+AHEAD = 10  # how many batches it may be ahead of its killer, who may be slow
 TESTS = Path(__file__).parent.parent
 
 
@@ -30,11 +31,15 @@ def test_every_alert_once_over_kills(kind: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", module, kind, str(path), str(commits), str(BATCHES), str(SIZE)]
     draw = random.Random(kind)
     for _ in range(KILLS):
-        with subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
             assert process.stdout is not None
-            for _ in range(draw.randint(2, 30)):
+            count = draw.randint(2, 30)
+            process.stdin.write(b"go\n" * (count + AHEAD))
+            process.stdin.flush()
+            for _ in range(count):
                 process.stdout.readline()
             process.kill()
     assert int(commits.read_text()) < BATCHES - 1, "it was done before the last kill: nothing was tested"
-    subprocess.run(command, cwd=TESTS, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=TESTS, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     assert stored(kind, path) == [f"{batch}-{i}" for batch in range(BATCHES) for i in range(SIZE)]

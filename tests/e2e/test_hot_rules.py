@@ -124,10 +124,10 @@ def test_lists_change_while_the_pipeline_runs(spark: SparkSession, tmp_path: Pat
     with project.start(spark) as running:
         feeder = Feeder(project, running, log)
         feeder.give(3)
-        (tmp_path / "lists" / "watched.txt").write_text("a0\na2\n")
+        project.put(tmp_path / "lists" / "watched.txt", b"a0\na2\n")
         running.until_taken_up("list_changed")
         feeder.give(3)
-        (tmp_path / "lists" / "watched.txt").write_bytes(b"a1\n\xff\n")
+        project.put(tmp_path / "lists" / "watched.txt", b"a1\n\xff\n")
         running.until_taken_up("refused")
         feeder.give(3)
     # The list that cannot be read changes nothing: the last good one stays.

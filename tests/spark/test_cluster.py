@@ -72,8 +72,8 @@ def until_said(process: subprocess.Popen[bytes], awaited: str, log: Path) -> str
     deadline_s = time.monotonic() + WAIT_S
     pause = threading.Event()
     while True:
-        for line in log.read_text().splitlines():
-            if awaited in line:
+        for line in log.read_text().splitlines(keepends=True):
+            if awaited in line and line.endswith("\n"):
                 return line.partition(awaited)[2].strip()
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline_s, log.read_text()
