@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from crossline.core.alert import ALERT_SCHEMA, alert_table
 from crossline.core.errors import UsageError
+from crossline.core.plan import PARTITION_LAG_MS
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.schema import StreamSpec
@@ -80,7 +81,7 @@ def detect(
     state: str | None = None,
     lists: Mapping[str, Sequence[Any]] | None = None,
     defaults: Defaults | None = None,
-    partition_lag_ms: int = 0,
+    partition_lag_ms: int = PARTITION_LAG_MS,
 ) -> DataFrame:
     """The alerts of ``rules`` over ``frame``, whose columns are the fields of ``stream`` (nested fields as structs).
 
@@ -91,7 +92,8 @@ def detect(
 
     ``shards``: in how many parts keys are judged, by default the session's parallelism; fixed for the life of a
     checkpoint. Columns: see ``ALERT_SCHEMA``; ``alert`` is the whole alert as JSON. Dead letters and late records are
-    only in pipelines.
+    only in pipelines. ``partition_lag_ms``: how far a row's ingest time may be behind the highest of the batches before
+    and still find its windows whole.
 
     Raises:
         UsageError: the frame's columns do not fit the stream, or no rule reads it.

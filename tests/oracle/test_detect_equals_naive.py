@@ -139,6 +139,21 @@ def test_ingest_times_that_go_back(data: st.DataObject, rules: list[Body], made:
     assert path.told() == told_by_twin(expected, made)
 
 
+def test_a_record_that_goes_back_finds_one_that_went_back_before() -> None:
+    """By the clock of its own log the first was past every window, and more than half of what was held was."""
+    rules = [{**BUSY, "rule_id": "pair", "aggregation_type": "count", "emit": "every"}]
+    rules[0] |= {"time_mode": "processing_time", "window": "1s"}
+    back = [0, INGEST_BACK_MS, INGEST_BACK_MS, INGEST_BACK_MS]
+    made: list[Record] = [
+        {"_id": f"t{number}", "_event_ms": START_MS, "_ingest_ms": START_MS - ms} for number, ms in enumerate(back)
+    ]
+    path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), 1, Bounds(partition_lag_ms=INGEST_BACK_MS))
+    run(path, Shape(1, [(0, 3), (3, 4)], []), made, ["log"] * len(made))
+    expected = naive_detect(rules, made, always=ALWAYS)
+    assert [hit.record_id for hit in expected.hits] == ["t2", "t3"]
+    assert path.told() == told_by_twin(expected, made)
+
+
 @many
 @given(st.data(), rule_sets(), records())
 def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: list[Body], made: list[Record]) -> None:

@@ -14,7 +14,7 @@ from crossline.core.config_fields import DurationMs, Settings
 from crossline.core.config_kafka import A_SECRET, is_secret
 from crossline.core.config_sinks import Sink
 from crossline.core.config_sources import Source
-from crossline.core.plan import TimeMode
+from crossline.core.plan import PARTITION_LAG_MS, TimeMode
 from crossline.core.rules.report import (
     Finding,
     Problem,
@@ -88,9 +88,9 @@ class EngineSettings(Settings):
         default="local[*]", min_length=1, description="Spark master; by default all cores of this machine."
     )
     partition_lag: DurationMs = Field(
-        default=60_000,
-        description="How far one partition may lag behind another and still find its windows whole. Records are kept "
-        "longer only while a partition lags; one that is idle counts as lagging.",
+        default=PARTITION_LAG_MS,
+        description="How far a record's ingest time may be behind the highest of its stream, because its partition "
+        "or its sender's clock lags, and still find its windows whole. Records are kept that much longer.",
     )
     max_batch_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="Most bytes of one batch from files.")
     max_batch_records: int = Field(

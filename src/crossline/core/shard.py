@@ -41,12 +41,12 @@ class ShardState:
     kept_from: int = 0
 
     def horizon_ms(self, stream: str, bounds: Bounds) -> int | None:
-        """The ingest time that every log of ``stream`` has reached, but for logs too far behind the first one.
+        """The ingest time from which on records of ``stream`` still find their windows whole.
 
         None where nothing came yet. Every shard sees the clock of every log, so it is the same in all of them.
         """
         clocks = self.log_clock.get(stream)
-        return max(min(clocks.values()), max(clocks.values()) - bounds.partition_lag_ms) if clocks else None
+        return max(clocks.values()) - bounds.partition_lag_ms if clocks else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ class ShardOutput:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``partition_lag_ms``: how far one log of a stream may lag behind another and still find its windows whole.
+    """``partition_lag_ms``: how far a record's ingest time may be behind the highest of its stream.
 
-    One that lags more, or is idle, holds back no more than that.
+    Up to there it finds its windows whole, whether its log lags behind another or its sender's clock behind others.
     """
 
     partition_lag_ms: int = 0
