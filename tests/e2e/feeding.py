@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
@@ -21,7 +20,6 @@ from .traffic import Record, lines, records
 
 Item = TypeVar("Item")
 
-PIECE = 150
 # How many wait before a kill, and with how few left it is put off no longer: seven batches, and two.
 AHEAD = 490
 LEAST = 140
@@ -38,25 +36,25 @@ class Feed(Generic[Item]):
 
     def __init__(self, project: Project, log: Sequence[Item], give: Callable[[int, Sequence[Item]], object]) -> None:
         self._project = project
-        self._left = deque(log[start : start + PIECE] for start in range(0, len(log), PIECE))
+        self._log = log
         self._give = give
         self._given = 0
 
     def rest(self) -> None:
         """Give all that is left."""
-        while self._left:
-            self._next()
+        self._next(len(self._log) - self._given)
 
-    def _next(self) -> None:
-        piece = self._left.popleft()
-        self._give(self._given, piece)
-        self._given += len(piece)
+    def _next(self, count: int) -> None:
+        first = self._given
+        self._given += count
+        self._give(first, self._log[first : self._given])
 
     def _ahead(self) -> None:
         """Have some batches wait."""
-        while self._waiting() < AHEAD:
-            assert len(self._left) > 1, "too few kills came under load"
-            self._next()
+        missing = AHEAD - self._waiting()
+        assert self._given + missing <= len(self._log) - AHEAD, "too few kills came under load"
+        if missing > 0:
+            self._next(missing)
 
     def _waiting(self) -> int:
         """Records that were given and are not delivered."""
