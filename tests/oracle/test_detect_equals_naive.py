@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from crossline.core.shard import Bounds
 
 from .fastpath import ALWAYS, FastPath, plan_of, stream_spec, told_by_twin
-from .naive import naive_detect, running_max_ingest
+from .naive import NaiveResult, naive_detect, running_max_ingest
 from .strategies import LISTS, START_MS, STREAM, Body, Record, cuts, records, rule_sets
 
 DEEP = os.environ.get("CROSSLINE_DEEP") == "1"
@@ -70,6 +70,23 @@ def run(path: FastPath, shape: Shape, made: Sequence[Record], logs: Sequence[str
                 path.restore(shard)
 
 
+def check(path: FastPath, rules: list[Body], expected: NaiveResult, made: Sequence[Record]) -> None:
+    """What came out is what the twin says, to the last bit; of a standard deviation, to fifteen digits.
+
+    That is worked out to 32 digits and then rounded; the twin's is exact, and found one, 1e16 + 1 + 1e-17, of which
+    only the 33rd digit tells to which of two floats it is nearer.
+    """
+    rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
+    found, wanted = path.told(), told_by_twin(expected, made)
+    assert [in_digits(told, rough) for told in found[0]] == [in_digits(told, rough) for told in wanted[0]]
+    assert found[1:] == wanted[1:]
+
+
+def in_digits(told: tuple[Any, ...], rough: set[str]) -> tuple[Any, ...]:
+    rule_id, value, at = told[0], told[6], 6
+    return (*told[:at], f"{float(value):.15g}", *told[at + 1 :]) if rule_id in rough and value != "None" else told
+
+
 def with_ingest(made: Sequence[Record], ingest_ms: Sequence[int]) -> list[Record]:
     return [{**record, "_ingest_ms": at} for record, at in zip(made, ingest_ms, strict=True)]
 
@@ -85,7 +102,7 @@ def test_one_log(
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=ingest_column), defaults), shape.shards)
     run(path, shape, made, ["log"] * len(made), data.draw(st.integers(1, 2)))
     expected = naive_detect(rules, made, defaults=defaults, lists=LISTS, always=ALWAYS)
-    assert path.told() == told_by_twin(expected, made)
+    check(path, rules, expected, made)
 
 
 @many
@@ -103,7 +120,7 @@ def test_several_logs(
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=ingest_column), {}), shape.shards)
     run(path, shape, made, logs, pieces)
     expected = naive_detect(rules, made, lists=LISTS, always=ALWAYS)
-    assert path.told() == told_by_twin(expected, made)
+    check(path, rules, expected, made)
 
 
 def running_max_per_log(made: Sequence[Record], logs: Sequence[str]) -> list[int]:
@@ -136,7 +153,7 @@ def test_ingest_times_that_go_back(data: st.DataObject, rules: list[Body], made:
     path = FastPath.of(plan, shape.shards, Bounds(partition_lag_ms=INGEST_BACK_MS))
     run(path, shape, made, ["log"] * len(made))
     expected = naive_detect(rules, made, lists=LISTS, always=ALWAYS)
-    assert path.told() == told_by_twin(expected, made)
+    check(path, rules, expected, made)
 
 
 def test_a_record_that_goes_back_finds_one_that_went_back_before() -> None:
@@ -151,7 +168,7 @@ def test_a_record_that_goes_back_finds_one_that_went_back_before() -> None:
     run(path, Shape(1, [(0, 3), (3, 4)], []), made, ["log"] * len(made))
     expected = naive_detect(rules, made, always=ALWAYS)
     assert [hit.record_id for hit in expected.hits] == ["t2", "t3"]
-    assert path.told() == told_by_twin(expected, made)
+    check(path, rules, expected, made)
 
 
 @many
@@ -174,7 +191,7 @@ def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: l
     )
     run(path, shape, made, logs)
     expected = naive_detect(rules, made, lists=LISTS, always=ALWAYS)
-    assert path.told() == told_by_twin(expected, made)
+    check(path, rules, expected, made)
 
 
 @many
@@ -220,17 +237,7 @@ def test_many_lines_of_one_deviation(data: st.DataObject, made: list[Record], fi
     shape = data.draw(shapes(len(made)))
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
     run(path, shape, made, ["log"] * len(made))
-    expected = told_by_twin(naive_detect(rules, made, always=ALWAYS), made)
-    assert [in_digits(told) for told in path.told()[0]] == [in_digits(told) for told in expected[0]]
-
-
-def in_digits(told: tuple[Any, ...]) -> tuple[Any, ...]:
-    """With fifteen digits of the value: a deviation between two floats is worked out to 32 digits, then rounded.
-
-    The twin's is exact, and found one, 1e16 + 1 + 1e-17, that is nearer to the upper of them by the 33rd.
-    """
-    at = 6
-    return (*told[:at], f"{float(told[at]):.15g}", *told[at + 1 :])
+    check(path, rules, naive_detect(rules, made, always=ALWAYS), made)
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -262,6 +269,6 @@ def test_a_long_stream_in_which_most_of_the_past_is_thrown_out(shards: int) -> N
     run(path, Shape(shards, batches, losses), made, ["log"] * len(made))
     expected = naive_detect(rules, made, always=ALWAYS)
     assert len(expected.hits) > 300
-    assert path.told() == told_by_twin(expected, made)
+    check(path, rules, expected, made)
     held = sum(store.records for shard in path.shards for store in shard.state.stores.values())
     assert held < 600  # of as many in each of several stores
