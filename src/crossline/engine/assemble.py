@@ -92,7 +92,8 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
     )
     if before is not None:
         book.layout, book.lists = before.layout, before.lists
-    held = max(2, 2 * -(-shards // max(1, cores)))
+    local = spark.sparkContext.master.startswith("local[")
+    held = shards if local and _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
         name=config.name,
         checkpoint=checkpoint,
@@ -100,7 +101,7 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
         trigger_ms=config.engine.trigger,
         shards_held=held,
         backfill=config.engine.backfill,
-        narrow=spark.sparkContext.master.startswith("local[") and (_has_keepers(spark) or shards <= held),
+        narrow=local and shards <= held,
     )
     sources = [_source(config, stream, checkpoint, cores, options) for stream in config.sources]
     feed = DirectoryFeed(config, clock_is_records=_clock_is_records(config))
@@ -116,7 +117,7 @@ def _shards(config: Config, before: Book | None, cores: int) -> int:
 
 
 def _has_keepers(spark: SparkSession) -> bool:
-    """Whether shards have a place of their own; else one task for all of them must find them all in its worker."""
+    """Whether each shard has one place on this machine; else any worker may come to hold any of them."""
     return bool(spark.conf.get("spark.python.daemon.module", "") == DAEMON)
 
 

@@ -44,7 +44,7 @@ class PipelineSettings:
     """Plain values.
 
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
-    ``shards_held``: shards whose state a worker keeps. ``narrow``: small batches may be done by one task.
+    ``shards_held``: shards whose state a process may hold. ``narrow``: small batches may be done by one task.
     """
 
     name: str

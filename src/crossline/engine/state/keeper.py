@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from crossline.core.errors import CrosslineError
 from crossline.engine.judging import Judging
@@ -152,5 +152,5 @@ def _sendable(error: Exception) -> Exception:
         with suppress(Exception):
             pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
             return error
-    text: Any = "".join(traceback.format_exception(error))
+    text = "".join(traceback.format_exception(error))
     return RuntimeError(f"in a keeper of shards:\n{text}")

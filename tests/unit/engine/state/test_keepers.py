@@ -29,6 +29,7 @@ from crossline.engine.state.cache import Rows, ShardCache
 from crossline.engine.state.keepers import judged
 from crossline.engine.stopwatch import Stopwatch
 from e2e.books import book_of
+from e2e.killing import family
 from e2e.project import by_id, figures, from_twin
 from e2e.traffic import RULES, STREAM, Record, expected, lines, records
 
@@ -60,7 +61,7 @@ class Home:
 
     def __exit__(self, *_: object) -> None:
         self.end()
-        for pid in self.family():
+        for pid in self.keepers():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -107,12 +108,9 @@ class Home:
         assert {alert["alert_id"] for alert in found} == known, f"batch {batch} run again gave other alerts"
         return answer
 
-    def family(self) -> set[int]:
-        """All that lives in the daemon's session, but the daemon."""
-        return {pid for pid in psutil.pids() if _session(pid) == self.process.pid} - {self.process.pid}
-
     def keepers(self) -> set[int]:
-        return {pid for pid in self.family() if not _ended(pid)}
+        """All that lives in the daemon's session, but the daemon."""
+        return {each.pid for each in family(self.process) if not _ended(each)} - {self.process.pid}
 
     def figures(self) -> dict[str, tuple[Any, ...]]:
         return figures(by_id(alert for alerts in self.alerts.values() for alert in alerts))
@@ -122,16 +120,9 @@ def _loaded(path: Path) -> Any:
     return pickle.loads(path.read_bytes())  # noqa: S301 - what this test, or its program, wrote
 
 
-def _session(pid: int) -> int | None:
+def _ended(process: psutil.Process) -> bool:
     try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return None
-
-
-def _ended(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 
@@ -226,7 +217,7 @@ def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]
     data = batches_of(log, 120)[0]
     there = home.batch(0, data)
     work, parts, keepers = _loaded(home.root / home.request(0, data))
-    alone = Judging(work.source, None, "", 0)
+    alone = Judging(work.source, ShardCache(str(home.root / "alone"), per_query=False, held_max=8), "query", 0)
     here = list(judged(alone, parts, keepers, Stopwatch()))
 
     def ids(answer: list[Rows]) -> set[str]:
