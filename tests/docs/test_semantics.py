@@ -106,7 +106,7 @@ def instant_ms(text: str) -> int:
 
 def by_twin(bodies: list[dict[str, Any]], rows: list[Row]) -> tuple[list[Any], list[int], list[int]]:
     records = [{**r, "_id": r["payment_id"], "_event_ms": r["at"], "_ingest_ms": r["came"]} for r in map(record, rows)]
-    found = naive_detect(bodies, records, always=("payment_id", "account_id"))
+    found = naive_detect(bodies, records)
     hits = [(hit.position, hit.rule_id, hit.version, hit.value) for hit in found.hits]
     return sorted(hits), found.duplicates, found.late
 

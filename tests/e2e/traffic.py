@@ -101,7 +101,6 @@ RULES: list[Body] = [
         "conditions": [*CASH, {"field": "amount", "operator": ">=", "value": 250}],
     },
 ]
-REQUIRED = ("id", "account", "amount", "kind", "event_time")
 
 
 def expected(rules: list[Body], log: list[Record]) -> NaiveResult:
@@ -111,4 +110,4 @@ def expected(rules: list[Body], log: list[Record]) -> NaiveResult:
         {**record, "_id": record["id"], "_event_ms": record["event_time"], "_ingest_ms": ms}
         for record, ms in zip(log, ingest, strict=True)
     ]
-    return naive_detect(rules, judged, defaults=DEFAULTS, always=REQUIRED)
+    return naive_detect(rules, judged, defaults=DEFAULTS)

@@ -30,9 +30,6 @@ from .naive import Hit, NaiveResult
 from .rulebook import DEFAULTS, duration_ms
 from .strategies import LISTS, STREAM, STREAM_FILE, Body, Record, wire_record
 
-# Fields that every record of the stream has.
-ALWAYS = ("id", "event_time", "received_at")
-
 
 def stream_spec(*, ingest_column: bool) -> StreamSpec:
     """The stream of the strategies, with a column for ingest time or without."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ import orjson
 from .aggregates import aggregate
 from .conditions import ORDERINGS, Lists, field_value, holds
 from .rulebook import DEFAULTS, Rule, duration_ms, read_book
-from .spaces import Space, key_spaces, reporter_of
+from .spaces import Space, key_spaces
 
 # Written out, not imported: alert ids are a promise to other programs, so a change of the package's own must fail here.
 NAMESPACE = uuid.UUID("7d0f6f8e-8c1c-5e0b-9a53-2f1b2c3d4e5f")
@@ -80,37 +81,43 @@ def naive_detect(
     *,
     defaults: Mapping[str, str] | None = None,
     lists: Lists | None = None,
-    always: Collection[str] = (),
 ) -> NaiveResult:
     """Judge ``records`` of one stream, in ingest order, by ``rules`` as in YAML, in the order of their publication.
 
     A record is its fields (dotted or nested) with ``_id``, ``_event_ms`` and ``_ingest_ms``. ``defaults`` are the
-    pipeline's (``time_mode``, ``watermark_delay``, ``allowed_lateness``). ``always``: fields that every record has.
+    pipeline's (``time_mode``, ``watermark_delay``, ``allowed_lateness``).
 
-    Each key space remembers, for its retention, the ids of the records that entered one of its windows, and judges no
-    record of the same key and id. Which duplicates are reported is up to one key space, in which every record has a
-    key. A record is late if it is too late for any of the rules, and no duplicate.
+    Each key space remembers the ids of the records that entered one of its windows, and judges no record of the same
+    key and id. A record whose id came before is reported as a duplicate if it is not too late for every rule in force
+    when it comes. A record is late if it is too late for any of these, and no duplicate.
     """
     book = read_book(rules, defaults or {})
-    allowed = [int(rule.allowed_lateness_ms) for rule in book if rule.event_time]
-    allowed = allowed or [duration_ms({**DEFAULTS, **(defaults or {})}["allowed_lateness"])]
-    spaces = key_spaces(book, max(allowed))
-    reporter = reporter_of(spaces, max(allowed), always)
+    default_ms = duration_ms({**DEFAULTS, **(defaults or {})}["allowed_lateness"])
+    spaces = key_spaces(book, default_ms)
+    edges = {-math.inf, *(edge for rule in book for edge in (rule.from_ms, rule.until_ms))}
+    widest_ms = max(ms for edge in edges for ms in _allowed_at(book, edge, default_ms))
+    known: set[str] = set()
     thresholds = [rule for rule in book if rule.rule_type == "threshold"]
     result = NaiveResult()
     memories: dict[tuple[str, int, str], Memory] = {}
-    taken: dict[Space, list[Record]] = {space: [] for space in (*spaces, reporter)}
+    taken: dict[Space, list[Record]] = {space: [] for space in spaces}
     for position, fields in enumerate(records):
         record = Record(position, fields["_id"], fields["_event_ms"], fields["_ingest_ms"], _with_one_zero(fields))
         repeated = {space: _is_repeated(space, record, earlier) for space, earlier in taken.items()}
-        if repeated[reporter]:
+        allowed = _allowed_at(book, record.ingest_ms, default_ms)
+        reported = record.record_id in known and _lateness_ms(record) <= max(allowed)
+        if reported:
             result.duplicates.append(position)
         elif _lateness_ms(record) > min(allowed):
             result.late.append(position)
-        for space, rule in _rules_for(record, repeated, thresholds, reporter):
+        new_to = [space for space, is_known in repeated.items() if not is_known]
+        windowed = [(rule, taken[space]) for space in new_to for rule in space.rules]
+        for rule, earlier in windowed + ([] if reported else [(rule, []) for rule in thresholds]):
             if _judges(rule, record, lists or {}):
                 memory = memories.setdefault((rule.rule_id, rule.version, canonical(_key(rule, record))), Memory())
-                result.hits.extend(_judge(rule, record, taken[space], memory, lists or {}))
+                result.hits.extend(_judge(rule, record, earlier, memory, lists or {}))
+        if _lateness_ms(record) <= widest_ms:
+            known.add(record.record_id)
         for space, earlier in taken.items():
             if not repeated[space] and any(_enters(rule, record, lists or {}) for rule in space.rules):
                 earlier.append(record)
@@ -128,17 +135,15 @@ def _is_repeated(space: Space, record: Record, earlier: Sequence[Record]) -> boo
     return any(
         old.record_id == record.record_id
         and [field_value(old.fields, name) for name in space.group_by] == key
-        and (old.event_ms if space.event_time else old.ingest_ms) >= record.ingest_ms - space.remembers_ms
+        and old.ingest_ms >= record.ingest_ms - space.remembers_ms
         for old in earlier
     )
 
 
-def _rules_for(
-    record: Record, repeated: Mapping[Space, bool], thresholds: Sequence[Rule], reporter: Space
-) -> list[tuple[Space, Rule]]:
-    """The rules to which the record is no duplicate, and whose records they look at; no threshold rule looks at any."""
-    windowed = [(space, rule) for space, is_known in repeated.items() if not is_known for rule in space.rules]
-    return windowed + ([] if repeated[reporter] else [(reporter, rule) for rule in thresholds])
+def _allowed_at(book: Sequence[Rule], ingest_ms: float, default_ms: int) -> list[float]:
+    """What the rules allow that are in force then; the pipeline's bound where there are none."""
+    found = [r.allowed_lateness_ms for r in book if r.event_time and r.from_ms <= ingest_ms < r.until_ms]
+    return found or [default_ms]
 
 
 def _judges(rule: Rule, record: Record, lists: Lists) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from .rulebook import Entry, Rule, read_rule
+from .rulebook import Rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,58 +16,30 @@ class Space:
     group_by: tuple[str, ...]
     event_time: bool
     rules: tuple[Rule, ...]
-    remembers_ms: int
+    remembers_ms: float
 
 
 def key_spaces(book: Sequence[Rule], allowed_lateness_ms: int) -> list[Space]:
     """The key spaces of the window rules, in the order of their first rules.
 
-    They remember for as long as the widest window or cooldown, and on event time for ``allowed_lateness_ms``, the
-    greatest that a rule of the stream allows, on top.
+    On event time a record that comes again has the time that it had: whatever is not too late for a rule finds the
+    first one. On the ingest clock a rule remembers for its window or cooldown and the pipeline's allowed lateness,
+    rounded up to a power of two seconds, together with the rules that remember as long.
     """
-    members: dict[tuple[tuple[str, ...], bool], list[Rule]] = {}
+    members: dict[tuple[tuple[str, ...], float], list[Rule]] = {}
     for rule in book:
         if rule.rule_type != "threshold":
-            members.setdefault((rule.group_by, rule.event_time), []).append(rule)
+            members.setdefault((rule.group_by, _remembers_ms(rule, allowed_lateness_ms)), []).append(rule)
     return [
-        Space(
-            group_by,
-            event_time,
-            tuple(rules),
-            max(max(rule.window_ms, rule.cooldown_ms) for rule in rules) + (allowed_lateness_ms if event_time else 0),
-        )
-        for (group_by, event_time), rules in members.items()
+        Space(group_by, rules[0].event_time, tuple(rules), remembers_ms)
+        for (group_by, remembers_ms), rules in members.items()
     ]
 
 
-def reporter_of(spaces: Sequence[Space], allowed_lateness_ms: int, always: Collection[str]) -> Space:
-    """The key space that says which records are duplicates, and shows the others to the threshold rules.
-
-    It is the first on event time in which every record has a key, and enters unless later than any rule allows; if
-    there is none, one of its own in which each id is a key.
-    """
-    for space in spaces:
-        if space.event_time and set(space.group_by) <= set(always) and _takes_all(space, allowed_lateness_ms, always):
-            return space
-    allowed = f"{allowed_lateness_ms}ms"
-    body: dict[str, Any] = {
-        "rule_id": "",
-        "version": 0,
-        "rule_type": "velocity",
-        "group_by": "_id",
-        "window": allowed,
-        "time_mode": "event_time",
-        "allowed_lateness": allowed,
-        "status": "paused",  # it remembers records and judges none
-    }
-    rule = read_rule(Entry(body, 0, 0), {})
-    return Space(("_id",), event_time=True, rules=(rule,), remembers_ms=2 * allowed_lateness_ms)
-
-
-def _takes_all(space: Space, allowed_lateness_ms: int, always: Collection[str]) -> bool:
-    return any(
-        not rule.conditions
-        and (rule.field is None or rule.field in always)
-        and rule.allowed_lateness_ms == allowed_lateness_ms
-        for rule in space.rules
-    )
+def _remembers_ms(rule: Rule, allowed_lateness_ms: int) -> float:
+    if rule.event_time:
+        return math.inf
+    power_ms = 1000
+    while power_ms < max(rule.window_ms, rule.cooldown_ms) + allowed_lateness_ms:
+        power_ms *= 2
+    return power_ms

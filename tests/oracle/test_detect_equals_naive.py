@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from crossline.core.shard import Bounds
 
-from .fastpath import ALWAYS, FastPath, plan_of, stream_spec, told_by_twin
+from .fastpath import FastPath, plan_of, stream_spec, told_by_twin
 from .naive import NaiveResult, naive_detect, running_max_ingest
 from .strategies import LISTS, START_MS, STREAM, Body, Record, cuts, records, rule_sets
 
@@ -101,7 +101,7 @@ def test_one_log(
     shape = data.draw(shapes(len(made)))
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=ingest_column), defaults), shape.shards)
     run(path, shape, made, ["log"] * len(made), data.draw(st.integers(1, 2)))
-    expected = naive_detect(rules, made, defaults=defaults, lists=LISTS, always=ALWAYS)
+    expected = naive_detect(rules, made, defaults=defaults, lists=LISTS)
     check(path, rules, expected, made)
 
 
@@ -119,7 +119,7 @@ def test_several_logs(
     shape = at_instants(data.draw(shapes(len(made))), made)
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=ingest_column), {}), shape.shards)
     run(path, shape, made, logs, pieces)
-    expected = naive_detect(rules, made, lists=LISTS, always=ALWAYS)
+    expected = naive_detect(rules, made, lists=LISTS)
     check(path, rules, expected, made)
 
 
@@ -152,7 +152,7 @@ def test_ingest_times_that_go_back(data: st.DataObject, rules: list[Body], made:
     plan = plan_of(rules, stream_spec(ingest_column=True), {})
     path = FastPath.of(plan, shape.shards, Bounds(partition_lag_ms=INGEST_BACK_MS))
     run(path, shape, made, ["log"] * len(made))
-    expected = naive_detect(rules, made, lists=LISTS, always=ALWAYS)
+    expected = naive_detect(rules, made, lists=LISTS)
     check(path, rules, expected, made)
 
 
@@ -166,7 +166,7 @@ def test_a_record_that_goes_back_finds_one_that_went_back_before() -> None:
     ]
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), 1, Bounds(partition_lag_ms=INGEST_BACK_MS))
     run(path, Shape(1, [(0, 3), (3, 4)], []), made, ["log"] * len(made))
-    expected = naive_detect(rules, made, always=ALWAYS)
+    expected = naive_detect(rules, made)
     assert [hit.record_id for hit in expected.hits] == ["t2", "t3"]
     check(path, rules, expected, made)
 
@@ -190,7 +190,7 @@ def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: l
         plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards, Bounds(partition_lag_ms=INGEST_BACK_MS)
     )
     run(path, shape, made, logs)
-    expected = naive_detect(rules, made, lists=LISTS, always=ALWAYS)
+    expected = naive_detect(rules, made, lists=LISTS)
     check(path, rules, expected, made)
 
 
@@ -237,7 +237,7 @@ def test_many_lines_of_one_deviation(data: st.DataObject, made: list[Record], fi
     shape = data.draw(shapes(len(made)))
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
     run(path, shape, made, ["log"] * len(made))
-    check(path, rules, naive_detect(rules, made, always=ALWAYS), made)
+    check(path, rules, naive_detect(rules, made), made)
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -267,7 +267,7 @@ def test_a_long_stream_in_which_most_of_the_past_is_thrown_out(shards: int) -> N
     losses = [(number, number % shards) for number in (3, 4, 9, 15, 16)]
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shards)
     run(path, Shape(shards, batches, losses), made, ["log"] * len(made))
-    expected = naive_detect(rules, made, always=ALWAYS)
+    expected = naive_detect(rules, made)
     assert len(expected.hits) > 300
     check(path, rules, expected, made)
     held = sum(store.records for shard in path.shards for store in shard.state.stores.values())

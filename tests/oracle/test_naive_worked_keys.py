@@ -83,29 +83,33 @@ def test_a_duplicate_id_is_not_taken_in() -> None:
     assert result.late == []
 
 
-def test_ids_are_remembered_for_retention_and_the_lateness_allowed() -> None:
+def test_a_copy_is_a_duplicate_as_long_as_any_rule_would_take_it() -> None:
     body = rule(**EVERY, window="4s", cooldown="5s", allowed_lateness="2s", watermark_delay="1s")
     first = click(0, id_="a")
-    # 5 s of cooldown, which is more than the window, and 2 s of lateness: known up to 7 s after its event time. By then
-    # it is late, but it is reported as what it is. Ids are said to be duplicates by a space of their own, here 2 + 2 s.
-    later = [click(0, ingest_ms=t, id_="a") for t in (2000, 4000, 4001)]
-    result = detect(body, first, *later)
-    assert [h.position for h in result.hits] == [0]
-    assert (result.duplicates, result.late) == ([1, 2], [3])
-    # One window over all, of all records: it has every record and is asked instead.
-    later = [click(0, ingest_ms=t, id_="a") for t in (4001, 7000, 7001)]
-    result = detect({**body, "group_by": []}, first, *later)
-    assert [h.position for h in result.hits] == [0]
-    assert (result.duplicates, result.late) == ([1, 2], [3])
+    # A copy has the event time of the first: at 2 s it is late but allowed, at 2.001 s it is too late for the rule.
+    later = [click(0, ingest_ms=t, id_="a") for t in (2000, 2001, 7001)]
+    for each in (body, {**body, "group_by": []}):
+        result = detect(each, first, *later)
+        assert [h.position for h in result.hits] == [0]
+        assert (result.duplicates, result.late) == ([1], [2, 3])
 
 
-def test_the_ingest_clock_forgets_ids_after_its_own_retention() -> None:
+def test_the_ingest_clock_forgets_ids_after_a_power_of_two_seconds() -> None:
     body = rule(**EVERY, window="5s", time_mode="processing_time")
-    clicks = [click(0, ingest_ms=t, id_="a") for t in (0, 5000, 5001)]
+    clicks = [click(0, ingest_ms=t, id_="a") for t in (0, 120_000, 128_000, 128_001)]
     result = detect(body, *clicks)
-    # By its own clock the first is 5001 ms behind when the last comes: a new record, alone in its window.
-    assert [(h.position, h.value) for h in result.hits] == [(0, 1), (2, 1)]
-    assert result.duplicates == [1, 2]  # the space of ids remembers for twice the pipeline's 2 min
+    # 5 s and the pipeline's 2 min are 125 s, rounded up 128 s: the last is a new record, alone in its window.
+    assert [(h.position, h.value) for h in result.hits] == [(0, 1), (3, 1)]
+    assert (result.duplicates, result.late) == ([1], [2, 3])
+
+
+def test_what_is_allowed_is_asked_of_the_rules_in_force() -> None:
+    patient = rule(**EVERY, allowed_lateness="10m", rule_id="patient", effective_from=400_000)
+    early = [click(0, id_="a"), click(0, ingest_ms=300_000, id_="a")]
+    after = [click(0, ingest_ms=500_000, id_="a"), click(0, ingest_ms=600_001, id_="a")]
+    result = naive_detect([rule(**EVERY), patient], [*early, *after])
+    # At 300 s the rules take 2 min; at 500 s one takes 10, and the copy is known; at 600.001 s it is too late for all.
+    assert (result.duplicates, result.late) == ([2], [1, 3])
 
 
 def test_an_id_is_known_by_key_and_only_where_it_entered() -> None:

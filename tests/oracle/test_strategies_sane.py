@@ -15,7 +15,7 @@ from .strategies import LISTS, Body, Record, cuts, records, rule_sets
 
 Scenario = tuple[list[Body], list[Record]]
 SCENARIOS: st.SearchStrategy[Scenario] = st.tuples(rule_sets(), records())
-# Ids that come again are forgotten sooner or later as other rules stand beside one, so these laws are of new ids.
+# A record that comes again is judged or not as it is too late or not, so these laws are of new ids.
 NEW_IDS: st.SearchStrategy[Scenario] = st.tuples(rule_sets(), records(repeats="none"))
 DRAWN = 150
 

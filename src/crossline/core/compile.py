@@ -1,50 +1,20 @@
-"""From rule versions to a stream plan: which records go to which key spaces, and what is judged there.
-
-A *layer* is what one store keeps of a key space: columns, entries, retention. Rules share a layer; a rule that comes
-later and needs a column, an entry or a longer past that no layer of its key space has gets a new layer, so that the
-running rules keep theirs. The layout (all layers) is a plain value: it is handed from one compilation to the next and
-to every worker.
-"""
+"""From rule versions to a stream plan: which records go to which key spaces, and what is judged there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
-from crossline.core.plan import ColumnKind, Cursor, Group, KeySpacePlan, Line, TimeMode
+import numpy as np
+
+from crossline.core.layers import Draft, Layer, Layout, assign, home_layer, needs_of, without_idle
+from crossline.core.plan import Cursor, Group, KeySpacePlan, Line
 from crossline.core.rules.base import Defaults, StatelessRule, WindowRule, WindowSpec
 from crossline.core.rules.condition import Condition
-from crossline.core.rules.ruleset import RuleSet, RuleVersion
+from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS, RuleSet, RuleVersion
 from crossline.core.schema import StreamSpec
-
-
-@dataclass(frozen=True, slots=True)
-class EntrySpec:
-    """Which records enter a window.
-
-    ``condition`` (canonical JSON, '' for none), a column that must be present, a bound on lateness (None: no bound).
-    """
-
-    condition: str
-    column: str | None
-    allowed_lateness_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """What one store keeps of one key space."""
-
-    name: str
-    group_fields: tuple[str, ...]
-    time_mode: TimeMode
-    columns: tuple[tuple[str, ColumnKind], ...]
-    entries: tuple[EntrySpec, ...]
-    retention_ms: int
-
-
-Layout = tuple[Layer, ...]
-_T = TypeVar("_T")
+from crossline.core.values import I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +41,36 @@ class Stateless:
 
 
 @dataclass(frozen=True, slots=True)
+class Lateness:
+    """What the rules in force at an ingest time leave unjudged, and what they take: from ``from_ms[i]`` on the i-th.
+
+    ``late_after_ms``: lateness past which some rule leaves a record unjudged. ``allowed_ms``: past which every rule
+    does. ``widest_ms``: the greatest of these there is.
+    """
+
+    from_ms: tuple[int, ...]
+    late_after_ms: tuple[int, ...]
+    allowed_ms: tuple[int, ...]
+
+    @property
+    def widest_ms(self) -> int:
+        """The greatest lateness that any rule takes at any time."""
+        return max(self.allowed_ms)
+
+    def at(self, ingest_ms: I64) -> tuple[I64 | int, I64 | int]:
+        """``late_after_ms`` and ``allowed_ms`` for records of these ingest times."""
+        if len(self.from_ms) == 1:
+            return self.late_after_ms[0], self.allowed_ms[0]
+        place = np.searchsorted(np.array(self.from_ms), ingest_ms, side="right") - 1
+        return np.array(self.late_after_ms)[place], np.array(self.allowed_ms)[place]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamPlan:
     """Everything that routing and the shards need for one stream.
 
     ``conditions``: canonical JSON -> compiled condition. ``reporter``: number of the layer that reports duplicates
-    and late records and judges the stateless rules. ``late_after_ms``: lateness past which some rule leaves a record
-    unjudged. ``makers``: scratch for the alert makers of versions.
+    and late records and judges the stateless rules. ``makers``: scratch for the alert makers of versions.
     """
 
     stream: str
@@ -85,33 +79,30 @@ class StreamPlan:
     stateless: tuple[Stateless, ...]
     conditions: dict[str, Condition]
     reporter: int
-    late_after_ms: int
-    allowed_lateness_ms: int
+    lateness: Lateness
     makers: dict[int, Any] = field(default_factory=dict, compare=False)
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A layer being compiled."""
-
-    layer: Layer
-    cursors: dict[Cursor, int] = field(default_factory=dict)
-    groups: dict[Group, int] = field(default_factory=dict)
-    lines: list[Line] = field(default_factory=list)
-    versions: list[list[RuleVersion]] = field(default_factory=list)
-    numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # of lines, by rule id and version
-
-
-def compile_stream(rules: RuleSet, name: str, spec: StreamSpec, defaults: Defaults, layout: Layout = ()) -> StreamPlan:
+def compile_stream(
+    rules: RuleSet, name: str, spec: StreamSpec, defaults: Defaults, layout: Layout | None = None
+) -> StreamPlan:
     """The plan of stream ``name`` under ``rules``; layers of ``layout`` are kept where rules still need them."""
+    layout = layout or Layout()
     mine = [v for v in rules.versions if v.rule.source_topic == name]
     windowed = [(v, v.rule.window_spec(spec, defaults)) for v in mine if isinstance(v.rule, WindowRule)]
     stateless = tuple(_stateless(v, defaults) for v in mine if isinstance(v.rule, StatelessRule))
-    bounds = [s.allowed_lateness_ms for _, s in windowed] + [s.allowed_lateness_ms for s in stateless]
-    event_bounds = [b for b in bounds if b is not None] or [defaults.allowed_lateness_ms]
+    lateness = _lateness(mine, defaults)
     conditions = {c.canonical: c for v in mine for c in v.rule.all_conditions() if c.canonical}
-    drafts = _assign(name, spec, windowed, [layer for layer in layout if layer.name.startswith(f"{name}|")])
-    reporter = _reporter(drafts, name, spec, max(event_bounds))
+    drafts = []
+    for draft, members in assign(name, spec, windowed, layout, defaults):
+        for version, window in members:
+            _add_line(draft, version, window, spec)
+        if members:
+            used = {cursor.entry for cursor in draft.cursors}
+            draft.layer = without_idle(draft.layer, used, draft.windows, defaults)
+        if members or draft.layer.home:
+            drafts.append(draft)
+    reporter = _reporter(drafts, name, spec, lateness.widest_ms, layout)
     return StreamPlan(
         stream=name,
         spec=spec,
@@ -119,9 +110,23 @@ def compile_stream(rules: RuleSet, name: str, spec: StreamSpec, defaults: Defaul
         stateless=stateless,
         conditions=conditions,
         reporter=reporter,
-        late_after_ms=min(event_bounds),
-        allowed_lateness_ms=max(event_bounds),
+        lateness=lateness,
     )
+
+
+def _lateness(versions: Sequence[RuleVersion], defaults: Defaults) -> Lateness:
+    """Of the versions of one stream that run on event time; the pipeline's own bound where none is in force."""
+    bounds = [(v.effective_from_ms, v.effective_until_ms, v.rule.lateness(defaults).allowed_ms) for v in versions]
+    changes = {edge for start, end, ms in bounds if ms is not None for edge in (start, end)}
+    edges = sorted({BEGINNING_MS, *changes} - {FOREVER_MS})
+    spans: list[tuple[int, int, int]] = []
+    for edge in edges:
+        allowed = [ms for start, end, ms in bounds if ms is not None and start <= edge < end]
+        allowed = allowed or [defaults.allowed_lateness_ms]
+        if not spans or spans[-1][1:] != (min(allowed), max(allowed)):
+            spans.append((edge, min(allowed), max(allowed)))
+    starts, late_after, widest = zip(*spans, strict=True)
+    return Lateness(starts, late_after, widest)
 
 
 def _stateless(version: RuleVersion, defaults: Defaults) -> Stateless:
@@ -133,86 +138,16 @@ def _stateless(version: RuleVersion, defaults: Defaults) -> Stateless:
     )
 
 
-def _needs(window: WindowSpec, spec: StreamSpec) -> tuple[EntrySpec, tuple[tuple[str, ColumnKind], ...]]:
-    """The entry and the columns of a window; a column that every record has makes no entry of its own."""
-    present = window.column if window.column is not None and spec.columns[window.column].optional else None
-    entry = EntrySpec(window.condition.canonical, present, window.allowed_lateness_ms)
-    kept = window.column is not None and window.column_kind is not None
-    return entry, ((window.column, window.column_kind),) if kept else ()  # type: ignore[return-value]
-
-
-def _assign(
-    stream: str, spec: StreamSpec, windowed: list[tuple[RuleVersion, WindowSpec]], old: list[Layer]
-) -> list[_Draft]:
-    """Each window rule to the first layer that can serve it, old layers first.
-
-    What is left of a key space goes to one new layer.
-    """
-    drafts = [_Draft(layer) for layer in old]
-    fresh: dict[tuple[TimeMode, tuple[str, ...]], list[tuple[RuleVersion, WindowSpec]]] = {}
-    for version, window in windowed:
-        home = next((d for d in drafts if _serves(d.layer, window, spec)), None)
-        if home is None:
-            fresh.setdefault((window.time_mode, window.group_fields), []).append((version, window))
-        else:
-            _add_line(home, version, window, spec)
-    for (mode, fields), members in fresh.items():
-        prefix = f"{stream}|{mode}|{','.join(fields)}#"
-        generation = 1 + max((int(x.name.removeprefix(prefix)) for x in old if x.name.startswith(prefix)), default=-1)
-        needs = [_needs(w, spec) for _, w in members]
-        layer = Layer(
-            name=f"{prefix}{generation}",
-            group_fields=fields,
-            time_mode=mode,
-            columns=_unique(column for _, columns in needs for column in columns),
-            entries=_unique(entry for entry, _ in needs),
-            retention_ms=max(w.retention_ms for _, w in members),
-        )
-        draft = _Draft(layer)
-        for version, window in members:
-            _add_line(draft, version, window, spec)
-        drafts.append(draft)
-    return [_without_idle_entries(d) for d in drafts if d.lines]
-
-
-RETIRED = EntrySpec("retired", None, None)
-
-
-def _without_idle_entries(draft: _Draft) -> _Draft:
-    """Entries that no line reads are given up for good.
-
-    Records would be missing from them by the time a rule came back.
-    """
-    used = {cursor.entry for cursor in draft.cursors}
-    entries = tuple(e if n in used else RETIRED for n, e in enumerate(draft.layer.entries))
-    draft.layer = replace(draft.layer, entries=entries)
-    return draft
-
-
-def _serves(layer: Layer, window: WindowSpec, spec: StreamSpec) -> bool:
-    entry, columns = _needs(window, spec)
-    return (
-        not layer.name.endswith("#home")
-        and (layer.time_mode, layer.group_fields) == (window.time_mode, window.group_fields)
-        and entry in layer.entries
-        and set(columns) <= set(layer.columns)
-        and layer.retention_ms >= window.retention_ms
-    )
-
-
-def _unique(items: Iterable[_T]) -> tuple[_T, ...]:
-    return tuple(dict.fromkeys(items))
-
-
-def _add_line(draft: _Draft, version: RuleVersion, window: WindowSpec, spec: StreamSpec) -> None:
+def _add_line(draft: Draft, version: RuleVersion, window: WindowSpec, spec: StreamSpec) -> None:
     span = (version.effective_from_ms, version.effective_until_ms)
+    draft.windows.append(window)
     number = draft.numbers.setdefault((version.rule.rule_id, version.rule.version), len(draft.lines))
     if number < len(draft.lines):
         # In force again after a pause, or under another status: it goes on from what it remembers.
         draft.lines[number] = replace(draft.lines[number], spans=(*draft.lines[number].spans, span))
         draft.versions[number].append(version)
         return
-    entry, columns = _needs(window, spec)
+    entry, columns = needs_of(window, spec)
     cursor = Cursor(
         entry=draft.layer.entries.index(entry),
         window_ms=window.window_ms,
@@ -239,25 +174,20 @@ def _add_line(draft: _Draft, version: RuleVersion, window: WindowSpec, spec: Str
     )
 
 
-def _reporter(drafts: list[_Draft], stream: str, spec: StreamSpec, allowed_lateness_ms: int) -> int:
-    """The layer that every record passes through.
+def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int, layout: Layout) -> int:
+    """The number of the layer that every record passes through; it is added to ``drafts`` where there is none.
 
-    Where no rule's layer takes them all, one keyed by record id is added.
+    The first that can, so that old layers, which know the past, come before new ones. Homes that are not it go.
     """
-    everything = EntrySpec("", None, allowed_lateness_ms)
-    for number, draft in enumerate(drafts):
-        layer = draft.layer
-        always_keyed = all(not spec.columns[f].optional for f in layer.group_fields)
-        if layer.time_mode == "event_time" and everything in layer.entries and always_keyed:
-            return number
-    home = Layer(
-        f"{stream}|event_time|{spec.id}#home", (spec.id,), "event_time", (), (everything,), allowed_lateness_ms
-    )
-    drafts.append(_Draft(home))
-    return len(drafts) - 1
+    chosen = next((d for d in drafts if d.layer.takes_all(spec, widest_ms)), None)
+    if chosen is None:
+        chosen = Draft(home_layer(stream, spec, layout.made + len(drafts), widest_ms))
+        drafts.append(chosen)
+    drafts[:] = [d for d in drafts if d is chosen or d.lines]
+    return drafts.index(chosen)
 
 
-def _finish(draft: _Draft) -> LayerPlan:
+def _finish(draft: Draft) -> LayerPlan:
     layer = draft.layer
     kernel = KeySpacePlan(
         columns=layer.columns,
@@ -270,11 +200,8 @@ def _finish(draft: _Draft) -> LayerPlan:
     return LayerPlan(layer, kernel, tuple(map(tuple, draft.versions)))
 
 
-def layout_of(plans: Iterable[StreamPlan]) -> Layout:
-    """The layers in use, to hand to the next compilation."""
-    return tuple(lp.layer for plan in plans for lp in plan.layers if not lp.layer.name.endswith("#home"))
-
-
-def without_past(rules: RuleSet, since_ms: int) -> RuleSet:
-    """``rules`` without the versions whose effective time ended before ``since_ms``."""
-    return replace(rules, versions=tuple(v for v in rules.versions if v.effective_until_ms > since_ms))
+def layout_of(plans: Iterable[StreamPlan], before: Layout | None = None) -> Layout:
+    """The layers in use, to hand to the next compilation; ``before``: what was handed to this one."""
+    layers = tuple(lp.layer for plan in plans for lp in plan.layers)
+    numbers = [int(layer.name.rpartition("#")[2]) for layer in layers]
+    return Layout(layers, max([before.made if before else 0, *(n + 1 for n in numbers)]))

@@ -48,11 +48,11 @@ def apply_past(
         plan, layer_plan = known[item["layer"]]
         prefix = f"{number}."
         delta = Delta.of({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
-        store = store_of(state, plan, layer_plan)
+        store = store_of(state, layer_plan)
         store.load(delta, tuple((rule_id, version) for rule_id, version in item["lines"]))
         horizon_ms = state.horizon_ms(plan.stream, bounds)
         if horizon_ms is not None:
-            store.evict(evict_before(layer_plan, plan, horizon_ms))
+            store.evict(evict_before(layer_plan.layer, horizon_ms))
 
 
 def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapping[str, Any]], bounds: Bounds) -> bool:
@@ -63,7 +63,7 @@ def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapp
             continue
         plan, layer_plan = known[item["layer"]]
         horizon_ms = state.horizon_ms(plan.stream, bounds)
-        if horizon_ms is None or item["clock_ms"] > evict_before(layer_plan, plan, horizon_ms):
+        if horizon_ms is None or item["clock_ms"] > evict_before(layer_plan.layer, horizon_ms):
             return False
     return True
 

@@ -16,8 +16,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.core.compile import RETIRED, EntrySpec, Layer, LayerPlan, StreamPlan
+from crossline.core.compile import LayerPlan, StreamPlan
 from crossline.core.keys import KeyColumn, bytes_of, key_column
+from crossline.core.layers import RETIRED, EntrySpec, Layer
 from crossline.core.plan import ColumnKind
 from crossline.core.rules.condition import Lists
 from crossline.core.values import I64, U8, Records

@@ -11,6 +11,7 @@ import numpy as np
 from crossline.core.alerting import LayerAlerts, stateless_alerts
 from crossline.core.compile import LayerPlan, StreamPlan
 from crossline.core.ingest import WirePart, chunk_floors, in_ingest_order
+from crossline.core.layers import Layer
 from crossline.core.values import I64, U8
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch
 from crossline.core.windows.store import KeySpaceState
@@ -113,13 +114,13 @@ def _judge_stream(
     floors = chunk_floors([p for p in parts if p[0]["layer"] == reporter], log_clock)
     horizon_ms = state.horizon_ms(plan.stream, bounds)
     for number, layer_plan in enumerate(plan.layers):
-        store = store_of(state, plan, layer_plan)
+        store = store_of(state, layer_plan)
         mine = [p for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
             rows = in_ingest_order(mine, floors)
             _judge_layer(plan, layer_plan, store, rows, mine, detected_ms, output, reporter=number == plan.reporter)
         if horizon_ms is not None:
-            store.evict(evict_before(layer_plan, plan, horizon_ms))
+            store.evict(evict_before(layer_plan.layer, horizon_ms))
 
 
 def lines_of(layer_plan: LayerPlan) -> tuple[tuple[str, int], ...]:
@@ -127,26 +128,21 @@ def lines_of(layer_plan: LayerPlan) -> tuple[tuple[str, int], ...]:
     return tuple((line.rule_id, line.version) for line in layer_plan.kernel.lines)
 
 
-def store_of(state: ShardState, plan: StreamPlan, layer_plan: LayerPlan) -> KeySpaceState:
+def store_of(state: ShardState, layer_plan: LayerPlan) -> KeySpaceState:
     """The layer's store, made when first met, and brought to the layer's present lines."""
     name = layer_plan.layer.name
     store = state.stores.get(name)
     if store is None:
-        kept_ms = _lateness_ms(plan, layer_plan) + layer_plan.layer.retention_ms
-        store = state.stores[name] = KeySpaceState(layer_plan.kernel, duplicate_ms=kept_ms)
+        store = state.stores[name] = KeySpaceState(layer_plan.kernel)
     elif store.plan is not layer_plan.kernel and store.plan != layer_plan.kernel:
         store.replan(layer_plan.kernel)
+    store.duplicate_ms = layer_plan.layer.remembers_ms
     return store
 
 
-def _lateness_ms(plan: StreamPlan, layer_plan: LayerPlan) -> int:
-    """How far behind ingest time the clock of a record of this layer may be."""
-    return plan.allowed_lateness_ms if layer_plan.layer.time_mode == "event_time" else 0
-
-
-def evict_before(layer_plan: LayerPlan, plan: StreamPlan, horizon_ms: int) -> int:
+def evict_before(layer: Layer, horizon_ms: int) -> int:
     """Records with a clock at or before this are in no window of a record ingested at ``horizon_ms`` or later."""
-    return horizon_ms - _lateness_ms(plan, layer_plan) - layer_plan.layer.retention_ms - 1
+    return horizon_ms - layer.remembers_ms - 1
 
 
 def _judge_layer(
@@ -211,13 +207,16 @@ def _report(
 ) -> None:
     """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone."""
     output.records += len(batch.clock_ms)
-    late = batch.lateness_ms > plan.late_after_ms
+    # Past what any rule takes, the store may have forgotten the first one or not: a copy is then late, like others.
+    late_after_ms, allowed_ms = plan.lateness.at(batch.ingest_ms)
+    duplicates = hits.duplicates & (batch.lateness_ms <= allowed_ms)
+    late = batch.lateness_ms > late_after_ms
     partitions = [m["partition"] for m, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))]
-    for marked, target in ((hits.duplicates, output.duplicates), (late & ~hits.duplicates, output.late)):
+    for marked, target in ((duplicates, output.duplicates), (late & ~duplicates, output.late)):
         for row in np.flatnonzero(marked).tolist():
             target.append(_position(plan, batch, rows, partitions, row))
     if plan.stateless and "stateless" in rows:
-        output.alerts.extend(stateless_alerts(plan, batch, rows, hits.duplicates, detected_ms))
+        output.alerts.extend(stateless_alerts(plan, batch, rows, duplicates, detected_ms))
 
 
 def _position(plan: StreamPlan, batch: KeyedBatch, rows: Arrays, partitions: list[str], row: int) -> Position:

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import orjson
 
-from crossline.core.compile import EntrySpec, Layer, Layout, StreamPlan, compile_stream, layout_of
+from crossline.core.compile import StreamPlan, compile_stream, layout_of
 from crossline.core.decode import Layout as DecodeLayout
 from crossline.core.decode import make_layout
+from crossline.core.layers import EntrySpec, Layer, Layout
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.schema import StreamSpec
@@ -32,7 +33,7 @@ class Book:
     shards: int
     bounds: Bounds
     lists: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    layout: Layout = ()
+    layout: Layout = field(default_factory=Layout)
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
 
@@ -64,7 +65,11 @@ class Book:
 
     def with_rules(self, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
         """The book after rules or lists changed: layers in use are kept, so that their stores go on."""
-        return Book(rules, self.streams, self.defaults, self.shards, self.bounds, lists, layout_of(self.plans()))
+        return Book(rules, self.streams, self.defaults, self.shards, self.bounds, lists, self.layout_after())
+
+    def layout_after(self) -> Layout:
+        """The layers that this book's rules use: those that the next book goes on with."""
+        return layout_of(self.plans(), self.layout)
 
     def to_json(self) -> bytes:
         """As JSON, to be read by ``book_from_json``."""
@@ -91,7 +96,7 @@ def book_from_json(raw: bytes) -> Book:
         shards=data["shards"],
         bounds=Bounds(data["partition_lag_ms"]),
         lists=data["lists"],
-        layout=tuple(_layer(item) for item in data["layout"]),
+        layout=Layout(tuple(_layer(item) for item in data["layout"]["layers"]), data["layout"]["made"]),
     )
 
 
@@ -103,6 +108,8 @@ def _layer(item: dict[str, Any]) -> Layer:
         columns=tuple((name, kind) for name, kind in item["columns"]),
         entries=tuple(EntrySpec(**entry) for entry in item["entries"]),
         retention_ms=item["retention_ms"],
+        lateness_ms=item["lateness_ms"],
+        home=item["home"],
     )
 
 

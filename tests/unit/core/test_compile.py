@@ -1,8 +1,9 @@
 from typing import Any
 
-from crossline.core.compile import RETIRED, EntrySpec, compile_stream, layout_of
+from crossline.core.compile import Lateness, compile_stream, layout_of
+from crossline.core.layers import RETIRED, EntrySpec
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, read_rule
+from crossline.core.rules.ruleset import BEGINNING_MS, RuleSet, read_rule
 from crossline.core.schema import load_streams
 
 SPEC = load_streams(
@@ -72,4 +73,4 @@ def test_an_entry_that_lost_its_rule_is_never_used_again() -> None:
 
 def test_lateness_past_which_a_record_is_kept_apart() -> None:
     plan = compile_stream(rules({"allowed_lateness": "5m"}, {"allowed_lateness": "3m"}), "s", SPEC, DEFAULTS)
-    assert (plan.late_after_ms, plan.allowed_lateness_ms) == (180_000, 300_000)
+    assert plan.lateness == Lateness((BEGINNING_MS,), (180_000,), (300_000,))

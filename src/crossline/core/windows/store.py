@@ -94,14 +94,17 @@ class KeySpaceState:
                 offset = int(self._memory.words[at.EMITTED_AT]) + 4 * columns[lines[line]]
                 self._memory.field(at.SLOTS, offset)[slots[first + row]] = first + row
 
-    def replan(self, plan: KeySpacePlan) -> bool:
-        """Judge by ``plan`` from now on. False, and nothing done, where its columns or number of entries are others.
+    def replan(self, plan: KeySpacePlan) -> None:
+        """Judge by ``plan`` from now on.
 
         Windows start afresh and catch up at each key's next record; lines of the same rule id and version keep what
         they were satisfied by and their cooldowns.
+
+        Raises:
+            ValueError: its columns or number of entries are others: that takes another store.
         """
         if plan.columns != self.plan.columns or plan.entries != self.plan.entries:
-            return False
+            raise ValueError(f"a store of {self.plan.columns} cannot be judged by a plan of {plan.columns}")
         old, old_plan = self._memory, self.plan
         self._memory, self.plan = MemoryMap(plan, compile_plan(plan)), plan
         self._memory.take_over(old)
@@ -109,7 +112,6 @@ class KeySpaceState:
         self._memory.make_table(at.VALUE_TABLE, self.records * int(self._memory.words[at.LINKS]))
         self._memory.run(RELINK)
         self._buffers = Buffers(self._memory)
-        return True
 
     def _carry(self, old: MemoryMap, old_plan: KeySpacePlan) -> None:
         """Satisfied bits, last judged records and last emissions of the lines that stay."""

@@ -81,7 +81,7 @@ def backfill(
         plan = book.plan(source.stream)
         mine = [lp for lp in plan.layers if lp.layer.name in layers]
         slowest_ms = end.ingest_ms[source.stream] - book.bounds.partition_lag_ms
-        reach_ms = min(evict_before(lp, plan, slowest_ms) for lp in mine)
+        reach_ms = min(evict_before(lp.layer, slowest_ms) for lp in mine)
         start = history.before(source.stream, reach_ms)
         fill = Fill(source.stream, layers, end.batch, start.ingest_ms.get(source.stream) if start else None)
         log.info("backfill", stream=source.stream, layers=list(layers))
