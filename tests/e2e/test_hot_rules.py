@@ -11,8 +11,8 @@ import pytest
 
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.errors import RetryableError
+from crossline.engine.book import BookFile
 from crossline.engine.progress import committed
-from crossline.engine.rulefeed import DirectoryFeed
 from crossline.rulelog.logfile import LogFile
 
 from .project import Project, Running, figures, from_twin, read_jsonl
@@ -154,26 +154,27 @@ def test_what_was_published_while_nothing_ran_or_before_a_stop_is_in_the_history
     assert figures(project.alerts()) == from_twin(expected(as_published(project), log))
 
 
-def test_rules_are_taken_up_when_the_batch_before_cannot_come_again(
+def test_rules_are_put_in_force_when_the_batch_before_cannot_come_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that is delivered but not committed is run again after a kill, and must meet the rules that it met."""
     project = Project(tmp_path, [PAIR])
     delivered: list[int] = []
-    deliver, take_up = SqliteSink.deliver, DirectoryFeed.take_up
+    deliver, replace = SqliteSink.deliver, BookFile.replace
 
     def publishing(self: SqliteSink, delivery: Any) -> None:
         deliver(self, delivery)
         delivered.append(delivery.batch_id)
         project.publish("more.yaml", [velocity(f"more{n}", threshold=3) for n in delivered])
 
-    def checked(self: DirectoryFeed, highest_ms: int | None) -> Any:
-        settled.append(committed(str(tmp_path / "out" / "checkpoint"), delivered[-1]))
-        return take_up(self, highest_ms)
+    def checked(self: BookFile, book: Any) -> None:
+        if delivered:
+            settled.append(committed(str(tmp_path / "out" / "checkpoint"), delivered[-1]))
+        replace(self, book)
 
     settled: list[bool] = []
     monkeypatch.setattr(SqliteSink, "deliver", publishing)
-    monkeypatch.setattr(DirectoryFeed, "take_up", checked)
+    monkeypatch.setattr(BookFile, "replace", checked)
     with project.start(spark) as running:
         feeder = Feeder(project, running, records(30, seed=1))
         for _ in range(3):

@@ -94,7 +94,7 @@ def naive_detect(
     book = read_book(rules, defaults or {})
     default_ms = duration_ms({**DEFAULTS, **(defaults or {})}["allowed_lateness"])
     spaces = key_spaces(book, default_ms)
-    edges = {-math.inf, *(edge for rule in book for edge in (rule.from_ms, rule.until_ms))}
+    edges = {-math.inf, *(edge for rule in book for edge in (rule.from_ms, rule.until_ms))} - {math.inf}
     widest_ms = max(ms for edge in edges for ms in _allowed_at(book, edge, default_ms))
     known: set[str] = set()
     thresholds = [rule for rule in book if rule.rule_type == "threshold"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from crossline.core import wire
@@ -38,12 +38,17 @@ def apply_delta(
 
 
 def apply_past(
-    plans: Sequence[StreamPlan], state: ShardState, meta: Mapping[str, Any], arrays: wire.Arrays, bounds: Bounds
+    plans: Sequence[StreamPlan],
+    state: ShardState,
+    meta: Mapping[str, Any],
+    arrays: wire.Arrays,
+    bounds: Bounds,
+    only: Collection[str] | None = None,
 ) -> None:
-    """As ``apply_delta``, for records alone: the clocks stay as they are."""
+    """As ``apply_delta``, for records (of the layers ``only``) alone: the clocks stay as they are."""
     known = _layers(plans)
     for number, item in enumerate(meta["layers"]):
-        if item["layer"] not in known:
+        if item["layer"] not in known or (only is not None and item["layer"] not in only):
             continue
         plan, layer_plan = known[item["layer"]]
         prefix = f"{number}."

@@ -59,6 +59,26 @@ class LayerDelta:
     lines: tuple[tuple[str, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StreamClocks:
+    """How far a stream has been read, in epoch ms.
+
+    ``ingest_ms``: the highest ingest time. ``slowest_ms``: where the log stands that is furthest behind. ``event_ms``:
+    the highest event time in the batch, None where it brought no record.
+    """
+
+    ingest_ms: int
+    slowest_ms: int
+    event_ms: int | None = None
+
+    def after(self, before: StreamClocks | None) -> StreamClocks:
+        """These where ``before`` stood: of what only rises the higher, of the slowest log these."""
+        if before is None:
+            return self
+        events = [ms for ms in (before.event_ms, self.event_ms) if ms is not None]
+        return StreamClocks(max(before.ingest_ms, self.ingest_ms), self.slowest_ms, max(events, default=None))
+
+
 @dataclass(slots=True)
 class ShardOutput:
     """What one batch gave: alerts (JSON values), duplicates, late records, and the deltas to be persisted."""
@@ -69,7 +89,7 @@ class ShardOutput:
     deltas: list[LayerDelta] = field(default_factory=list)
     records: int = 0
     retained: int = 0
-    ingest_ms: dict[str, int] = field(default_factory=dict)
+    clocks: dict[str, StreamClocks] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +116,6 @@ def judge(
             _judge_stream(plan, state, mine, detected_ms, bounds, output)
     _forget_unplanned(plans, state)
     output.retained = sum(store.records for store in state.stores.values())
-    output.ingest_ms = {stream: max(clocks.values()) for stream, clocks in state.log_clock.items() if clocks}
     return output
 
 
@@ -110,6 +129,7 @@ def _judge_stream(
     plan: StreamPlan, state: ShardState, parts: list[WirePart], detected_ms: int, bounds: Bounds, output: ShardOutput
 ) -> None:
     reporter = plan.layers[plan.reporter].layer.name
+    newest_ms = None
     log_clock = state.log_clock.setdefault(plan.stream, {})
     floors = chunk_floors([p for p in parts if p[0]["layer"] == reporter], log_clock)
     horizon_ms = state.horizon_ms(plan.stream, bounds)
@@ -118,9 +138,13 @@ def _judge_stream(
         mine = [p for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
             rows = in_ingest_order(mine, floors)
+            if number == plan.reporter and len(rows["event_ms"]):
+                newest_ms = int(rows["event_ms"].max())
             _judge_layer(plan, layer_plan, store, rows, mine, detected_ms, output, reporter=number == plan.reporter)
         if horizon_ms is not None:
             store.evict(evict_before(layer_plan.layer, horizon_ms))
+    if log_clock:
+        output.clocks[plan.stream] = StreamClocks(max(log_clock.values()), min(log_clock.values()), newest_ms)
 
 
 def lines_of(layer_plan: LayerPlan) -> tuple[tuple[str, int], ...]:

@@ -33,6 +33,7 @@ from crossline.engine.source.intake import KafkaIntake
 from crossline.engine.source.kafka import kafka_reader
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.generate.source import read_source
+from crossline.rulelog.directory import IngestClock
 
 SHARDS_PER_CORE = 1
 
@@ -91,7 +92,7 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
         Bounds(config.engine.partition_lag),
     )
     if before is not None:
-        book.layout, book.lists = before.layout, before.lists
+        book.layout, book.lists, book.pasts = before.layout, before.lists, before.pasts
     local = spark.sparkContext.master.startswith("local[")
     held = shards if local and _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
@@ -104,7 +105,7 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
         narrow=local and shards <= held,
     )
     sources = [_source(config, stream, checkpoint, cores, options) for stream in config.sources]
-    feed = DirectoryFeed(config, clock_is_records=_clock_is_records(config))
+    feed = DirectoryFeed(config, {stream: _clock_of(config, stream) for stream in config.sources})
     sinks = [options.sink(sink, config.name) for sink in config.sinks]
     return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch)
 
@@ -121,12 +122,10 @@ def _has_keepers(spark: SparkSession) -> bool:
     return bool(spark.conf.get("spark.python.daemon.module", "") == DAEMON)
 
 
-def _clock_is_records(config: Config) -> bool:
-    """Whether ingest time comes from the records (files, generated traffic) and not from a broker's clock."""
-    return not all(
-        isinstance(source, KafkaSource) and config.streams[stream].ingest_time is None
-        for stream, source in config.sources.items()
-    )
+def _clock_of(config: Config, stream: str) -> IngestClock:
+    """Whether ingest time comes from the records (files, generated traffic) or from a broker's clock."""
+    from_broker = isinstance(config.sources[stream], KafkaSource) and config.streams[stream].ingest_time is None
+    return "wall" if from_broker else "records"
 
 
 def _check_format(config: Config, stream: str) -> None:

@@ -7,7 +7,7 @@ batch reads the same one, since nothing changes it while the batch runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,9 +23,21 @@ from crossline.core.schema import StreamSpec
 from crossline.core.shard import Bounds, ShardState
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Where the past of a layer lies that came while the pipeline ran: a folder with a log of so many slices."""
+
+    folder: str
+    slices: int
+
+
 @dataclass(slots=True)
 class Book:
-    """Rules, streams, lists and layout; compiled once per process."""
+    """Rules, streams, lists and layout; compiled once per process.
+
+    ``pasts``: by layer. ``only``: judge by these layers alone, to read their past; ``clocks``: where the streams' own
+    clocks stood when reading starts.
+    """
 
     rules: RuleSet
     streams: dict[str, StreamSpec]
@@ -34,16 +46,24 @@ class Book:
     bounds: Bounds
     lists: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
+    pasts: Mapping[str, Past] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    clocks: Mapping[str, int] = field(default_factory=dict)
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
 
     def _compiled(self) -> dict[str, StreamPlan]:
         if self._plans is None:
-            self._plans = {
+            plans = {
                 name: compile_stream(self.rules, name, spec, self.defaults, self.layout)
                 for name, spec in self.streams.items()
             }
+            self._plans = {name: self._chosen(plan) for name, plan in plans.items()} if self.only else plans
         return self._plans
+
+    def _chosen(self, plan: StreamPlan) -> StreamPlan:
+        layers = tuple(lp for lp in plan.layers if lp.layer.name in self.only)
+        return replace(plan, layers=layers, reporter=0, stateless=())
 
     def decoder(self, stream: str) -> DecodeLayout:
         """How records of one stream are decoded."""
@@ -61,11 +81,20 @@ class Book:
 
     def new_state(self) -> ShardState:
         """A shard that has seen nothing."""
-        return ShardState()
+        # A stream whose ingest times are made from its records is one log, by its own name.
+        return ShardState(log_clock={stream: {stream: ms} for stream, ms in self.clocks.items()})
 
     def with_rules(self, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
         """The book after rules or lists changed: layers in use are kept, so that their stores go on."""
-        return Book(rules, self.streams, self.defaults, self.shards, self.bounds, lists, self.layout_after())
+        return replace(
+            self, rules=rules, lists=lists, layout=self.layout_after(), _plans=None, _decoders=self._decoders
+        )
+
+    def with_pasts(self, found: Mapping[str, Past]) -> Book:
+        """The book with what was ``found`` of new layers' pasts; those of layers that are gone are left out."""
+        layers = {lp.layer.name for plan in self.plans() for lp in plan.layers}
+        pasts = {name: past for name, past in {**self.pasts, **found}.items() if name in layers}
+        return replace(self, pasts=pasts, _plans=self._plans, _decoders=self._decoders)
 
     def layout_after(self) -> Layout:
         """The layers that this book's rules use: those that the next book goes on with."""
@@ -82,6 +111,9 @@ class Book:
                 "partition_lag_ms": self.bounds.partition_lag_ms,
                 "lists": self.lists,
                 "layout": self.layout,
+                "pasts": self.pasts,
+                "only": self.only,
+                "clocks": self.clocks,
             }
         )
 
@@ -97,6 +129,9 @@ def book_from_json(raw: bytes) -> Book:
         bounds=Bounds(data["partition_lag_ms"]),
         lists=data["lists"],
         layout=Layout(tuple(_layer(item) for item in data["layout"]["layers"]), data["layout"]["made"]),
+        pasts={name: Past(**past) for name, past in data["pasts"].items()},
+        only=tuple(data["only"]),
+        clocks=data["clocks"],
     )
 
 
@@ -121,6 +156,8 @@ class BookSource(Protocol):
         ...
 
 
+STATIC_MAX = 16  # books that came with queries, which a process remembers
+
 # Per worker process: what was read last, so that a batch does not compile rules again.
 _READ: dict[str, tuple[tuple[int, int], Book]] = {}
 
@@ -135,6 +172,9 @@ class StaticBook:
         """The book, read once per process."""
         key = f"static:{hash(self.raw)}"
         if key not in _READ:
+            old = [each for each in _READ if each.startswith("static:")]
+            for each in old[: len(old) - STATIC_MAX + 1]:
+                del _READ[each]
             _READ[key] = ((0, 0), book_from_json(self.raw))
         return _READ[key][1]
 

@@ -59,6 +59,6 @@ def _rows(output: ShardOutput) -> Rows:
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))
-    figures = {"records": output.records, "ingest_ms": output.ingest_ms, "retained": output.retained}
+    figures = {"records": output.records, "clocks": output.clocks, "retained": output.retained}
     rows.append(("figures", orjson.dumps(figures, option=orjson.OPT_SERIALIZE_NUMPY)))
     return rows

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from crossline.connectors.base import LateRecord
 from crossline.core.pack import dead_from_json
+from crossline.core.shard import StreamClocks
 from crossline.core.values import DeadLetter
 from crossline.engine.source.plan_source import FetchRaw
 from crossline.engine.stopwatch import Spent
@@ -18,12 +19,13 @@ from crossline.engine.stopwatch import Spent
 
 @dataclass(slots=True)
 class Outcome:
-    """Alerts (JSON values), dead letters, late records, and figures of one batch."""
+    """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read."""
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
+    clocks: dict[str, StreamClocks] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
 
 
@@ -43,15 +45,17 @@ def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
         elif kind == "spent":
             outcome.spent.add(body)
         else:
-            _add(outcome.figures, orjson.loads(body))
+            _add(outcome, orjson.loads(body))
     return outcome
 
 
-def _add(figures: dict[str, Any], more: dict[str, Any]) -> None:
-    figures["records"] += more["records"]
-    figures["retained"] += more["retained"]
-    for stream, ingest_ms in more["ingest_ms"].items():
-        figures["ingest_ms"][stream] = max(ingest_ms, figures["ingest_ms"].get(stream, ingest_ms))
+def _add(outcome: Outcome, more: dict[str, Any]) -> None:
+    outcome.figures["records"] += more["records"]
+    outcome.figures["retained"] += more["retained"]
+    for stream, each in more["clocks"].items():
+        clocks = StreamClocks(**each).after(outcome.clocks.get(stream))
+        outcome.clocks[stream] = clocks
+        outcome.figures["ingest_ms"][stream] = clocks.ingest_ms
 
 
 def _duplicate(position: dict[str, Any], fetchers: Mapping[str, FetchRaw]) -> DeadLetter:

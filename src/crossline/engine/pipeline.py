@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import structlog
 from pyspark.errors import StreamingQueryException
@@ -17,22 +16,20 @@ from pyspark.sql.streaming import StreamingQuery
 
 from crossline.connectors.base import Delivery, Sink, deliver_all
 from crossline.connectors.chunks import READY
-from crossline.engine.book import Book, BookFile
+from crossline.engine.book import Book, BookSource
+from crossline.engine.changes import RuleChanges
 from crossline.engine.failure import explained
 from crossline.engine.flow import Input, narrow, together, wide
 from crossline.engine.outcome import collect
-from crossline.engine.progress import committed, unfinished
-from crossline.engine.rulefeed import Lists, RuleFeed
+from crossline.engine.rulefeed import RuleFeed
 from crossline.engine.source.intake import Intake
 from crossline.engine.source.plan_source import FetchRaw, SourcePlan
-from crossline.engine.state.backfill import backfill, new_layers
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
+from crossline.engine.state.past import PastReader
 from crossline.engine.stopwatch import Stopwatch
 
-RULE_POLL_S = 0.25
-COMMIT_POLL_S = 0.005
-COMMIT_WAIT_S = 10.0
+POLL_S = 0.25
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
 NARROW_RECORDS = 8_000
 
@@ -98,28 +95,22 @@ class Pipeline:
     ) -> None:
         self._spark = spark
         self._settings = settings
-        self._book = book
         self._sources = sources
-        self._feed = feed
         self._sinks = sinks
         self._on_batch = on_batch
-        self._file = BookFile(f"{settings.checkpoint}/book.json")
-        self._between_batches = threading.Lock()
         self._stopping = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="rule-watch", daemon=True)
+        self._history = HistoryLog(settings.checkpoint)
+        past = PastReader(spark, sources, self._history, settings.state_root, settings.shards_held, self._plan)
+        self._changes = RuleChanges(
+            book, feed, self._history, settings.checkpoint, past if settings.backfill else None, self._stopping
+        )
+        self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
         self._life = threading.Lock()
         self._query: StreamingQuery | None = None
         self._intake: Intake
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
         self._last_records = NARROW_RECORDS + 1
-        self._events: list[dict[str, Any]] = []
-        self._hold_rules = unfinished(settings.checkpoint)
-        self._lists_later: Lists | None = None
-        self._history = HistoryLog(settings.checkpoint)
-        last = self._history.last()
-        self._delivered: int | None = None
         self._opened: list[Sink] = []
-        self._ingest_ms: dict[str, int] = dict(last.ingest_ms) if last else {}
         self._enough: int | None = None
         self._reached = threading.Event()
         self.totals = Totals()
@@ -138,12 +129,7 @@ class Pipeline:
         for sink in self._sinks:
             sink.open()
             self._opened.append(sink)
-        rules, lists = self._feed.start()
-        if self._hold_rules:  # the batch that is run again must meet the lists that it met before
-            self._lists_later, lists = lists, self._book.lists
-        self._change_book(self._book.with_rules(rules, lists))
-        # A kill may have come before they were delivered; a sink that has them takes no notice.
-        self._events = [*self._feed.events(), *self._events]
+        self._changes.start()
         frame, self._intake = together([(source.open(self._spark), source.intake) for source in self._sources])
         writer = (
             frame.writeStream.queryName(self._settings.name)
@@ -154,17 +140,22 @@ class Pipeline:
         self._query = writer.start()
         self._watcher.start()
 
-    def _plan(self, raw: Input) -> DataFrame:
-        """How this batch is judged; Spark does not say how large it is before it is read, so the last one tells."""
+    def _plan(self, raw: Input, book: BookSource, cache: ShardCache) -> DataFrame:
+        """How a batch is judged; Spark does not say how large it is before it is read, so the last one tells."""
         if self._settings.narrow and self._last_records <= NARROW_RECORDS:
-            return narrow(raw, self._file, self._cache, self._settings.partitions)
-        return wide(raw, self._file, self._cache, self._settings.partitions)
+            return narrow(raw, book, cache, self._settings.partitions)
+        return wide(raw, book, cache, self._settings.partitions)
 
     def _deliver(self, frame: DataFrame, batch_id: int) -> None:
-        with self._between_batches:
+        with self._changes.between_batches:
             begun, began_ms = time.monotonic(), time.time() * 1e3
             self.totals.first_s = self.totals.first_s or begun
-            outcome = collect(self._plan((frame, self._intake)), self._fetchers())
+            self._changes.before_batch()
+            with self._changes.judging():
+                plan = self._plan((frame, self._intake), self._changes.file, self._cache)
+                outcome = collect(plan, self._fetchers())
+                self._changes.judged(outcome.clocks)
+            events = self._changes.events()
             wall_ms = outcome.spent.wall_ms(began_ms, time.time() * 1e3)
             delivery = Delivery(
                 pipeline=self._settings.name,
@@ -178,14 +169,14 @@ class Pipeline:
                     "wall_ms": wall_ms,
                     "spent_ms": outcome.spent.spent_ms,
                 },
-                rule_events=self._events,
+                rule_events=events,
             )
             after = Stopwatch()
             deliver_all(self._sinks, delivery, stop=self._stopping)
             after.lap("deliver")
-            self._events = []
+            self._changes.told(events)
             self._total(delivery)
-            self._advance(batch_id, outcome.figures["ingest_ms"])
+            self._advance(batch_id)
             after.lap("mark")
             self.totals.after_ms = after.spent_ms
         if self._on_batch is not None:
@@ -194,16 +185,13 @@ class Pipeline:
     def _fetchers(self) -> Mapping[str, FetchRaw]:
         return {source.stream: source.fetch for source in self._sources}
 
-    def _advance(self, batch_id: int, ingest_ms: Mapping[str, int]) -> None:
-        self._hold_rules = False
+    def _advance(self, batch_id: int) -> None:
         if self.totals.batches == 1:
             ready = Path(self._settings.checkpoint) / "sources" / READY
             ready.parent.mkdir(parents=True, exist_ok=True)
             ready.touch()
-        for stream, ms in ingest_ms.items():
-            self._ingest_ms[stream] = max(ms, self._ingest_ms.get(stream, ms))
-        self._history.add(batch_id, self._ingest_ms)
-        self._delivered = batch_id
+        self._history.add(batch_id, self._changes.clocks)
+        self._changes.delivered(batch_id)
 
     def _total(self, delivery: Delivery) -> None:
         totals = self.totals
@@ -219,59 +207,6 @@ class Pipeline:
         if self._enough is not None and totals.records + sum(totals.dead.values()) >= self._enough:
             self._reached.set()
 
-    def _watch(self) -> None:
-        """Take up rule changes while no batch runs, so that the first record after a publication meets the new rule."""
-        told = ""
-        while not self._stopping.wait(RULE_POLL_S):
-            try:
-                with self._between_batches:
-                    self._take_up()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the rules that are live stay live
-                if str(error) != told:
-                    told = str(error)
-                    log.error("rule changes could not be taken up; trying again", error=told)  # noqa: TRY400
-
-    def _take_up(self) -> None:
-        if self._hold_rules:
-            return
-        if self._lists_later is not None and self._settled():
-            self._change_book(self._book.with_rules(self._book.rules, self._lists_later))
-            self._lists_later = None
-        if not self._feed.changed() or not self._settled():
-            return
-        highest_ms = max(self._ingest_ms.values(), default=None)
-        rules, lists, events = self._feed.take_up(highest_ms)
-        self._events.extend(events)
-        for event in events:
-            tell = log.warning if event["event"] == "refused" else log.info
-            tell(event["event"], **{k: event[k] for k in ("rule_id", "version", "source", "text") if k in event})
-        self._change_book(self._book.with_rules(rules, lists))
-
-    def _settled(self) -> bool:
-        """Wait until Spark has committed what was delivered: a batch that is run again must meet the same rules."""
-        deadline_s = time.monotonic() + COMMIT_WAIT_S
-        while self._delivered is not None and not committed(self._settings.checkpoint, self._delivered):
-            if self._stopping.wait(COMMIT_POLL_S) or time.monotonic() > deadline_s:
-                return False
-        return True
-
-    def _change_book(self, book: Book) -> None:
-        """New layers get their past first: a task that finds one in the book finds it filled."""
-        if self._settings.backfill:
-            self._backfill(book)
-        self._book = book
-        self._file.replace(book)
-
-    def _backfill(self, book: Book) -> None:
-        fresh = new_layers(self._book, book)
-        try:
-            backfill(self._spark, book, fresh, self._sources, self._history, self._settings.state_root)
-        except Exception as error:  # noqa: BLE001 - a rule without its past is better than none, or a pipeline that stands
-            layers = ", ".join(name for names in fresh.values() for name in names)
-            text = f"{layers}: {explained(error)}"
-            log.error("new rules begin without their past", error=text)  # noqa: TRY400
-            self._events.append({"schema_version": 1, "event": "without_past", "text": text})
-
     def drain(self) -> Totals:
         """Process what is there, then stop."""
         with self._told():
@@ -283,7 +218,7 @@ class Pipeline:
         """Until that many records were judged or refused, then stop."""
         self._enough = records
         query = self._running()
-        while query.isActive and not self._reached.wait(RULE_POLL_S):
+        while query.isActive and not self._reached.wait(POLL_S):
             pass
         with self._told():
             failure = query.exception()
@@ -332,4 +267,4 @@ class Pipeline:
             sink.close()
         for source in self._sources:
             source.close()
-        self._feed.close()
+        self._changes.close()

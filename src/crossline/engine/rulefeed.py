@@ -30,8 +30,15 @@ class RuleFeed(Protocol):
         """Cheap: is there anything to take up?"""
         ...
 
-    def take_up(self, highest_ingest_ms: int | None) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
-        """Validate and log what changed; rules and lists from now on, and the events for the history."""
+    def preview(self) -> RuleSet:
+        """What the rules would be with what ``changed`` found; what is new judges nothing yet."""
+        ...
+
+    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
+        """Validate and log what changed; rules and lists from now on, and the events for the history.
+
+        ``highest_ingest_ms``: by stream, of all records judged so far.
+        """
         ...
 
     def close(self) -> None:
@@ -46,14 +53,14 @@ def _now_ms() -> int:
 class DirectoryFeed:
     """Implements RuleFeed over the folders of rules and lists.
 
-    ``clock_is_records``: ingest time comes from the records, so a publication holds from the highest ingest time seen.
+    ``clocks``: by stream; where ingest time comes from the records, a publication holds from the highest one seen.
     """
 
-    def __init__(self, config: Config, *, clock_is_records: bool) -> None:
+    def __init__(self, config: Config, clocks: Mapping[str, IngestClock]) -> None:
         self._lists = ListsDirectory(config.lists.path) if config.lists else None
         self._log = DirectoryRuleLog(config.rules.path, config.name, config.streams, self._list_names)
         self._path = log_path(config.rules.path, config.name)
-        self._clock_is_records = clock_is_records
+        self._clocks = clocks
         self._waiting: tuple[Any, Any] = (None, None)
 
     def _list_names(self) -> Sequence[str]:
@@ -75,15 +82,18 @@ class DirectoryFeed:
         self._waiting = (lists, rules)
         return lists is not None or rules is not None
 
-    def take_up(self, highest_ingest_ms: int | None) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
+    def preview(self) -> RuleSet:
+        """As the log would have it."""
+        return self._log.preview(self._waiting[1])
+
+    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
         """Lists first, since a rule may have waited for one."""
         events: list[Any] = []
         changed_lists, changed_rules = self._waiting
         if self._lists is not None and changed_lists is not None:
             events += self._lists.take_up(changed_lists, _now_ms())[1]
             changed_rules = self._log.poll()
-        clock: IngestClock = "records" if self._clock_is_records else "wall"
-        rules, rule_events = self._log.take_up(changed_rules, highest_ingest_ms, _now_ms(), clock)
+        rules, rule_events = self._log.take_up(changed_rules, highest_ingest_ms, _now_ms(), self._clocks)
         events += rule_events
         return rules, self._lists.lists if self._lists else {}, [event.as_dict() for event in events]
 
@@ -111,7 +121,11 @@ class FixedFeed:
         """Never."""
         return False
 
-    def take_up(self, highest_ingest_ms: int | None) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:  # noqa: ARG002
+    def preview(self) -> RuleSet:
+        """The same rules."""
+        return self._rules
+
+    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:  # noqa: ARG002
         """The same rules."""
         return self._rules, self._lists, []
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from crossline.core.errors import PermanentError, UsageError
+from crossline.core.rules.base import Rule
 from crossline.core.rules.report import Finding, Problem, RefusedError
-from crossline.core.rules.ruleset import RuleSet, read_rule
+from crossline.core.rules.ruleset import FOREVER_MS, RuleSet, read_rule
 from crossline.core.schema import StreamSpec
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.folder import Files, Folder
@@ -20,8 +21,10 @@ from crossline.rulelog.logfile import LogFile, read_log
 from crossline.rulelog.reading import SUFFIXES, FileRule, read_rule_file
 
 IngestClock = Literal["wall", "records"]
+# Where what is not logged yet would hold from: after all records, so that it judges none.
+PREVIEW_MS = FOREVER_MS - 1
 Changes = Files
-_Effective = Callable[[int | None], int | None]
+_Effective = Callable[[Rule], int | None]
 
 
 def log_path(rules: str | Path, pipeline: str) -> Path:
@@ -71,7 +74,7 @@ class DirectoryRuleLog:
                 self._check_streams()
             else:
                 files = self._folder.changed() or {}
-                self._record([*self._events(files, now_ms, lambda given: given), RuleEvent("started", now_ms)], files)
+                self._record([*self._events(files, now_ms, _as_given), RuleEvent("started", now_ms)], files)
         except BaseException:
             self.close()
             raise
@@ -86,23 +89,41 @@ class DirectoryRuleLog:
         return changes
 
     def take_up(
-        self, changes: Changes | None, highest_ingest_ms: int | None, now_ms: int, clock: IngestClock = "wall"
+        self,
+        changes: Changes | None,
+        highest_ingest_ms: Mapping[str, int],
+        now_ms: int,
+        clocks: Mapping[str, IngestClock] | None = None,
     ) -> tuple[RuleSet, list[RuleEvent]]:
         """Check ``changes`` (all files of the folder), log what follows from them, and give the rules from now on.
 
         ``changes`` is what ``poll`` gave: None changes nothing, no files at all means that every file is gone.
 
-        ``highest_ingest_ms``: of all records given out so far; None where there were none. What is published holds from
-        just after it (on the ``wall`` clock, not before ``now_ms``), or from the ``effective_from`` it asks for if that
-        is later. A file is taken up whole or not at all.
+        ``highest_ingest_ms``: by stream, of all records judged so far. What is published holds from just after that of
+        the stream that it reads, or from the ``effective_from`` it asks for if that is later; on a ``wall`` clock (that
+        of a stream which is not in ``clocks``) not before ``now_ms``. A file is taken up whole or not at all.
         """
         if changes is None:
             return self._history.rule_set(), []
-        after_ms = None if highest_ingest_ms is None else highest_ingest_ms + 1
-        floor_ms = max(now_ms, now_ms if after_ms is None else after_ms) if clock == "wall" else after_ms
-        events = list(self._events(changes, now_ms, lambda given: _later(floor_ms, given)))
+
+        def effective(rule: Rule) -> int | None:
+            highest_ms = highest_ingest_ms.get(rule.source_topic)
+            floor_ms = None if highest_ms is None else highest_ms + 1
+            if (clocks or {}).get(rule.source_topic, "wall") == "wall":
+                floor_ms = now_ms if floor_ms is None else max(now_ms, floor_ms)
+            return _later(floor_ms, rule.effective_from)
+
+        events = list(self._events(changes, now_ms, effective))
         self._record(events, changes)
         return self._history.rule_set(), events
+
+    def preview(self, changes: Changes | None) -> RuleSet:
+        """What the rules would be with ``changes``, which judge nothing yet and are not logged."""
+        history = self._history.copy()
+        if changes is not None:
+            for event in self._events(changes, 0, lambda _: PREVIEW_MS):
+                history.add(event)
+        return history.rule_set()
 
     def close(self) -> None:
         """Let go of the log; safe to call twice."""
@@ -127,7 +148,10 @@ class DirectoryRuleLog:
                 yield RuleEvent("refused", now_ms, source=source, digest=digest, text=str(error))
         for each in taken:
             if self._history.moves(each.rule):
-                yield _taken_up(each, self._history, now_ms, effective(each.rule.effective_from))
+                moved = self._history.in_force_elsewhere(each.rule)
+                if moved is not None:  # it ends where its own stream stands: the new version goes by another clock
+                    yield RuleEvent("ended", now_ms, moved.rule_id, moved.version, effective_from_ms=effective(moved))
+                yield _taken_up(each, self._history, now_ms, effective(each.rule))
         standing = {each.rule.rule_id for each in taken}
         for rule_id, rule in self._history.rules.items():
             if rule_id not in standing and rule.source not in refused and rule.judges and not rule.absent:
@@ -178,6 +202,10 @@ def _clash(each: FileRule, other: FileRule | None) -> Finding | None:
         return None
     found = f"version {each.rule.version} of {each.rule.rule_id} again"
     return Finding(("version",), found, f"one body and status for it; {other.source}:{other.line} has another")
+
+
+def _as_given(rule: Rule) -> int | None:
+    return rule.effective_from
 
 
 def _taken_up(each: FileRule, history: History, now_ms: int, effective_from_ms: int | None) -> RuleEvent:

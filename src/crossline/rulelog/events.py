@@ -11,7 +11,7 @@ from crossline.core.times import format_instant, parse_instant_ms
 
 SCHEMA_VERSION = 1
 
-EventKind = Literal["started", "published", "status_changed", "refused", "absent", "list_changed"]
+EventKind = Literal["started", "published", "status_changed", "ended", "refused", "absent", "list_changed"]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
 
@@ -21,7 +21,8 @@ class RuleEvent:
 
     ``started``: the pipeline's first start; the rules before it were there then. ``published``: a new version; ``body``
     is the whole rule, ``digest`` that of its body. ``status_changed``: the version goes on under another status. Both
-    hold from ``effective_from_ms`` on the ingest clock, None for the beginning. ``refused``: a file was not taken up;
+    hold from ``effective_from_ms`` on the ingest clock, None for the beginning. ``ended``: the version judges nothing
+    from then on, since the next one reads another stream. ``refused``: a file was not taken up;
     ``text`` is the report, ``digest`` that of the file. ``absent``: a rule stands in no file any more, and stays live.
     ``list_changed``: a named list was loaded. ``source`` is the file's name in the folder, ``line`` counts from 1.
     """
@@ -47,7 +48,7 @@ class RuleEvent:
         }
         for name in _OPTIONAL:
             value = getattr(self, name)
-            if value is not None or (name == "effective_from_ms" and self.event in {"published", "status_changed"}):
+            if value is not None or (name == "effective_from_ms" and self.event in _WITH_EFFECT):
                 values[name] = value
         return values
 
@@ -56,6 +57,7 @@ class RuleEvent:
         return orjson.dumps(self.as_dict(), option=orjson.OPT_APPEND_NEWLINE)
 
 
+_WITH_EFFECT = {"published", "status_changed", "ended"}
 _OPTIONAL = tuple(field.name for field in fields(RuleEvent))[2:]
 
 

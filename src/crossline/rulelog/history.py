@@ -56,6 +56,10 @@ class History:
         match event.event:
             case "published" | "status_changed":
                 self._publish(event)
+            case "ended" if event.rule_id in self.rules and event.version is not None:
+                ended = self.rules[event.rule_id].versions[event.version]
+                changes = {"status": "retired", "effective_from": event.effective_from_ms}
+                self._bodies.append(ended.model_copy(update=changes))
             case "refused":
                 self.refused.add((str(event.source), str(event.digest)))
             case "absent" if event.rule_id in self.rules:
@@ -69,6 +73,24 @@ class History:
         history.versions[rule.version] = rule
         history.source, history.absent = str(event.source), False
         self._bodies.append(rule.model_copy(update={"effective_from": event.effective_from_ms}))
+
+    def copy(self) -> History:
+        """One that goes on for itself."""
+        other = History()
+        other.rules = {
+            rule_id: RuleHistory(dict(each.versions), each.source, each.absent) for rule_id, each in self.rules.items()
+        }
+        other.refused, other._bodies = set(self.refused), list(self._bodies)
+        return other
+
+    def in_force_elsewhere(self, rule: Rule) -> Rule | None:
+        """The version that ``rule`` replaces, where that one reads another stream and is not retired."""
+        history = self.rules.get(rule.rule_id)
+        number = history.in_force if history is not None else None
+        if history is None or number is None or rule.status == "draft" or rule.version <= number:
+            return None
+        before = history.versions[number]
+        return before if before.source_topic != rule.source_topic and before.status != "retired" else None
 
     def rule_set(self) -> RuleSet:
         """Every version that judges or judged, each with its interval of the ingest clock."""

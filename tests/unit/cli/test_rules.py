@@ -56,7 +56,7 @@ def pipeline_runs(now_ms: int, name: str = "payments") -> None:
     """What a pipeline does with the folder when it starts, and between its batches."""
     log = DirectoryRuleLog("rules", name, load_streams(STREAM, "stream.yaml"))
     log.start(now_ms)
-    log.take_up(log.poll(), None, now_ms)
+    log.take_up(log.poll(), {}, now_ms)
     log.close()
 
 

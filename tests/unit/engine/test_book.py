@@ -12,7 +12,7 @@ from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.schema import StreamSpec
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book, BookFile, StaticBook, book_from_json
-from crossline.engine.state.backfill import new_layers
+from crossline.engine.state.past import new_layers
 from e2e.traffic import CASH, RULES, STREAM, STREAMS, Body, velocity
 
 DEFAULTS = Defaults(time_mode="event_time", watermark_delay_ms=5_000, allowed_lateness_ms=20_000)
@@ -44,7 +44,7 @@ def test_layers_in_use_stay_as_they_are_when_rules_come() -> None:
     before = [lp.layer for lp in book.plan(STREAM).layers]
     after = [lp.layer for lp in book_from_json(richer.to_json()).plan(STREAM).layers]
     assert [layer for layer in after if layer in before] == before
-    assert new_layers(book, richer) == {STREAM: tuple(layer.name for layer in after if layer not in before)}
+    assert new_layers(book, richer) == {STREAM: tuple(layer for layer in after if layer not in before)}
     assert len(after) == len(before) + 1
 
 

@@ -55,4 +55,5 @@ class Desk:
     def take_up(self) -> tuple[RuleSet, list[RuleEvent]]:
         changes = self.log.poll()
         assert changes is not None
-        return self.log.take_up(changes, self.highest_ms, self.now_ms, self.clock)
+        highest = {} if self.highest_ms is None else dict.fromkeys(self.streams, self.highest_ms)
+        return self.log.take_up(changes, highest, self.now_ms, dict.fromkeys(self.streams, self.clock))

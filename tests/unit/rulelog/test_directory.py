@@ -6,7 +6,14 @@ import pytest
 from crossline.core.errors import PermanentError, StateError, UsageError
 from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS, RuleSet
 from crossline.core.schema import load_streams
-from crossline.rulelog.directory import DirectoryRuleLog, find_log, log_path, ruleset_of_log
+from crossline.rulelog.directory import (
+    PREVIEW_MS,
+    DirectoryRuleLog,
+    IngestClock,
+    find_log,
+    log_path,
+    ruleset_of_log,
+)
 
 from .desk import STREAMS, Desk, rule
 
@@ -35,7 +42,7 @@ def test_a_version_that_comes_later_ends_the_one_before(desk: Desk) -> None:
     desk.write("a.yaml", rule())
     desk.start()
     assert [desk.log.poll(), desk.log.poll()] == [None, None]
-    unchanged, events = desk.log.take_up(None, 900, 1_000)
+    unchanged, events = desk.log.take_up(None, {}, 1_000)
     assert (intervals(unchanged), events) == ([("large", 1, BEGINNING_MS, FOREVER_MS, "active")], [])
     desk.now_ms, desk.highest_ms = 5_000, 4_000
     desk.write("a.yaml", rule(version=2, amount=200))
@@ -251,7 +258,7 @@ def test_a_rule_waits_for_its_list(tmp_path: Path) -> None:
     assert len(log.start(0)) == 0
     assert log.poll() is None
     names.append("amounts")
-    rules, _ = log.take_up(log.poll() or {}, None, 5)
+    rules, _ = log.take_up(log.poll() or {}, {}, 5)
     assert intervals(rules) == [("large", 1, 5, FOREVER_MS, "active")]
     log.close()
 
@@ -273,3 +280,40 @@ def test_rules_of_the_log_must_fit_the_streams(desk: Desk) -> None:
     desk.streams = load_streams(STREAMS.replace(", amount: integer", ""), "stream.yaml")
     with pytest.raises(PermanentError, match=r'rule large version 1 of the log .* does not fit .* found "amount"'):
         desk.restart()
+
+
+TWO_STREAMS = STREAMS + STREAMS.partition("streams:\n")[2].replace("payments:", "refunds:")
+
+
+def test_a_publication_holds_from_where_its_own_stream_stands(desk: Desk) -> None:
+    streams = load_streams(TWO_STREAMS, "stream.yaml")
+    log = DirectoryRuleLog(desk.folder, "p", streams)
+    log.start(1_000)
+    desk.write("a.yaml", rule("on_payments"), rule("on_refunds").replace(": payments", ": refunds"))
+    clocks: dict[str, IngestClock] = {"payments": "records", "refunds": "records"}
+    _, events = log.take_up(log.poll(), {"payments": 9_000, "refunds": 50}, 1_000, clocks)
+    assert [(e.rule_id, e.effective_from_ms) for e in events] == [("on_payments", 9_001), ("on_refunds", 51)]
+    log.close()
+
+
+def test_a_version_that_reads_another_stream_ends_the_one_before_where_that_ones_stream_stands(desk: Desk) -> None:
+    streams = load_streams(TWO_STREAMS, "stream.yaml")
+    clocks: dict[str, IngestClock] = {"payments": "records", "refunds": "records"}
+    log = DirectoryRuleLog(desk.folder, "p", streams)
+    desk.write("a.yaml", rule())
+    log.start(1_000)
+    desk.write("a.yaml", rule(version=2).replace(": payments", ": refunds"))
+    previewed = log.preview(log.poll())
+    assert [(v.rule.version, v.effective_until_ms) for v in previewed.versions] == [(1, PREVIEW_MS), (2, FOREVER_MS)]
+    rules, events = log.take_up(log.poll(), {"payments": 9_000, "refunds": 50}, 1_000, clocks)
+    assert [(e.event, e.version, e.effective_from_ms) for e in events] == [("ended", 1, 9_001), ("published", 2, 51)]
+    assert intervals(rules) == [
+        ("large", 1, BEGINNING_MS, 9_001, "active"),
+        ("large", 2, 51, FOREVER_MS, "active"),
+    ]
+    log.close()
+    assert ruleset_of_log(log_path(desk.folder, "p")).fingerprint == rules.fingerprint
+    again = DirectoryRuleLog(desk.folder, "p", streams)
+    assert again.start(2_000).fingerprint == rules.fingerprint
+    assert again.take_up(again.poll(), {}, 2_000)[1] == [], "what stands in the file is what is there"
+    again.close()

@@ -131,12 +131,16 @@ def _stream_findings(
 
 @dataclass(frozen=True, slots=True)
 class RuleVersion:
-    """A rule in force for records with ``effective_from_ms`` <= ingest time < ``effective_until_ms``."""
+    """A rule in force for records with ``effective_from_ms`` <= ingest time < ``effective_until_ms``.
+
+    ``ended``: for good, by a later version or by retirement; a version that is paused may come back.
+    """
 
     rule: Rule
     effective_from_ms: int = BEGINNING_MS
     effective_until_ms: int = FOREVER_MS
     kind: Kind = "active"
+    ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,15 +176,31 @@ class RuleSet:
         versions: list[RuleVersion] = []
         for bodies in by_id.values():
             bodies.sort(key=lambda rule: rule.version)
-            until_ms = FOREVER_MS
+            until_ms, ended, later = FOREVER_MS, False, bodies[-1]
             kept: list[RuleVersion] = []
             for rule in reversed(bodies):
                 from_ms = BEGINNING_MS if rule.effective_from is None else rule.effective_from
+                ended |= rule.status == "retired" or rule.version < later.version
                 if rule.status in {"active", "shadow"} and from_ms < until_ms:
-                    kept.append(RuleVersion(rule, from_ms, until_ms, "shadow" if rule.status == "shadow" else "active"))
-                until_ms = min(until_ms, from_ms)
+                    kind: Kind = "shadow" if rule.status == "shadow" else "active"
+                    kept.append(RuleVersion(rule, from_ms, until_ms, kind, ended))
+                # Instants of another stream's clock say nothing: a version ends where its own stream stood.
+                elsewhere = rule.status == "retired" and rule.source_topic != later.source_topic
+                until_ms, later = from_ms if elsewhere else min(until_ms, from_ms), rule
             versions += reversed(kept)
         return cls(tuple(versions))
+
+    def without_past(self, gone_ms: Mapping[str, int]) -> RuleSet:
+        """The set without the versions that ended for good, by stream, before what may still come.
+
+        ``gone_ms``: the ingest time that no record to come is before. A stream without one keeps all.
+        """
+        kept = {
+            (v.rule.rule_id, v.rule.version)
+            for v in self.versions
+            if not v.ended or v.effective_until_ms > gone_ms.get(v.rule.source_topic, BEGINNING_MS)
+        }
+        return RuleSet(tuple(v for v in self.versions if (v.rule.rule_id, v.rule.version) in kept))
 
     def to_json(self) -> bytes:
         """As JSON, the same bytes for the same set; read by ``from_json``."""
@@ -190,6 +210,7 @@ class RuleSet:
                 "from_ms": version.effective_from_ms,
                 "until_ms": version.effective_until_ms,
                 "kind": version.kind,
+                "ended": version.ended,
             }
             for version in self.versions
         ]
@@ -203,7 +224,7 @@ class RuleSet:
             rule, findings = read_rule(entry["rule"])
             if rule is None:
                 raise UsageError("; ".join(f"{finding.path}: found {finding.found}" for finding in findings))
-            versions.append(RuleVersion(rule, entry["from_ms"], entry["until_ms"], entry["kind"]))
+            versions.append(RuleVersion(rule, entry["from_ms"], entry["until_ms"], entry["kind"], entry["ended"]))
         return cls(tuple(versions))
 
     @cached_property

@@ -18,6 +18,7 @@ from crossline.engine.source.plan_source import SourcePlan
 from crossline.generate.source import GeneratorSource
 
 CHUNK_BYTES_MAX = 16 * 1024 * 1024
+SLICE_BYTES = 32 * 1024 * 1024  # of a past that is read at once
 GENERATED_CHUNK_RECORDS_MAX = 50_000
 PACED_CHUNKS_PER_S = 20  # a paced source gives out what is due in pieces this small
 
@@ -58,6 +59,7 @@ def file_source(files: FileInput, checkpoint: str, cores: int, batch_bytes: int,
         ChunkIntake(files.stream),
         lambda partition, offset: fetch_file(files.form, partition, offset),
         lambda spark, start, end: _past(spark, settings, start, end),
+        slice_max=max(1, SLICE_BYTES // chunk),
     )
 
 
@@ -84,6 +86,7 @@ def generated_source(
         ChunkIntake(stream, source),
         lambda _, offset: fetch_generated(source, offset),
         lambda spark, start, end: _past(spark, settings, start, end),
+        slice_max=max(1, 100_000 // chunk),
     )
 
 

@@ -25,7 +25,7 @@ class SourcePlan:
     ``close``: leave what ``fetch`` holds open.
 
     ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
-    DataFrame.
+    DataFrame. ``slice_max``: how much of it to read at once, in what offsets count (records, chunks).
     """
 
     stream: str
@@ -34,3 +34,4 @@ class SourcePlan:
     fetch: FetchRaw
     history: Callable[[SparkSession, dict[str, Any] | None, dict[str, Any]], DataFrame]
     close: Callable[[], None] = _nothing
+    slice_max: int = 100_000

@@ -81,9 +81,9 @@ class ShardCache:
             cached = _Cached(book.new_state(), -1)
             _check_shards(root, book.shards, batch_id)
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
-            _fill(log, book, cached.state, [item["layer"] for item in meta["layers"]])
+            _fill(root, shard, book, cached.state, [item["layer"] for item in meta["layers"]])
             apply_delta(book.plans(), cached.state, meta, arrays, book.bounds)
-        _fill(log, book, cached.state, [lp.layer.name for plan in book.plans() for lp in plan.layers])
+        _fill(root, shard, book, cached.state, [lp.layer.name for plan in book.plans() for lp in plan.layers])
         if batch_id % MERGE_EVERY == 0:
             cached.state.kept_from = _tidy(log, book, cached.state, batch_id)
         held = Held(cached.state, log, batch_id)
@@ -91,8 +91,9 @@ class ShardCache:
         if held.answer is not None:
             cached.batch_id, cached.book, cached.answer = batch_id, book, held.answer
             _CACHE[key] = cached
-            while len(_CACHE) > self.held_max:
-                _CACHE.popitem(last=False)
+            mine = [each for each in _CACHE if each[0] == root]  # a past that is being read lets no shard go
+            for each in mine[: max(0, len(mine) - self.held_max)]:
+                del _CACHE[each]
 
 
 def _check_shards(root: str, shards: int, batch_id: int) -> None:
@@ -102,13 +103,23 @@ def _check_shards(root: str, shards: int, batch_id: int) -> None:
         raise StateError(f"{root}: keys are kept in {kept} shards, found a query of {shards}; go on with shards={kept}")
 
 
-def _fill(log: StateLog, book: Book, state: ShardState, layers: Sequence[str]) -> None:
+def _fill(root: str, shard: int, book: Book, state: ShardState, layers: Sequence[str]) -> None:
     """Layers met for the first time begin with their past, where they have one."""
-    for layer in layers:
-        if layer not in state.stores:
-            past = log.fill(layer)
-            if past is not None:
-                apply_past(book.plans(), state, *past, book.bounds)
+    new = [layer for layer in layers if layer not in state.stores and layer in book.pasts]
+    for past in dict.fromkeys(book.pasts[layer] for layer in new):
+        folder = past_root(root, past.folder)
+        log = StateLog(folder, shard)
+        metas = [meta for segment in log.segments() for meta in log.metas(segment)]
+        if not metas or not expired(book.plans(), state, metas, book.bounds):
+            for meta, arrays in log.blobs(-1, past.slices - 1):
+                apply_past(book.plans(), state, meta, arrays, book.bounds, new)
+        for key in [key for key in _CACHE if key[0] == folder and key[2] == shard]:
+            del _CACHE[key]  # what was held to judge the past slice by slice
+
+
+def past_root(root: str, folder: str) -> str:
+    """Where the past of layers is logged, beside the log of ``root``."""
+    return f"{root}/pasts/{folder}"
 
 
 def _tidy(log: StateLog, book: Book, state: ShardState, batch_id: int) -> int:

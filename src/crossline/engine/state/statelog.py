@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import xxhash
 from pyarrow import fs as pafs
 
 from crossline.core import wire
@@ -64,21 +63,6 @@ class StateLog:
     def write(self, batch_id: int, blob: bytes) -> None:
         """Make ``blob`` the segment of ``batch_id``."""
         self._put_as(Segment(batch_id, batch_id).name, [blob], framed=False)
-
-    def write_fill(self, layer: str, blob: bytes) -> None:
-        """Make ``blob`` the past of a layer that comes now."""
-        self._put_as(self._fill_name(layer), [blob], framed=False)
-
-    def fill(self, layer: str) -> tuple[dict[str, Any], wire.Arrays] | None:
-        """The past of a layer, None where it was there from the start."""
-        name = self._fill_name(layer)
-        if self._fs.get_file_info(f"{self._dir}/{name}").type == pafs.FileType.NotFound:
-            return None
-        return next(self._decoded(name))
-
-    @staticmethod
-    def _fill_name(layer: str) -> str:
-        return f"fill-{xxhash.xxh3_64_hexdigest(layer.encode())}.past"
 
     def segments(self) -> list[Segment]:
         """The files there are, oldest first; where a merge left its inputs behind, only the merged file."""

@@ -152,3 +152,33 @@ def test_the_fingerprint_tells_sets_apart() -> None:
 def test_what_the_set_did_not_write_is_refused() -> None:
     with pytest.raises(UsageError):
         RuleSet.from_json(b'[{"rule": {"rule_type": "x"}, "from_ms": 0, "until_ms": 1, "kind": "active"}]')
+
+
+def test_versions_that_ended_for_good_go_once_nothing_can_meet_them() -> None:
+    pausing = {**VELOCITY, "rule_id": "pausing"}
+    rules = RuleSet.from_rules(
+        rule(body)
+        for body in [
+            {**VELOCITY, "rule_id": "next"},
+            {**VELOCITY, "rule_id": "next", "version": 2, "effective_from": 1_000},
+            pausing,
+            {**pausing, "status": "paused", "effective_from": 1_000},
+            {**VELOCITY, "rule_id": "over"},
+            {**VELOCITY, "rule_id": "over", "status": "retired", "effective_from": 2_000},
+        ]
+    )
+    assert [(v.rule.rule_id, v.rule.version, v.ended) for v in rules.versions] == [
+        ("next", 1, True),
+        ("next", 2, False),
+        ("pausing", 1, False),
+        ("over", 1, True),
+    ]
+
+    def left(gone_ms: dict[str, int]) -> list[tuple[str, int]]:
+        return [(v.rule.rule_id, v.rule.version) for v in rules.without_past(gone_ms).versions]
+
+    everything = [("next", 1), ("next", 2), ("pausing", 1), ("over", 1)]
+    assert left({}) == left({"payments": 999}) == left({"another": 9_000}) == everything
+    assert left({"payments": 1_000}) == [("next", 2), ("pausing", 1), ("over", 1)]
+    assert left({"payments": 2_000}) == [("next", 2), ("pausing", 1)]
+    assert RuleSet.from_json(rules.to_json()) == rules

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crossline.core.shard import StreamClocks
 from crossline.engine.progress import committed, unfinished
 from crossline.engine.state.history import HistoryLog, Mark
 
@@ -19,9 +21,14 @@ def spark_log(root: Path, log: str, batch: int, *offsets: dict[str, int] | None)
     (folder / str(batch)).write_text("\n".join(["v1", "{}", *rest]))
 
 
+def mark(batch: int, offsets: list[dict[str, Any] | None], ingest_ms: dict[str, int]) -> Mark:
+    """As ``add`` makes it: no log is behind another, and no record told its own time."""
+    return Mark(batch, offsets, ingest_ms, {}, dict(ingest_ms))
+
+
 def add(history: HistoryLog, root: Path, batch: int, ingest_ms: dict[str, int]) -> None:
     spark_log(root, "offsets", batch, {"chunk": batch + 1}, None)
-    history.add(batch, ingest_ms)
+    history.add(batch, {stream: StreamClocks(ms, ms) for stream, ms in ingest_ms.items()})
 
 
 def test_before_the_first_batch_there_are_no_marks(tmp_path: Path) -> None:
@@ -33,10 +40,10 @@ def test_the_newest_mark_before_an_instant(tmp_path: Path) -> None:
     history = HistoryLog(str(tmp_path))
     for batch in range(5):
         add(history, tmp_path, batch, {"payments": 1_000 * batch})
-    assert history.last() == Mark(4, [{"chunk": 5}, None], {"payments": 4_000})
+    assert history.last() == mark(4, [{"chunk": 5}, None], {"payments": 4_000})
     # Records of ingest time 2,000 may follow the mark of batch 2, so the past from 2,000 on begins at that of batch 1.
-    assert history.before("payments", 2_000) == Mark(1, [{"chunk": 2}, None], {"payments": 1_000})
-    assert history.before("payments", 2_001) == Mark(2, [{"chunk": 3}, None], {"payments": 2_000})
+    assert history.before("payments", 2_000) == mark(1, [{"chunk": 2}, None], {"payments": 1_000})
+    assert history.before("payments", 2_001) == mark(2, [{"chunk": 3}, None], {"payments": 2_000})
     assert history.before("payments", 0) is None
     assert history.before("payments", 10**9) == history.last()
 
@@ -104,3 +111,19 @@ def test_more_than_nine_batches_are_counted_as_numbers(tmp_path: Path) -> None:
     for batch in range(11):
         spark_log(tmp_path, "commits", batch)
     assert unfinished(str(tmp_path))
+
+
+def test_records_dated_ahead_are_of_a_past_that_reaches_to_their_time(tmp_path: Path) -> None:
+    """One that came at 1,600 and is dated 9,000 is in windows that begin at 5,000: reading starts before it."""
+    history = HistoryLog(str(tmp_path))
+    for batch, (came_ms, dated_ms) in enumerate([(500, 500), (1_600, 9_000), (6_000, 6_000), (9_500, 9_500)]):
+        spark_log(tmp_path, "offsets", batch, {"chunk": batch + 1})
+        clocks = StreamClocks(came_ms, came_ms, dated_ms)
+        history.add(batch, {"payments": clocks.after(history.clocks().get("payments"))})
+    start = history.before("payments", 5_000)
+    assert start is not None
+    assert start.batch == 0
+    assert history.clocks() == {"payments": StreamClocks(9_500, 9_500, 9_500)}
+    end = history.last()
+    assert end is not None
+    assert [each.batch for each in history.between(start, end)] == [1, 2, 3]

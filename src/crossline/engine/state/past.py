@@ -1,0 +1,134 @@
+"""The past of a rule that comes while the pipeline runs.
+
+A new layer's store starts with the records that its windows could reach, read again from the source up to where the
+pipeline stands. Without that, a rule published now would differ for a while from the same rule in a backtest.
+
+The past is read in slices that end where batches ended, each judged on the state of the slices before, as batches are:
+the log that this writes is the past, and no more than a slice is held beside the windows. Slices are read while
+batches go on; the last one, with what these brought meanwhile, between two batches.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+
+from crossline.core.layers import Layer
+from crossline.core.shard import evict_before
+from crossline.engine.book import Book, BookSource, Past, StaticBook
+from crossline.engine.flow import Input
+from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.state.cache import ShardCache, past_root
+from crossline.engine.state.history import HistoryLog, Mark
+from crossline.engine.task import as_batch
+
+log = structlog.get_logger(__name__)
+
+# How a batch is judged: input, book, where its state is.
+Plan = Callable[[Input, BookSource, ShardCache], DataFrame]
+
+
+def new_layers(before: Book, after: Book) -> dict[str, tuple[Layer, ...]]:
+    """By stream, the layers of ``after`` that ``before`` did not have."""
+    known = {lp.layer.name for plan in before.plans() for lp in plan.layers}
+    fresh = {plan.stream: tuple(lp.layer for lp in plan.layers if lp.layer.name not in known) for plan in after.plans()}
+    return {stream: layers for stream, layers in fresh.items() if layers}
+
+
+@dataclass(slots=True)
+class _Reading:
+    """New layers of one stream, and how far their past has been read."""
+
+    book: StaticBook
+    past: Past
+    reached: Mark | None
+
+
+@dataclass(slots=True)
+class PastReader:
+    """Reads the pasts of new layers. ``held_max``: shards whose state a process may hold."""
+
+    spark: SparkSession
+    sources: Sequence[SourcePlan]
+    history: HistoryLog
+    state_root: str
+    held_max: int
+    plan: Plan
+    _readings: dict[tuple[Layer, ...], _Reading] = field(default_factory=dict)
+
+    def read(self, before: Book, after: Book) -> dict[str, Past]:
+        """The pasts of the layers of ``after`` that ``before`` does not have, up to the newest finished batch.
+
+        What was read already, for the same layers, is not read again.
+        """
+        end, found = self.history.last(), dict[str, Past]()
+        fresh = new_layers(before, after) if end is not None else {}
+        for number, source in enumerate(self.sources):
+            layers = fresh.get(source.stream)
+            if end is None or not layers or end.offsets[number] is None or source.stream not in end.ingest_ms:
+                continue
+            reading = self._readings.get(layers)
+            if reading is None:
+                reading = self._readings[layers] = self._begin(after, source.stream, layers, end)
+            self._go_on(reading, number, source, end)
+            found |= {layer.name: reading.past for layer in layers}
+        return found
+
+    def forget(self, book: Book) -> None:
+        """Let go of what was read for layers that never came, or are gone, once ``book`` is the one in force."""
+        self._readings.clear()
+        folder, used = Path(past_root(self.state_root, "")), {past.folder for past in book.pasts.values()}
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name not in used:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _begin(self, book: Book, stream: str, layers: tuple[Layer, ...], end: Mark) -> _Reading:
+        names = tuple(layer.name for layer in layers)
+        log.info("backfill", stream=stream, layers=list(names))
+        slowest_ms = end.ingest_ms[stream] - book.bounds.partition_lag_ms
+        start = self.history.before(stream, min(_reach_ms(layer, slowest_ms) for layer in layers))
+        folder = blake2b("\n".join(names).encode(), digest_size=8).hexdigest()
+        shutil.rmtree(past_root(self.state_root, folder), ignore_errors=True)  # of a run that ended before it was used
+        clocks = {stream: start.ingest_ms[stream]} if start and stream in start.ingest_ms else {}
+        mine = replace(book, only=names, clocks=clocks, pasts={}, _plans=None)
+        return _Reading(StaticBook(mine.to_json()), Past(folder, 0), start)
+
+    def _go_on(self, reading: _Reading, number: int, source: SourcePlan, end: Mark) -> None:
+        cache = ShardCache(past_root(self.state_root, reading.past.folder), per_query=False, held_max=self.held_max)
+        for mark in self._ends(reading.reached, end, number, source.slice_max):
+            start = reading.reached.offsets[number] if reading.reached else None
+            rows = source.history(self.spark, start, mark.offsets[number] or {})
+            with as_batch(self.spark, f"past-{reading.past.folder}", reading.past.slices):
+                self.plan((rows, source.intake), reading.book, cache).count()
+            reading.past = Past(reading.past.folder, reading.past.slices + 1)
+            reading.reached = mark
+
+    def _ends(self, start: Mark | None, end: Mark, number: int, most: int) -> Iterator[Mark]:
+        """Where the slices end: at the last mark each that keeps them within ``most``, or one mark further."""
+        begun, last = _amount(start.offsets[number] if start else None), None
+        for mark in self.history.between(start, end):
+            now = _amount(mark.offsets[number])
+            if last is not None and now - begun > most:
+                yield last
+                begun = _amount(last.offsets[number])
+            last = mark if now > begun else None
+        if last is not None:
+            yield last
+
+
+def _reach_ms(layer: Layer, slowest_ms: int) -> int:
+    """What happened before is in no window. On the ingest clock, copies are known by those that came before them."""
+    before_ms = evict_before(layer, slowest_ms)
+    return before_ms if layer.time_mode == "event_time" else before_ms - layer.remembers_ms
+
+
+def _amount(offsets: dict[str, Any] | None) -> int:
+    """How much lies before offsets, in what these count."""
+    return sum(_amount(each) if isinstance(each, dict) else each for each in (offsets or {}).values())

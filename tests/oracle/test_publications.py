@@ -1,0 +1,253 @@
+"""Rules that are published, paused and retired while records come, pipelines that are stopped and killed: one answer.
+
+What a pipeline told in its life is what the naive twin finds in the log of records by the log of rules, and what one
+compilation of all versions, a backtest, finds.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossline.core.rules.base import Defaults, legal_moves
+from crossline.core.shard import Bounds, Position
+from crossline.engine.book import BookFile
+
+from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
+from .living import Feed, Life
+from .naive import naive_detect, running_max_ingest
+from .strategies import LISTS, START_MS, STREAM, Body, Record, records, threshold_body, velocity_body
+from .test_detect_equals_naive import BUSY, Shape, check, many, with_ingest
+from .test_detect_equals_naive import run as run_whole
+
+AGGREGATES = ("count", "sum", "max", "distinct_count", "last")
+SPREAD = {"watermark_delay": "1s", "allowed_lateness": "2s"}
+Op = tuple[str, Any]
+
+
+@st.composite
+def lives(draw: st.DrawFn, size: int) -> list[Op]:
+    """What happens, in order; batches take all ``size`` records."""
+    ops: list[Op] = []
+    bodies: dict[str, list[Body]] = {}
+    left = size
+    while left:
+        happens = draw(st.sampled_from(["batch", "batch", "publish", "publish", "restart", "lose", "killed", "ahead"]))
+        if happens in {"batch", "killed"}:
+            count = draw(st.integers(1, max(1, left // 2)))
+            held = draw(_publication(bodies)) if draw(st.integers(0, 3)) == 0 else None
+            ops.append((happens, (count, draw(st.integers(1, 2)), held)))
+            left -= count
+        elif happens in {"publish", "ahead"}:
+            ops.append((happens, draw(_publication(bodies))))
+        else:
+            ops.append((happens, draw(st.integers(0, 2))))
+    return ops
+
+
+@st.composite
+def _publication(draw: st.DrawFn, bodies: dict[str, list[Body]]) -> Body:
+    """A new rule, a new version of one, or another status; ``bodies`` are those so far, by rule."""
+    name = f"r{draw(st.integers(0, 3))}"
+    mine = bodies.setdefault(name, [])
+    moves = legal_moves(mine[-1].get("status", "active")) if mine else ()
+    if moves and draw(st.booleans()):
+        body = {**mine[-1], "status": draw(st.sampled_from(moves))}
+    else:
+        fresh = draw(st.one_of(velocity_body(AGGREGATES), velocity_body(AGGREGATES), threshold_body()))
+        body = {**fresh, "rule_id": name, "version": mine[-1]["version"] + 1 if mine else 1}
+    mine.append(body)
+    return body
+
+
+def live(life: Life, ops: Sequence[Op], made: Sequence[Record]) -> None:
+    """Lead ``life`` through ``ops``."""
+    at = 0
+    life.start()
+    for happens, what in ops:
+        if happens in {"batch", "killed"}:
+            count, pieces, held = what
+            life.take_in(made[at : at + count], pieces)
+            at += count
+            chunks = life.plan_batch()
+            told = life.judge(chunks)
+            if held is not None:
+                life.feed.waiting.append(held)
+                life.look()
+            if happens == "killed":
+                life.start()
+                again = life.judge(chunks)
+                assert _plain(again) == _plain(told), "run again, a batch tells the same"
+                told = again
+            life.deliver(told)
+            life.between()
+        elif happens == "publish":
+            life.feed.waiting.append(what)
+            life.look()
+            life.between()
+        elif happens == "ahead":
+            life.feed.waiting.append(what)
+            life.read_ahead()
+        elif happens == "restart":
+            life.start()
+        else:
+            life.lose(what)
+
+
+def _plain(told: tuple[list[dict[str, Any]], list[Position], list[Position]]) -> list[Any]:
+    alerts, duplicates, late = told
+    return [sorted(map(told_by_alert, alerts)), sorted(map(str, duplicates)), sorted(map(str, late))]
+
+
+def told(life: Life) -> tuple[list[Any], list[int], list[int]]:
+    """In the twin's words."""
+    ends = [0]
+    for _, data in life.chunks:
+        ends += [ends[-1] + length for length in _lengths(data)]
+    places = {offset: place for place, offset in enumerate(ends)}
+    found = ([places[p.offset] for p in each] for each in (life.duplicates, life.late))
+    duplicates, late = (sorted(each) for each in found)
+    return sorted(map(told_by_alert, life.alerts)), duplicates, late
+
+
+def _lengths(data: bytes) -> list[int]:
+    total, lengths = 0, []
+    for line in data.splitlines(keepends=True):
+        total += len(line)
+        lengths.append(total)
+    return lengths
+
+
+@many
+@given(st.data(), records(30), st.booleans(), st.sampled_from([{}, SPREAD]), st.sampled_from([0, 500, 5000]))
+def test_any_life_tells_what_its_logs_say(
+    data: st.DataObject, made: list[Record], ingest_column: bool, defaults: dict[str, str], lag_ms: int
+) -> None:
+    if not ingest_column:
+        made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
+    spec = stream_spec(ingest_column=ingest_column)
+    ops = data.draw(lives(len(made)))
+    standing = Defaults(watermark_delay_ms=1000, allowed_lateness_ms=2000) if defaults else Defaults()
+    with tempfile.TemporaryDirectory() as folder:
+        life = Life(Path(folder), spec, standing, data.draw(st.integers(1, 3)), lag_ms, Feed())
+        live(life, ops, made)
+        logged = life.feed.logged
+        found = told(life)
+    expected = naive_detect(logged, made, defaults=defaults, lists=LISTS)
+    assert found == told_by_twin(expected, made)
+    whole = FastPath.of(plan_of(logged, spec, defaults), 1, Bounds(lag_ms))
+    run_whole(whole, Shape(1, [(0, len(made))], []), made, ["log"] * len(made))
+    check(whole, logged, expected, made)
+
+
+COUNT: Body = {**BUSY, "aggregation_type": "count", "group_by": "account", "emit": "every", "aggregation_threshold": 1}
+
+
+def _record(number: int, at_s: float, came_s: float | None = None) -> Record:
+    came_s = at_s if came_s is None else came_s
+    return {
+        "_id": f"t{number}",
+        "_event_ms": START_MS + round(at_s * 1000),
+        "_ingest_ms": START_MS + round(came_s * 1000),
+        "account": "a1",
+    }
+
+
+def _lived(made: Sequence[Record], ops: Sequence[Op], folder: Path, lag_ms: int = 0) -> Life:
+    standing = Defaults(watermark_delay_ms=1000, allowed_lateness_ms=2000)
+    life = Life(folder, stream_spec(ingest_column=True), standing, 1, lag_ms, Feed())
+    live(life, ops, made)
+    expected = naive_detect(life.feed.logged, made, defaults=SPREAD, lists=LISTS)
+    assert told(life) == told_by_twin(expected, made)
+    return life
+
+
+def test_a_rule_that_waits_longer_comes_while_copies_do(tmp_path: Path) -> None:
+    """A store was told how long to know ids when it was made: a live one and a rebuilt one answered differently."""
+    patient = {"rule_id": "patient", "version": 1, "rule_type": "threshold", "source_topic": STREAM}
+    patient |= {"watermark_delay": "0s", "allowed_lateness": "2h"}
+    patient["conditions"] = [{"field": "account", "operator": "exists"}]
+    made = [_record(0, 0), _record(1, 1), _record(0, 0, 1800), _record(1, 1, 1801), _record(2, 1802)]
+    for ending in ([], [("restart", 0)]):
+        ops: list[Op] = [("publish", {**COUNT, "rule_id": "r0"}), ("batch", (2, 1, None)), ("publish", patient)]
+        ops += [("batch", (1, 1, None)), *ending, ("batch", (1, 1, None)), ("batch", (1, 1, None))]
+        life = _lived(made, ops, tmp_path / str(len(ending)))
+        assert [p.record_id for p in life.duplicates] == ["t0", "t1"]
+        assert [a["record_id"] for a in life.alerts if a["rule_id"] == "patient"] == ["t2"]
+
+
+def test_versions_that_ended_leave_nothing_behind(tmp_path: Path) -> None:
+    """29 versions of a rule, the last retired, kept 29 lines and two layers."""
+    made = [_record(number, 10 * number) for number in range(34)]
+    ops: list[Op] = []
+    for version in range(1, 30):
+        window = "30s" if version % 2 else "60s"
+        ops += [("publish", {**COUNT, "rule_id": "r0", "version": version, "window": window}), ("batch", (1, 1, None))]
+    last = {**COUNT, "rule_id": "r0", "version": 29, "window": "30s"}
+    ops += [("publish", {**last, "status": "retired"}), ("batch", (3, 1, None)), ("batch", (1, 1, None))]
+    life = _lived(made, [*ops, ("restart", 0), ("batch", (1, 1, None))], tmp_path)
+    (plan,) = life.changes._book.plans()
+    assert [(lp.layer.home, len(lp.kernel.lines)) for lp in plan.layers] == [(True, 0)]
+    assert len(life.changes._book.rules) == 0
+    assert {a["rule_version"] for a in life.alerts} == set(range(1, 30)), "each judged while it was in force"
+    assert not life.changes._book.pasts
+    assert not list((tmp_path / "state" / "pasts").iterdir())
+
+
+def test_a_name_of_a_layer_is_never_used_again(tmp_path: Path) -> None:
+    """What the segments say of a layer that is gone must not come back in one of another shape."""
+    summed = {**COUNT, "rule_id": "sums", "aggregation_type": "sum", "aggregation_field": "amount"}
+    made = [{**_record(number, number), "amount": 1, "price": 0.5} for number in range(12)]
+    ops: list[Op] = [("publish", {**COUNT, "rule_id": "r0"}), ("batch", (3, 1, None)), ("publish", summed)]
+    ops += [("batch", (2, 1, None)), ("publish", {**summed, "status": "retired"}), ("batch", (2, 1, None))]
+    real = {**summed, "rule_id": "real", "aggregation_field": "price"}
+    ops += [("publish", real), ("batch", (2, 1, None)), ("restart", 0), ("batch", (3, 1, None))]
+    life = _lived(made, ops, tmp_path)
+    assert [lp.layer.columns for plan in life.changes._book.plans() for lp in plan.layers] == [
+        (),  # that of ids, of the time before any rule
+        (),
+        (("price", "float"),),
+    ]
+    assert [a["value"] for a in life.alerts if a["rule_id"] == "real"][-1] == pytest.approx(1.5)
+
+
+def test_a_publication_is_not_lost_when_the_book_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [_record(number, number) for number in range(4)]
+    life = Life(tmp_path, stream_spec(ingest_column=True), Defaults(), 1, 0, Feed())
+    live(life, [("batch", (2, 1, None))], made)
+    failures = [OSError(28, "No space left on device")] * 2
+    replace = BookFile.replace
+
+    def failing(self: BookFile, book: Any) -> None:
+        if failures:
+            raise failures.pop()
+        replace(self, book)
+
+    monkeypatch.setattr(BookFile, "replace", failing)
+    life.feed.waiting.append({**COUNT, "rule_id": "r0"})
+    life.look()
+    with pytest.raises(OSError, match="No space left"):
+        life.between()
+    life.take_in(made[2:], 1)
+    life.deliver(life.judge(life.plan_batch()))
+    assert not failures, "held until it was written"
+    assert [a["record_id"] for a in life.alerts] == ["t2", "t3"]
+
+
+def test_a_held_batch_holds_no_rule_back(tmp_path: Path) -> None:
+    """It is logged while the batch is with its sinks, and holds for the records after it, killed or not."""
+    made = [_record(number, number) for number in range(6)]
+    for number, kind in enumerate(("batch", "killed")):
+        ops: list[Op] = [("batch", (2, 1, None)), (kind, (2, 1, {**COUNT, "rule_id": "r0"})), ("batch", (2, 1, None))]
+        life = _lived(made, ops, tmp_path / str(number))
+        assert [body["effective_from"] for body in life.feed.logged] == [START_MS + 3001]
+        assert [a["record_id"] for a in life.alerts] == ["t4", "t5"]
+        assert [a["value"] for a in life.alerts] == [3, 3], "with its past"
