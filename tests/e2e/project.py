@@ -168,7 +168,7 @@ class Running:
     def until_taken_up(self, event: str) -> None:
         """Wait for an event that the next delivery will carry: those of lists stand in no log."""
         deadline_s = time.monotonic() + WAIT_S
-        while all(each["event"] != event for each in self.pipeline._events):
+        while all(each["event"] != event for each in self.pipeline._changes.events()):
             assert time.monotonic() < deadline_s, f"no {event}"
             time.sleep(0.02)
 
