@@ -16,6 +16,7 @@ import orjson
 from crossline.core.compile import StreamPlan, compile_stream, layout_of
 from crossline.core.decode import Layout as DecodeLayout
 from crossline.core.decode import make_layout
+from crossline.core.errors import StateError
 from crossline.core.layers import EntrySpec, Layer, Layout
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
@@ -104,6 +105,7 @@ class Book:
         """As JSON, to be read by ``book_from_json``."""
         return orjson.dumps(
             {
+                "format": FORMAT,
                 "rules": orjson.Fragment(self.rules.to_json()),
                 "streams": {name: spec.model_dump(mode="json", by_alias=True) for name, spec in self.streams.items()},
                 "defaults": self.defaults,
@@ -119,8 +121,14 @@ class Book:
 
 
 def book_from_json(raw: bytes) -> Book:
-    """Inverse of ``Book.to_json``."""
+    """Inverse of ``Book.to_json``. Raises StateError for a book of another format."""
     data = orjson.loads(raw)
+    if data.get("format") != FORMAT:
+        raise StateError(
+            f"the checkpoint has a book of format {data.get('format', 1)}; this crossline reads {FORMAT}. Go on with the "
+            "version that wrote it, or move the checkpoint away: what the source still has is then judged again, and its "
+            "alerts have the same ids"
+        )
     return Book(
         rules=RuleSet.from_json(orjson.dumps(data["rules"])),
         streams={name: StreamSpec.model_validate(spec) for name, spec in data["streams"].items()},
@@ -155,6 +163,8 @@ class BookSource(Protocol):
         """The book as of now."""
         ...
 
+
+FORMAT = 2  # of the book, and of what the state beside it means
 
 STATIC_MAX = 16  # books that came with queries, which a process remembers
 

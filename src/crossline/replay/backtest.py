@@ -12,6 +12,7 @@ import orjson
 
 from crossline.connectors.base import Delivery
 from crossline.core.errors import UsageError
+from crossline.core.plan import PARTITION_LAG_MS
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.schema import StreamSpec
@@ -80,9 +81,12 @@ def backtest(
     *,
     defaults: Defaults | None = None,
     lists: Mapping[str, Sequence[Any]] | None = None,
+    bounds: Bounds | None = None,
     on_batch: Callable[[Delivery, Totals], None] | None = None,
 ) -> Replay:
     """Judge ``history`` by ``rules``; alerts go to ``output``, which appears whole when all is judged.
+
+    ``defaults`` and ``bounds`` None: those of a pipeline that says nothing about them.
 
     Raises:
         UsageError: an input matches no file.
@@ -101,7 +105,7 @@ def backtest(
             for stream, patterns in history.inputs.items()
         ]
         streams = {name: history.streams[name] for name in history.inputs}
-        book = Book(RuleSet(), streams, defaults or Defaults(), cores, Bounds())
+        book = Book(RuleSet(), streams, defaults or Defaults(), cores, bounds or Bounds(PARTITION_LAG_MS))
         settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
         pipeline = Pipeline(
             spark, settings, book, sources, FixedFeed(rules, lists or {}), [AlertWriter(aside)], on_batch

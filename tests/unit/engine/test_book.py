@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
 import pytest
 import yaml
 
+from crossline.core.errors import StateError
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.schema import StreamSpec
@@ -67,3 +69,9 @@ def test_a_book_that_was_replaced_is_read_again(tmp_path: Path) -> None:
         file.replace(book_of(rules))
         assert file.current().rules == rules_of(rules)
     assert [path.name for path in tmp_path.iterdir()] == ["book.json"]
+
+
+def test_a_book_of_another_version_is_told() -> None:
+    older = orjson.dumps({k: v for k, v in orjson.loads(book_of(RULES).to_json()).items() if k != "format"})
+    with pytest.raises(StateError, match=r"a book of format 1; this crossline reads 2.*move the checkpoint away"):
+        book_from_json(older)
