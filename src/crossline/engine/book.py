@@ -125,9 +125,9 @@ def book_from_json(raw: bytes) -> Book:
     data = orjson.loads(raw)
     if data.get("format") != FORMAT:
         raise StateError(
-            f"the checkpoint has a book of format {data.get('format', 1)}; this crossline reads {FORMAT}. Go on with the "
-            "version that wrote it, or move the checkpoint away: what the source still has is then judged again, and its "
-            "alerts have the same ids"
+            f"the checkpoint has a book of format {data.get('format', 1)}; this crossline reads {FORMAT}. Go on with "
+            "the version that wrote it, or move the checkpoint away: what the source still has is then judged again, "
+            "and its alerts have the same ids"
         )
     return Book(
         rules=RuleSet.from_json(orjson.dumps(data["rules"])),
