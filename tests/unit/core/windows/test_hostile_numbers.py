@@ -89,7 +89,7 @@ def test_same_as_the_naive_twin(more: list[Any], batches: list[list[Row]], betwe
             for delta in deltas:
                 state.load(Delta.of(delta.arrays()), names)
         elif then == "replan":
-            assert state.replan(dataclasses.replace(plan, groups=plan.groups))
+            state.replan(dataclasses.replace(plan, groups=plan.groups))
 
 
 def judged(aggregate: Any, column: int, values: list[Any], threshold: float = 0.12345, op: Any = "!=") -> list[Any]:
