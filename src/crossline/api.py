@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from crossline.core.alert import ALERT_SCHEMA, alert_table
+from crossline.core.alertjson import read_alerts
 from crossline.core.errors import UsageError
 from crossline.core.plan import PARTITION_LAG_MS
 from crossline.core.rules.base import Defaults, Rule
@@ -123,7 +123,7 @@ def _alerts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for kind, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
             if kind == "alerts":
-                yield from alert_table(orjson.loads(body)).cast(_SPARK_ARROW).to_batches()
+                yield from alert_table(read_alerts(body)).cast(_SPARK_ARROW).to_batches()
 
 
 def spark_schema() -> str:

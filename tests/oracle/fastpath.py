@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from crossline.core import wire
+from crossline.core.alertjson import json_bytes, json_value, read_alerts
 from crossline.core.compile import StreamPlan, compile_stream
 from crossline.core.decode import Layout, decode_lines, make_layout
 from crossline.core.ingest import WirePart
@@ -105,7 +106,7 @@ class FastPath:
     def _judge(self, shard: Shard, parts: list[WirePart]) -> None:
         output = judge([self.plan], shard.state, parts, 0, self.bounds)
         shard.segments.append(encode_delta(len(shard.segments), shard.state, output.deltas))
-        self.alerts += output.alerts
+        self.alerts += read_alerts(json_bytes(output.alerts))
         self.duplicates += output.duplicates
         self.late += output.late
 
@@ -147,7 +148,7 @@ def told_by_hit(hit: Hit, record: Record) -> tuple[Any, ...]:
         hit.alert_id,
         hit.kind,
         json.dumps(hit.key),
-        repr(hit.value) if hit.value != 0 else "0",
+        _figure(json_value(hit.value)),
         hit.count,
         hit.evidence,
         (record["_event_ms"], record["_ingest_ms"]),
@@ -168,12 +169,18 @@ def told_by_alert(alert: Mapping[str, Any]) -> tuple[Any, ...]:
         alert["alert_id"],
         alert["kind"],
         json.dumps(alert["key"]),
-        repr(alert["value"]) if alert["value"] != 0 else "0",
+        _figure(alert["value"]),
         evidence["count"],
         tuple(evidence["record_ids"]),
         (_ms(alert["event_time"]), _ms(alert["ingest_time"])),
         () if end is None else (_ms(start), _ms(end)),
     )
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return repr(value) if value != 0 else "0"
 
 
 def _ms(text: str) -> int:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crossline.connectors.console import SEVERITY_STYLE, alert_line, printable
+from crossline.core.alertjson import json_bytes
 from crossline.core.times import format_duration, parse_instant_ms
 
 _ID_WIDTH = 8
@@ -102,7 +103,7 @@ def _records(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _figure(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else json_bytes(value).decode()
 
 
 _CSV_FIELDS = (

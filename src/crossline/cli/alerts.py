@@ -19,6 +19,7 @@ from rich.table import Table
 from crossline.cli.alert_text import candidates, csv_lines, dead_table, list_table, story
 from crossline.connectors.jsonl import dead_line
 from crossline.connectors.sqlite import AlertFilter, StoreReader
+from crossline.core.alertjson import json_bytes
 from crossline.core.config import in_folder, load_pipeline
 from crossline.core.errors import PermanentError, UsageError
 from crossline.core.rules.report import nearest
@@ -92,7 +93,7 @@ def list_alerts(
     with _store(db, pipeline) as reader:
         alerts = list(reader.alerts(which, limit))
         if as_json:
-            _write_lines(map(orjson.dumps, alerts))
+            _write_lines(map(json_bytes, alerts))
             return
         if not alerts:
             _note(_nothing(reader, which))
@@ -125,7 +126,7 @@ def show(
     if len(found) > 1:
         raise PermanentError(f"several alerts start with {alert_id!r}; give more of the id:\n{candidates(found)}")
     if as_json:
-        _write_lines([orjson.dumps(found[0])])
+        _write_lines([json_bytes(found[0])])
     else:
         _print(story(found[0]))
 
@@ -157,7 +158,7 @@ def export(
         alerts = track(
             reader.alerts(which, newest_first=False), "exporting", total, console=Console(stderr=True), disable=quiet
         )
-        lines = csv_lines(alerts) if form is Format.CSV else (orjson.dumps(a).decode() + "\n" for a in alerts)
+        lines = csv_lines(alerts) if form is Format.CSV else (json_bytes(a).decode() + "\n" for a in alerts)
         out.writelines(lines)
     if as_json:
         _write_lines([orjson.dumps({"alerts": total, "format": form.value, "output": output})])

@@ -13,6 +13,7 @@ import orjson
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.core import config_sinks
+from crossline.core.alertjson import json_bytes
 from crossline.core.errors import PermanentError, SinkError
 from crossline.core.times import format_instant
 from crossline.core.values import DeadLetter
@@ -143,7 +144,7 @@ class OnceFile:
                 self._enter(batch_id, end)
                 self._read_known(end)
                 fresh = self._unknown(lines)
-                file.write(b"".join(orjson.dumps(line) + b"\n" for _, line in fresh))
+                file.write(b"".join(json_bytes(line) + b"\n" for _, line in fresh))
                 file.flush()
                 os.fsync(file.fileno())
                 self._known.update(identity for identity, _ in fresh)

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.kafka_client import librdkafka_settings
 from crossline.core import config_kafka
+from crossline.core.alertjson import json_bytes
 from crossline.core.errors import CrosslineError, PermanentError, SinkError, UsageError
 from crossline.core.times import format_instant
 from crossline.core.values import DeadLetter
@@ -193,7 +194,7 @@ class KafkaSink:
     def _messages(self, delivery: Delivery) -> Iterator[tuple[str, _Outgoing]]:
         now = format_instant(self._clock_ms())
         for alert in for_delivery(delivery):
-            value = orjson.dumps({**alert, "delivered_at": now})
+            value = json_bytes({**alert, "delivered_at": now})
             headers = {"alert_id": alert["alert_id"]}
             yield alert.get("sink_topic") or self._topic, _Outgoing(entity_key(alert["key"]), value, headers)
         if self._dead_letter_topic is not None:

@@ -14,6 +14,7 @@ import orjson
 
 from crossline.connectors.base import Delivery, wall_clock_ms
 from crossline.core import config_sinks
+from crossline.core.alertjson import json_bytes, number_of, read_alert
 from crossline.core.errors import SinkError, StateError, UsageError
 from crossline.core.times import format_instant
 
@@ -179,14 +180,14 @@ def _alert_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
             a["record_id"],
             a["event_time"],
             a["ingest_time"],
-            a["value"],
+            number_of(a["value"]),
             a["threshold"],
             a["message"],
             a["detected_at"],
             now,
             delivery.pipeline,
             delivery.batch_id,
-            orjson.dumps(a).decode(),
+            json_bytes(a).decode(),
         )
 
 
@@ -308,7 +309,7 @@ class StoreReader:
         values.append(-1 if limit is None else limit)
         with _told(self.path):
             for row in self._connection.execute(query, values):
-                yield orjson.loads(row["body"])
+                yield read_alert(row["body"])
 
     def count(self, which: AlertFilter) -> int:
         """How many alerts there are."""
@@ -320,7 +321,7 @@ class StoreReader:
         # Ids have no character above f, so that g bounds them; the range uses the index, LIKE would not.
         query = "SELECT body FROM alerts WHERE alert_id >= ? AND alert_id < ? ORDER BY alert_id LIMIT ?"
         low = prefix.lower()
-        return [orjson.loads(row["body"]) for row in self._all(query, [low, f"{low}g", limit])]
+        return [read_alert(row["body"]) for row in self._all(query, [low, f"{low}g", limit])]
 
     def rule_ids(self) -> list[str]:
         """The rules that have alerts here."""

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from crossline.core.alertjson import json_bytes, json_value
 from crossline.core.rules.base import WindowRule
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.times import format_instant
@@ -109,10 +110,10 @@ class AlertMaker:
     ) -> dict[str, Any]:
         """One alert as JSON values, fields in the order of ``streams.md``; ``delivered_at`` is for the sink to say.
 
-        ``key``: fields in the order of ``group_by``. ``value``, ``count`` and the window are None for a rule that looks
-        at the record alone; its ``figures`` are the values of the fields that its conditions read. ``record_ids``: the
-        window's, oldest first, of which the last 50 are kept. ``records``: the window's records, where the rule shows
-        them.
+        ``key``: fields in the order of ``group_by``. ``value`` may be an integer of any size, or infinite; it,
+        ``count`` and the window are None for a rule that looks at the record alone; its ``figures`` are the values of
+        the fields that its conditions read. ``record_ids``: the window's, oldest first, of which the last 50 are kept.
+        ``records``: the window's records, where the rule shows them.
         """
         evidence: dict[str, Any] = {"count": count, "record_ids": list(record_ids[-EVIDENCE_IDS_MAX:])}
         if figures:
@@ -129,7 +130,7 @@ class AlertMaker:
             "record_id": record_id,
             "event_time": _instant(event_ms),
             "ingest_time": _instant(ingest_ms),
-            "value": value,
+            "value": json_value(value),
             "operator": self._operator,
             "threshold": self._threshold,
             "window_start": None if window_start_ms is None else _instant(window_start_ms),
@@ -200,7 +201,7 @@ def alert_table(alerts: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 def _cell(alert: Mapping[str, Any], field: pa.Field[Any]) -> Any:
     if field.name == "alert":
-        return orjson.dumps(alert).decode()
+        return json_bytes(alert).decode()
     value = alert[field.name]
     if value is None:
         return None

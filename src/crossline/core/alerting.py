@@ -34,7 +34,7 @@ class LayerAlerts:
         """One alert per hit, in the order of hits."""
         listing = [getattr(v[0].rule, "emit_mode", None) == "window" for v in self.layer_plan.versions]
         columns = [self._column_kind(line.group) for line in self.layer_plan.kernel.lines]
-        integral = hits.is_int.tolist()
+        integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
         ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
         rows = hits.row.tolist()
         triggers = _texts_at(self.batch.id_bytes, self.batch.id_offsets, rows)
@@ -47,7 +47,7 @@ class LayerAlerts:
                 record_id=triggers[i],
                 event_ms=int(event[row]),
                 ingest_ms=int(self.batch.ingest_ms[row]),
-                value=int(hits.value_i[i]) if integral[i] else float(hits.value_f[i]),
+                value=whole[i] + (up[i] << 64) if integral[i] else real[i],
                 count=int(hits.count[i]),
                 window_start_ms=int(hits.window_start_ms[i]),
                 window_end_ms=int(hits.window_end_ms[i]),

@@ -62,16 +62,23 @@ def in_ingest_order(parts: Sequence[WirePart], floors: Mapping[tuple[str, int], 
     return whole
 
 
-_PER_KEY = ("key_bytes", "key_offsets", "key_hash")
 _ROW_TEXT = ("id", "figure")  # byte strings per row: NAME_bytes and NAME_offsets
 
 
+def _numbered(names: Iterable[str]) -> dict[str, str]:
+    """Byte strings that rows have by number: their name, and that of the rows' numbers."""
+    texts = [name.removesuffix("_offsets") for name in names if name.startswith("text") and name.endswith("_offsets")]
+    return {"key": "key_index"} | {name: name.replace("text", "value") for name in texts}
+
+
 def _concatenated(parts: Sequence[Arrays]) -> Arrays:
-    text = [name for name in (*_ROW_TEXT, "key") if f"{name}_bytes" in parts[0]]
-    special = {f"{name}_{part}" for name in text for part in ("bytes", "offsets")} | {"key_index", "reached_ms"}
+    numbered = _numbered(parts[0])
+    text = [name for name in (*_ROW_TEXT, *numbered) if f"{name}_bytes" in parts[0]]
+    special = {f"{name}_{part}" for name in text for part in ("bytes", "offsets")} | {*numbered.values(), "reached_ms"}
     whole = {name: np.concatenate([p[name] for p in parts]) for name in parts[0] if name not in special}
-    key_base = np.cumsum([0] + [len(p["key_hash"]) for p in parts])
-    whole["key_index"] = np.concatenate([p["key_index"] + np.int32(b) for p, b in zip(parts, key_base, strict=False)])
+    for name, rows in numbered.items():
+        base = np.cumsum([0] + [len(p[f"{name}_offsets"]) - 1 for p in parts])
+        whole[rows] = np.concatenate([p[rows] + np.int32(b) for p, b in zip(parts, base, strict=False)])
     for name in text:
         data = [p[f"{name}_bytes"] for p in parts]
         base = np.cumsum([0] + [len(d) for d in data])
@@ -82,9 +89,10 @@ def _concatenated(parts: Sequence[Arrays]) -> Arrays:
 
 
 def _taken(whole: Arrays, order: I64) -> Arrays:
-    """Rows in another order; the keys stay where they are."""
+    """Rows in another order; keys and texts that rows have by number stay where they are."""
     text = {f"{name}_{part}" for name in _ROW_TEXT for part in ("bytes", "offsets")}
-    taken = {name: a if name in _PER_KEY else a[order] for name, a in whole.items() if name not in text}
+    stays = {f"{name}_{part}" for name in _numbered(whole) for part in ("bytes", "offsets", "hash")}
+    taken = {name: a if name in stays else a[order] for name, a in whole.items() if name not in text}
     for name in _ROW_TEXT:
         if f"{name}_bytes" in whole:
             taken[f"{name}_bytes"], taken[f"{name}_offsets"] = take_bytes(

@@ -20,6 +20,7 @@ from crossline.core.values import I32, I64, U8, KeyValue, Records
 from crossline.core.windows.hashing import xxh64_many
 
 U64 = npt.NDArray[np.uint64]
+_NUMBER_MAX = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +42,35 @@ def key_column(spec: StreamSpec, fields: tuple[str, ...], records: Records) -> K
         return _hashed(rows, pa.array([b"[]"], pa.binary()))
     encoded = [records.fields[name].dictionary_encode() for name in fields]
     codes = [e.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for e in encoded]
-    if _is_plain(spec, fields):
-        return _hashed(codes[0].astype(np.int32), encoded[0].dictionary.cast(pa.binary()))
-    combined = codes[0]
-    missing = codes[0] < 0
-    for code, e in zip(codes[1:], encoded[1:], strict=True):
-        missing |= code < 0
-        combined = combined * max(len(e.dictionary), 1) + code
-    pairs = pa.array(combined, mask=missing).dictionary_encode()
+    if len(fields) == 1:
+        values = encoded[0].dictionary
+        text = values if _is_plain(spec, fields) else _measured(values)
+        return _hashed(codes[0].astype(np.int32), text.cast(pa.binary()))
+    missing = np.logical_or.reduce([code < 0 for code in codes])
+    pairs = pa.array(_combined(codes, encoded), mask=missing).dictionary_encode()
     rows = pairs.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
-    return _hashed(rows, _compose(pairs.dictionary.to_numpy(zero_copy_only=False), encoded))
+    some_row = np.empty(len(pairs.dictionary), np.int64)  # of each key: they are all alike
+    some_row[rows[~missing]] = np.flatnonzero(~missing)
+    parts = [_measured(e.dictionary).take(pa.array(code[some_row])) for code, e in zip(codes, encoded, strict=True)]
+    return _hashed(rows, pc.binary_join_element_wise(*parts, ",").cast(pa.binary()))
 
 
-def _compose(distinct: I64, encoded: list[pa.DictionaryArray]) -> pa.Array:
-    """The text of every distinct combination, its number taken apart again."""
-    parts: list[pa.Array] = []
-    rest = distinct
-    for e in reversed(encoded[1:]):
+def _combined(codes: list[I64], encoded: list[pa.DictionaryArray]) -> I64:
+    """One number for the codes of each row, the same for the same codes; anything where a code is missing (-1).
+
+    Numbers are those of a mixed base. Where the next field would leave 64 bits, what there is so far is numbered anew:
+    by rows, which are fewer than 2^31, as are the values of a field.
+    """
+    combined, bound = codes[0], len(encoded[0].dictionary)
+    for code, e in zip(codes[1:], encoded[1:], strict=True):
         size = max(len(e.dictionary), 1)
-        parts.append(_measured(e.dictionary).take(pa.array(rest % size)))
-        rest = rest // size
-    parts.append(_measured(encoded[0].dictionary).take(pa.array(rest)))
-    return pc.binary_join_element_wise(*reversed(parts), ",").cast(pa.binary())
+        if bound * size > _NUMBER_MAX:
+            anew = pa.array(combined).dictionary_encode()
+            combined = anew.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            bound = len(anew.dictionary)
+        combined = combined * size + code
+        bound = (bound + 1) * size  # a missing code makes a number less than none
+    return combined
 
 
 def _measured(values: pa.Array) -> pa.Array:

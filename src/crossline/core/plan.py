@@ -13,7 +13,7 @@ from typing import Literal
 
 TimeMode = Literal["event_time", "processing_time"]
 Aggregate = Literal["count", "sum", "avg", "min", "max", "stddev", "last", "first", "distinct_count"]
-ColumnKind = Literal["int", "float", "code"]  # code: int64 codes of interned values, compared for identity only
+ColumnKind = Literal["int", "float", "code"]  # code: int64 codes, compared for identity only
 Operator = Literal["==", "!=", ">", ">=", "<", "<="]
 # How far ingest times may go back, or partitions lag, unless a pipeline or a caller of ``detect`` says otherwise.
 PARTITION_LAG_MS = 60_000

@@ -22,10 +22,10 @@ from crossline.core.layers import RETIRED, EntrySpec, Layer
 from crossline.core.plan import ColumnKind
 from crossline.core.rules.condition import Lists
 from crossline.core.values import I64, U8, Records
-from crossline.core.windows.hashing import xxh64_many
 from crossline.core.wire import Arrays
 
 BoolMask = npt.NDArray[np.bool_]
+Column = Any  # n numbers, or n texts as an Arrow dictionary array
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _slice(
     records: Records,
     times: Mapping[str, I64],
     bits: U8,
-    columns: list[npt.NDArray[Any]],
+    columns: list[Column],
 ) -> Arrays:
     local = np.cumsum(my_keys, dtype=np.int32) - np.int32(1)
     key_bytes, key_offsets = bytes_of(keys.values.filter(pa.array(my_keys)))
@@ -140,8 +140,21 @@ def _slice(
         "bits": bits[mine],
     }
     for number, column in enumerate(columns):
-        arrays[f"value{number}"] = column[mine]
+        if isinstance(column, pa.DictionaryArray):
+            arrays |= _texts(number, column, mine)
+        else:
+            arrays[f"value{number}"] = column[mine]
     return arrays
+
+
+def _texts(number: int, column: pa.DictionaryArray, mine: I64) -> Arrays:
+    """Column ``number`` of the rows as numbers of texts, and those of the texts that they use."""
+    codes = np.asarray(column.indices)[mine]
+    used = np.zeros(len(column.dictionary), np.bool_)
+    used[codes] = True
+    text_bytes, text_offsets = bytes_of(column.dictionary.filter(pa.array(used)))
+    local = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    return {f"value{number}": local[codes], f"text{number}_bytes": text_bytes, f"text{number}_offsets": text_offsets}
 
 
 def _entry_bits(layer: Layer, records: Records, masks: dict[str, BoolMask]) -> U8:
@@ -169,24 +182,14 @@ def _stateless_bits(plan: StreamPlan, masks: dict[str, BoolMask], count: int) ->
     return np.packbits(flags, axis=1, bitorder="little")
 
 
-def _column(array: pa.Array, kind: ColumnKind) -> npt.NDArray[Any]:
-    """The values a store keeps: int64, float64, or int64 identity codes; nulls become 0 and are no entries."""
+def _column(array: pa.Array, kind: ColumnKind) -> Column:
+    """The values a store keeps: int64, float64, int64 identity codes, or texts; nulls become 0 and are no entries."""
     if kind == "int":
         return _numpy(array.cast(pa.int64()), 0)
     if kind == "float":
         return _numpy(array.cast(pa.float64()), 0.0)
-    return identity_codes(array)
-
-
-def identity_codes(array: pa.Array) -> I64:
-    """int64 codes that are equal for equal values of one type.
-
-    The value, the bits of a float, the 64-bit hash of a string.
-    """
     if pa.types.is_string(array.type):
-        data, offsets = bytes_of(pc.fill_null(array, ""))
-        codes: I64 = xxh64_many(data, offsets, 0).view(np.int64)
-        return codes
+        return pc.fill_null(array, "").dictionary_encode()
     if pa.types.is_floating(array.type):
         zeroed: I64 = (_numpy(array, 0.0) + 0.0).view(np.int64)  # -0.0 becomes 0.0
         return zeroed

@@ -13,7 +13,7 @@ from crossline.core.compile import LayerPlan, StreamPlan
 from crossline.core.ingest import WirePart, chunk_floors, in_ingest_order
 from crossline.core.layers import Layer
 from crossline.core.values import I64, U8
-from crossline.core.windows.batch import Delta, Hits, KeyedBatch
+from crossline.core.windows.batch import Delta, Hits, KeyedBatch, texts_of
 from crossline.core.windows.store import KeySpaceState
 from crossline.core.wire import Arrays
 
@@ -193,6 +193,7 @@ def _judge_layer(
         id_offsets=rows["id_offsets"],
         values=tuple(rows[f"value{i}"] for i in range(len(layer_plan.layer.columns))),
         entries=entries_in_time(layer_plan, rows["bits"], lateness),
+        texts=texts_of(rows, len(layer_plan.layer.columns)),
     )
     hits = store.judge(batch)
     if len(hits.line):

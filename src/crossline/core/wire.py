@@ -19,7 +19,7 @@ from crossline.core.errors import StateError
 _MAGIC = b"XLW1"
 _HEAD = struct.Struct("<4sIQQ")  # magic, format version, checksum, header length
 _COUNT = struct.Struct("<Q")
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 had hashes where there are texts
 
 Arrays = dict[str, "np.ndarray[Any, np.dtype[Any]]"]
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
+from crossline.core.alertjson import json_bytes
 from crossline.core.pack import unpack
 from crossline.core.shard import ShardOutput, judge
 from crossline.engine.book import BookSource
@@ -55,7 +56,7 @@ class Judging:
 def _rows(output: ShardOutput) -> Rows:
     rows = []
     if output.alerts:
-        rows.append(("alerts", orjson.dumps(output.alerts)))
+        rows.append(("alerts", json_bytes(output.alerts)))
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))

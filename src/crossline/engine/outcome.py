@@ -10,6 +10,7 @@ import orjson
 from pyspark.sql import DataFrame
 
 from crossline.connectors.base import LateRecord
+from crossline.core.alertjson import read_alerts
 from crossline.core.pack import dead_from_json
 from crossline.core.shard import StreamClocks
 from crossline.core.values import DeadLetter
@@ -35,7 +36,7 @@ def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
     table = frame.toArrow()
     for kind, body in zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True):
         if kind == "alerts":
-            outcome.alerts.extend(orjson.loads(body))
+            outcome.alerts.extend(read_alerts(body))
         elif kind == "dead":
             outcome.dead.extend(dead_from_json(body))
         elif kind == "duplicates":

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import orjson
-
 from crossline.connectors.base import Delivery
+from crossline.core.alertjson import json_bytes
 from crossline.core.errors import UsageError
 from crossline.core.plan import PARTITION_LAG_MS
 from crossline.core.rules.base import Defaults
@@ -58,7 +57,7 @@ class AlertWriter:
     def deliver(self, delivery: Delivery) -> None:
         """Append."""
         for alert in delivery.alerts:
-            self._file.write(orjson.dumps(alert, option=orjson.OPT_APPEND_NEWLINE))
+            self._file.write(json_bytes(alert) + b"\n")
 
     def close(self) -> None:
         """Flush and close; safe to call twice."""

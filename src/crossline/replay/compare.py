@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+from crossline.core.alertjson import read_alert
+
 SAMPLES_MAX = 5
 
 
@@ -49,7 +51,7 @@ def read_alerts(path: Path) -> Iterator[dict[str, Any]]:
     """The alerts of a file of JSON lines."""
     with path.open("rb") as file:
         for line in file:
-            yield orjson.loads(line)
+            yield read_alert(line)
 
 
 def _cause(alert: dict[str, Any]) -> tuple[str, str, str, str]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossline.core.decode.arrays import Mask, decimal_doubles, decimal_integers, one_array, plain, shown_values
 from crossline.core.decode.careful import shown
 from crossline.core.decode.clock import (
     NOT_A_TIME,
@@ -26,10 +27,9 @@ from crossline.core.decode.reasons import Reason
 from crossline.core.decode.record import TIME_ANY, TIME_NUMBER, TIME_TEXT
 from crossline.core.decode.spans import Decoded, as_bytes
 from crossline.core.errors import UsageError
-from crossline.core.values import I64, DeadLetter, Records
+from crossline.core.values import F64, I64, DeadLetter, Records
 
 DAY_S = 86_400
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -57,16 +57,15 @@ def decode_table(
     """Decode a table whose columns are the stream's fields, nested ones as structs (or by their dotted names).
 
     ``offsets``: int64[n], increasing. ``ingest_ms``: int64[n], used where the stream names no column of its own. Any
-    integer, decimal or float type serves a number, any whole one an integer; a timestamp may be an Arrow timestamp
-    (UTC where it has no zone), a date, or what it may be in JSON. A dead letter's bytes are the row as JSON. Raises
-    UsageError where a column's name comes twice.
+    integer, decimal or float type serves a number, any integer type and any whole decimal an integer; a timestamp may
+    be an Arrow timestamp (UTC where it has no zone), a date, or what it may be in JSON. How a column is laid out
+    (dictionaries, runs, views) does not matter; one of a type that serves nothing is ``wrong_type`` in every row. A
+    dead letter's bytes are the row as JSON. Raises UsageError where a column's name comes twice.
     """
     faults = Faults(np.zeros(len(table), np.int32))
     arrays: list[pa.Array] = []
     for column in layout.columns:
-        source = _source(table, column.name)
-        array, wrong = _convert(column, source)
-        missing = _mask(pc.is_null(source))
+        array, wrong, missing = _taken(column, table)
         if not column.spec.optional:
             faults.add(missing, "missing_field", column.name, column.spec.kind)
         for reason, rows in wrong.items():
@@ -93,22 +92,30 @@ def decode_table(
     return Decoded(records, _letters(layout, table, partition, offsets, faults))
 
 
+def _taken(column: Column, table: pa.Table) -> tuple[pa.Array, dict[Reason, Mask], Mask]:
+    """A column as ``_convert`` gives it, and where it is missing."""
+    try:
+        source = _source(table, column.name)
+        return *_convert(column, source), _mask(pc.is_null(source))
+    except pa.ArrowException:  # a layout that Arrow can write and not take apart: it must not stop the other columns
+        return *_refused(column, len(table)), np.zeros(len(table), np.bool_)
+
+
 def _source(table: pa.Table, name: str) -> pa.Array:
-    """A dotted field of the table as one array; all null where there is none."""
+    """A dotted field of the table as one plain array; all null where there is none."""
     top, *path = name.split(".")
     if path and name in table.schema.names:
         top, path = name, []
     places = table.schema.get_all_field_indices(top)
     if len(places) > 1:
         raise UsageError(f"column {top} comes {len(places)} times in the table: give each field one column")
-    array = table.column(places[0]).combine_chunks() if places else pa.nulls(len(table))
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    array = one_array(table.column(places[0])) if places else pa.nulls(len(table))
     for part in path:
         if not pa.types.is_struct(array.type):
             return array
-        array = pc.struct_field(array, [part]) if array.type.get_field_index(part) >= 0 else pa.nulls(len(array))
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        there = array.type.get_field_index(part) >= 0
+        array = plain(pc.struct_field(array, [part])) if there else pa.nulls(len(array))
+    return array
 
 
 def _mask(array: pa.Array) -> Mask:
@@ -121,19 +128,22 @@ def _convert(column: Column, array: pa.Array) -> Converted:
     if column.spec.is_list:
         return _list(column, array)
     found: Converted | None = _CONVERSIONS[column.spec.kind](column, array)
-    if found is None:
-        return pa.nulls(len(array), column.arrow_type), {"wrong_type": np.ones(len(array), np.bool_)}
-    return found
+    return _refused(column, len(array)) if found is None else found
+
+
+def _refused(column: Column, count: int) -> Converted:
+    """A column none of whose values is of the declared type."""
+    return pa.nulls(count, column.arrow_type), {"wrong_type": np.ones(count, np.bool_)}
 
 
 def _list(column: Column, array: pa.Array) -> Converted:
     types = pa.types
     if not (types.is_list(array.type) or types.is_large_list(array.type) or types.is_fixed_size_list(array.type)):
-        return pa.nulls(len(array), column.arrow_type), {"wrong_type": np.ones(len(array), np.bool_)}
+        return _refused(column, len(array))
     parents = np.asarray(pc.list_parent_indices(array))
-    plain = replace(column, kind=TIME_ANY, spec=replace(column.spec, is_list=False))
-    source = pc.list_flatten(array)
-    items, wrong = _convert(plain, source)
+    single = replace(column, kind=TIME_ANY, spec=replace(column.spec, is_list=False))
+    source = plain(pc.list_flatten(array))
+    items, wrong = _convert(single, source)
     wrong["wrong_type"] = wrong.get("wrong_type", np.zeros(len(items), np.bool_)) | _mask(pc.is_null(source))
     sizes = np.asarray(pc.fill_null(pc.list_value_length(array), 0), np.int64)
     bounds = np.concatenate([np.zeros(1, np.int32), np.cumsum(sizes, dtype=np.int32)])
@@ -163,9 +173,9 @@ def _is_utf8(value: bytes | None) -> bool:
 
 
 def _integer(_: Column, array: pa.Array) -> Converted | None:
-    if pa.types.is_decimal(array.type) and array.type.scale <= 0:
-        beyond = np.array([value is not None and abs(value) >= 2**63 for value in array.to_pylist()], np.bool_)
-        return pc.if_else(pa.array(beyond), None, array).cast(pa.int64()), {"bad_number": beyond}
+    if pa.types.is_decimal(array.type):
+        whole, broken, beyond = decimal_integers(array)
+        return _masked(whole, array), {"wrong_type": broken, "bad_number": beyond}
     if not pa.types.is_integer(array.type):
         return None
     if array.type == pa.uint64():
@@ -178,10 +188,19 @@ def _number(_: Column, array: pa.Array) -> Converted | None:
     types = pa.types
     if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_decimal(array.type)):
         return None
-    valid = np.asarray(pc.is_valid(array))
-    # Adding zero turns -0.0 into 0.0, so that equal numbers have equal bits.
-    doubles = np.asarray(pc.fill_null(array.cast(pa.float64(), safe=False), 0.0)) + 0.0
-    return pa.array(doubles, mask=None if valid.all() else ~valid), {"bad_number": ~np.isfinite(doubles)}
+    given = decimal_doubles(array) if types.is_decimal(array.type) else _doubles(array)
+    doubles = given + 0.0  # -0.0 becomes 0.0, so that equal numbers have equal bits
+    return _masked(doubles, array), {"bad_number": ~np.isfinite(doubles) & np.asarray(pc.is_valid(array))}
+
+
+def _doubles(array: pa.Array) -> F64:
+    """Integers or floats as doubles, 0 for null."""
+    return np.asarray(pc.fill_null(array.cast(pa.float64(), safe=False), 0.0))
+
+
+def _masked(values: npt.NDArray[Any], array: pa.Array) -> pa.Array:
+    """``values`` as Arrow, null where ``array`` is."""
+    return pa.array(values, mask=np.asarray(pc.is_null(array)) if array.null_count else None)
 
 
 def _boolean(_: Column, array: pa.Array) -> Converted | None:
@@ -206,7 +225,9 @@ def _stamps(column: Column, array: pa.Array) -> tuple[I64, Reason] | None:
     if pa.types.is_timestamp(given):
         return whole_column_ms(_whole(array), UNIT_CODES[given.unit]), "time_out_of_range"
     if pa.types.is_date(given):
-        days = _whole(array.cast(pa.date32()).cast(pa.int32()))
+        if pa.types.is_date64(given):
+            return whole_column_ms(_whole(array), UNIT_CODES["ms"]), "time_out_of_range"
+        days = _whole(array.cast(pa.int32()))
         return whole_column_ms(days * DAY_S, UNIT_CODES["s"]), "time_out_of_range"
     if pa.types.is_integer(given) and kind != TIME_TEXT:
         whole, wrong = _integer(column, array) or (array, {})
@@ -261,11 +282,10 @@ def _letters(layout: Layout, table: pa.Table, partition: str, offsets: I64, faul
     numbers = np.flatnonzero(faults.number)
     if len(numbers) == 0:
         return []
-    dead = table.take(pa.array(numbers))
-    columns = [_plain(column) for column in dead.columns]
+    columns = [shown_values(column, pa.array(numbers)) for column in table.columns]
     letters = []
     for number, values in zip(numbers.tolist(), zip(*columns, strict=True), strict=True):
-        row = dict(zip(dead.column_names, values, strict=True))
+        row = dict(zip(table.column_names, values, strict=True))
         reason, name, expected = faults.texts[faults.number[number] - 1]
         identity = _value(row, layout.columns[layout.id_column].name)
         letters.append(
@@ -280,19 +300,6 @@ def _letters(layout: Layout, table: pa.Table, partition: str, offsets: I64, faul
             )
         )
     return letters
-
-
-def _plain(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column, as near as Python can come: it has no text that is not UTF-8, and no year 10000."""
-    try:
-        values: list[Any] = column.to_pylist()
-    except (UnicodeDecodeError, OverflowError, ValueError):
-        if pa.types.is_timestamp(column.type):
-            return list(column.cast(pa.int64()).to_pylist())
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            return [value and value.decode("utf-8", "replace") for value in column.cast(pa.large_binary()).to_pylist()]
-        return ["(cannot be shown)"] * len(column)
-    return values
 
 
 def _value(row: Any, name: str) -> Any:

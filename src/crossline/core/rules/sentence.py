@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections.abc import Collection, Mapping, Sequence
@@ -61,6 +62,8 @@ def number(value: float | None) -> str:
         return "unknown"
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 1000 else str(value)
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
     if not value.is_integer():
         return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
     return f"{value:,.0f}"

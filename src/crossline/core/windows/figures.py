@@ -7,16 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows.exact import (
-    int_mean,
-    pair_add,
-    pair_divide,
-    pair_product,
-    pair_sqrt,
-    partials_add,
-    partials_sum,
-    two_sum,
-)
+from crossline.core.windows.exact import pair_add, pair_divide, pair_product, pair_sqrt, two_sum
 from crossline.core.windows.header import (
     COUNT_OF,
     DC_LINK,
@@ -76,53 +67,78 @@ from crossline.core.windows.sums import (
     DEVIATION_BYTES,
     ERROR,
     SQUARES,
+    SUM_BYTES,
     add_deviation,
     add_float,
+    add_whole,
     clear_deviation,
     pair_of,
 )
+from crossline.core.windows.wide import FLOAT_UNIT, wide_add_bits, wide_add_whole, wide_clear, wide_rounded
+
+WHOLE_MAX = 9007199254740992  # up to here floats have every integer
 
 
 @jit
-def scan_sum(h: int, slot: int, c: int, col: int, extra: int) -> Any:
-    """The correctly rounded sum of the window of cursor ``c``, and of record ``extra`` (-1: none)."""
-    partials, count, entry = word(h, SCRATCH), 0, item(h, ENTRY, c)
+def scan_sum(h: int, slot: int, c: int, col: int, extra: int, n: int) -> Any:
+    """The sum of the window of cursor ``c``, and of record ``extra`` (-1: none), divided by ``n`` and rounded once."""
+    wide, entry = word(h, SCRATCH), item(h, ENTRY, c)
+    wide_clear(wide)
     r, last = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
     while r >= 0:
         if enters(h, r, entry):
-            count = partials_add(partials, count, value_f(h, r, col))
+            wide_add_bits(wide, value_i(h, r, col))
         r = after(h, r) if r != last else -1
     if extra >= 0:
-        count = partials_add(partials, count, value_f(h, extra, col))
-    return partials_sum(partials, count)
+        wide_add_bits(wide, value_i(h, extra, col))
+    return wide_rounded(wide, FLOAT_UNIT, n)
+
+
+@jit
+def _int_mean(h: int, low: int, high: int, n: int) -> Any:
+    """(low + high * 2^64) / n, rounded once."""
+    if high == 0 and -WHOLE_MAX <= low <= WHOLE_MAX:
+        return np.float64(low) / n
+    wide = word(h, SCRATCH)
+    wide_clear(wide)
+    wide_add_whole(wide, low, high)
+    return wide_rounded(wide, 0, n)
+
+
+@jit
+def _scan_pairs(h: int, slot: int, c: int, col: int, extra: int, scale: float, mean: float, mean2: float) -> Any:
+    """Over the window, in pairs of floats: the sum of values times ``scale``, or of squares, and the greatest value.
+
+    The squares are those of the distances from the mean; where that is not a number, the sum is wanted.
+    """
+    entry, at, squares = item(h, ENTRY, c), window_at(h, slot, c), not math.isnan(mean)
+    total, total2, greatest = 0.0, 0.0, 0.0
+    r, last, pending = load_i32(at + FIRST_OF), load_i32(at + LAST_OF), extra
+    while r >= 0 or pending >= 0:
+        if r < 0:
+            r, last, pending = pending, pending, -1
+        if enters(h, r, entry):
+            x, x2 = pair_of(h, r, col)
+            greatest = max(greatest, abs(x))
+            x, x2 = x * scale, x2 * scale
+            if squares:
+                x, x2 = pair_add(x, x2, -mean, -mean2)
+                x, x2 = pair_product(x, x2, x, x2)
+            total, total2 = pair_add(total, total2, x, x2)
+        r = after(h, r) if r != last else -1
+    return total, total2, greatest
 
 
 @jit
 def scan_stddev(h: int, slot: int, c: int, col: int, extra: int, n: int) -> Any:
     """Sample standard deviation in two passes over the window, in pairs of floats, rounded at the end."""
-    entry, at = item(h, ENTRY, c), window_at(h, slot, c)
-    total, total2, greatest, scale = 0.0, 0.0, 0.0, 1.0
-    mean, mean2 = 0.0, 0.0
-    for turn in range(2):
-        if turn == 1:
-            mean, mean2 = pair_divide(total, total2, np.float64(n))
-            total, total2 = 0.0, 0.0
-            if not (1e-100 < greatest < 1e100):  # squares would leave the range of floats
-                scale = math.ldexp(1.0, min(-math.frexp(greatest)[1], 1000))
-        r, last, pending = load_i32(at + FIRST_OF), load_i32(at + LAST_OF), extra
-        while r >= 0 or pending >= 0:
-            if r < 0:
-                r, last, pending = pending, pending, -1
-            if enters(h, r, entry):
-                x, x2 = pair_of(h, r, col)
-                if turn == 1:
-                    x, x2 = pair_add(x, x2, -mean, -mean2)
-                    x, x2 = x * scale, x2 * scale
-                    x, x2 = pair_product(x, x2, x, x2)
-                else:
-                    greatest = max(greatest, abs(x))
-                total, total2 = pair_add(total, total2, x, x2)
-            r = after(h, r) if r != last else -1
+    scale = 1.0
+    total, total2, greatest = _scan_pairs(h, slot, c, col, extra, scale, math.nan, 0.0)
+    if not (1e-100 < greatest < 1e100):  # squares, and sums, would leave the range of floats
+        scale = math.ldexp(1.0, min(-math.frexp(greatest)[1], 1000))
+        total, total2, _ = _scan_pairs(h, slot, c, col, extra, scale, math.nan, 0.0)
+    mean, mean2 = pair_divide(total, total2, np.float64(n))
+    total, total2, _ = _scan_pairs(h, slot, c, col, extra, scale, mean, mean2)
     total, total2 = pair_divide(total, total2, np.float64(n - 1))
     return pair_sqrt(total, total2) / scale
 
@@ -199,12 +215,27 @@ def _sum_float(h: int, slot: int, c: int, k: int, extra: int) -> Any:
         _sum_anew(h, slot, c, col, at, rough)
     high, low = load_f64(at), load_f64(at + 8)
     if load_u8(rough):
-        return scan_sum(h, slot, c, col, extra)
+        return scan_sum(h, slot, c, col, extra, 1)
     if extra >= 0:
         t, error = two_sum(high, value_f(h, extra, col))
         u, lost = two_sum(low, error)
-        return t + u if lost == 0.0 else scan_sum(h, slot, c, col, extra)
+        return t + u if lost == 0.0 else scan_sum(h, slot, c, col, extra, 1)
     return high
+
+
+@jit
+def _sum_int(h: int, slot: int, k: int, extra: int) -> None:
+    """Put sum of integers ``k`` at FIGURE."""
+    at, sum_at = word(h, FIGURE), slot_row(h, slot) + word(h, SUM_I_AT) + SUM_BYTES * k
+    low, high = load_i64(sum_at), load_i64(sum_at + 8)
+    if extra >= 0:
+        room = word(h, SCRATCH)
+        store_64(room, low)
+        store_64(room + 8, high)
+        add_whole(room, value_i(h, extra, item(h, SI_COL, k)))
+        low, high = load_i64(room), load_i64(room + 8)
+    store_64(at, low)
+    store_64(at + 24, high)
 
 
 @jit
@@ -244,7 +275,7 @@ def count_figure(h: int, slot: int, c: int, extra: int) -> Any:
 def figure(h: int, slot: int, c: int, g: int, extra: int) -> Any:
     """Put the value of group ``g``, no count, at FIGURE, and how far it may be off; False where it is undefined.
 
-    ``extra``: a record to count in (-1: none).
+    What an integer lacks is put there for a sum alone. ``extra``: a record to count in (-1: none).
     """
     kind, k, at = item(h, GROUP_KIND, g), item(h, GROUP_ACC, g), word(h, FIGURE)
     store_f64(at + 16, 0.0)
@@ -253,16 +284,16 @@ def figure(h: int, slot: int, c: int, g: int, extra: int) -> Any:
         store_64(at, _distinct(h, slot, c, k, extra))
         return True
     if kind in (SUM_INT, AVG_INT):
-        total = load_i64(slot_row(h, slot) + word(h, SUM_I_AT) + 8 * k)
-        if extra >= 0:
-            total += value_i(h, extra, item(h, SI_COL, k))
-        store_64(at, total)
+        _sum_int(h, slot, k, extra)
         if kind == AVG_INT and n > 0:
-            store_f64(at + 8, int_mean(total, n))
+            store_f64(at + 8, _int_mean(h, load_i64(at), load_i64(at + 24), n))
         return kind == SUM_INT or n > 0
     if kind in (SUM_FLOAT, AVG_FLOAT):
         total_f = _sum_float(h, slot, c, k, extra)
-        store_f64(at + 8, total_f / n if kind == AVG_FLOAT and n > 0 else total_f)
+        if kind == AVG_FLOAT and n > 0:
+            beyond = math.isinf(total_f)  # which an average never is
+            total_f = scan_sum(h, slot, c, item(h, GROUP_COL, g), extra, n) if beyond else total_f / n
+        store_f64(at + 8, total_f)
         return kind == SUM_FLOAT or n > 0
     if kind == STDDEV:
         if n >= 2:

@@ -1,7 +1,12 @@
-"""XXH64 over many byte strings at once: the hash of keys and record ids, the same in every process and every run."""
+"""Hashes of many byte strings at once: XXH64, the same in every run, and SipHash under a secret of the process.
+
+XXH64 says which shard a key belongs to, and where bytes that are compared anyway stand in a table. Anybody can write
+texts of one XXH64. So what is compared by its hash alone is hashed under a secret, which no sender of records knows.
+"""
 
 from __future__ import annotations
 
+import secrets
 from functools import cache
 from typing import Any
 
@@ -20,6 +25,11 @@ P2 = np.uint64(0xC2B2AE3D27D4EB4F)
 P3 = np.uint64(0x165667B19E3779F9)
 P4 = np.uint64(0x85EBCA77C2B2AE63)
 P5 = np.uint64(0x27D4EB2F165667C5)
+# The four words with which the published SipHash begins.
+SIP_A = np.uint64(0x736F6D6570736575)
+SIP_B = np.uint64(0x646F72616E646F6D)
+SIP_C = np.uint64(0x6C7967656E657261)
+SIP_D = np.uint64(0x7465646279746573)
 
 
 @jit
@@ -72,6 +82,46 @@ def xxh64(at: int, end: int, seed: Any) -> Any:
     return h ^ (h >> np.uint64(32))
 
 
+@jit
+def _sip_round(a: Any, b: Any, c: Any, d: Any) -> Any:
+    a += b
+    c += d
+    b, d = _rotl(b, 13) ^ a, _rotl(d, 16) ^ c
+    a = _rotl(a, 32) + d
+    c += b
+    return a, _rotl(b, 17) ^ c, _rotl(c, 32), _rotl(d, 21) ^ a
+
+
+@jit
+def siphash(at: int, end: int, key: Any, key2: Any) -> Any:
+    """SipHash-2-4 of the bytes from address ``at`` to ``end`` under a key of two uint64, for compiled code."""
+    a, b, c, d = key ^ SIP_A, key2 ^ SIP_B, key ^ SIP_C, key2 ^ SIP_D
+    last = np.uint64(end - at) << np.uint64(56)
+    while at + 8 <= end:
+        word = np.uint64(load_i64(at))
+        d ^= word
+        a, b, c, d = _sip_round(a, b, c, d)
+        a, b, c, d = _sip_round(a, b, c, d)
+        a ^= word
+        at += 8
+    for k in range(end - at):
+        last |= np.uint64(load_u8(at + k)) << np.uint64(8 * k)
+    d ^= last
+    a, b, c, d = _sip_round(a, b, c, d)
+    a, b, c, d = _sip_round(a, b, c, d)
+    a ^= last
+    c ^= np.uint64(0xFF)
+    for _ in range(4):
+        a, b, c, d = _sip_round(a, b, c, d)
+    return a ^ b ^ c ^ d
+
+
+def _keyed(data: int, offsets: int, count: int, key: Any, key2: Any, out: int) -> None:
+    for i in range(count):
+        h = siphash(data + load_i64(offsets + 8 * i), data + load_i64(offsets + 8 * i + 8), key, key2)
+        store_64(out + 8 * i, np.int64(h))
+
+
 def _many(data: int, offsets: int, count: int, seed: Any, out: int) -> None:
     for i in range(count):
         h = xxh64(data + load_i64(offsets + 8 * i), data + load_i64(offsets + 8 * i + 8), seed)
@@ -83,15 +133,44 @@ def _compiled() -> Any:
     return njit(types.void(types.int64, types.int64, types.int64, types.uint64, types.int64), cache=True)(_many)
 
 
+@cache
+def _compiled_keyed() -> Any:
+    kinds = (types.int64, types.int64, types.int64, types.uint64, types.uint64, types.int64)
+    return njit(types.void(*kinds), cache=True)(_keyed)
+
+
+@cache
+def secret() -> tuple[int, int]:
+    """Two words that this process drew by lot. No answer depends on them, and they are written nowhere."""
+    return secrets.randbits(64), secrets.randbits(64)
+
+
+def keyed_many(data: U8, offsets: I64, key: tuple[int, int] | None = None) -> I64:
+    """SipHash-2-4 of every ``data[offsets[i]:offsets[i + 1]]`` under ``key`` (None: the process's secret), as int64.
+
+    Raises:
+        ValueError: offsets that descend or leave ``data``.
+    """
+    data, offsets = _checked(data, offsets)
+    out = np.empty(len(offsets) - 1, np.int64)
+    words = [np.uint64(word) for word in key or secret()]
+    _compiled_keyed()(data.ctypes.data, offsets.ctypes.data, len(out), *words, out.ctypes.data)
+    return out
+
+
 def xxh64_many(data: U8, offsets: I64, seed: int = 0) -> U64:
     """XXH64 of every ``data[offsets[i]:offsets[i + 1]]``, as uint64[len(offsets) - 1].
 
     Raises:
         ValueError: offsets that descend or leave ``data``.
     """
-    if len(offsets) == 0 or offsets[0] < 0 or offsets[-1] > len(data) or bool((offsets[1:] < offsets[:-1]).any()):
-        raise ValueError("offsets must ascend and stay within the data")
-    data, offsets = np.require(data, np.uint8, ["C"]), np.require(offsets, np.int64, ["C"])
+    data, offsets = _checked(data, offsets)
     out: U64 = np.empty(len(offsets) - 1, np.uint64)
     _compiled()(data.ctypes.data, offsets.ctypes.data, len(out), np.uint64(seed), out.ctypes.data)
     return out
+
+
+def _checked(data: U8, offsets: I64) -> tuple[U8, I64]:
+    if len(offsets) == 0 or offsets[0] < 0 or offsets[-1] > len(data) or bool((offsets[1:] < offsets[:-1]).any()):
+        raise ValueError("offsets must ascend and stay within the data")
+    return np.require(data, np.uint8, ["C"]), np.require(offsets, np.int64, ["C"])

@@ -106,6 +106,10 @@ from crossline.core.windows.memory import (
     LINE_PLAN,
     LOW_I,
     HIGH_I,
+    LOW_REST,  # the bounds on sums beyond 64 bits: as those sums are
+    LOW_UP,
+    HIGH_REST,
+    HIGH_UP,
     LOW_F,
     HIGH_F,
     NEGATED,
@@ -120,7 +124,7 @@ from crossline.core.windows.memory import (
     SPAN_FROM,
     SPAN_UNTIL,
     CLASS_LATE,
-) = range(47, 100)
+) = range(47, 104)
 # One batch: its arrays, what is found out about its rows, and room for hits.
 (
     ROWS,
@@ -145,7 +149,7 @@ from crossline.core.windows.memory import (
     LINE_MASK,
     CLASS_LINES,
     ACTIVE,
-    FIGURE,  # 24 bytes: an integer, a float, how far the float may be off
+    FIGURE,  # 32 bytes: an integer, a float, how far the float may be off, what the integer lacks in units of 2^64
     SCRATCH,
     NUMBER,
     SLOT_NUMBER,
@@ -155,6 +159,7 @@ from crossline.core.windows.memory import (
     OUT_ROW,
     OUT_IS_INT,
     OUT_VALUE_I,
+    OUT_VALUE_UP,
     OUT_VALUE_F,
     OUT_COUNT,
     OUT_START,
@@ -163,10 +168,10 @@ from crossline.core.windows.memory import (
     OUT_EVIDENCE,
     OUT_EMITTED,
     SCOUTS,  # of rows soon to come: records that may leave their windows
-) = range(100, 140)
+) = range(104, 145)
 # How clocks stand in records: their distance from the base in 32 bits, or all 64 where it does not fit.
-CLOCK_BASE, CLOCK_HIGH_AT = 140, 141  # the latter: where the upper half stands; 0: there is none
-WORDS = 144
+CLOCK_BASE, CLOCK_HIGH_AT = 145, 146  # the latter: where the upper half stands; 0: there is none
+WORDS = 152
 
 # Offsets in a record's row: clock (its lower half), number of its key's slot, neighbours in the key's list (by clock,
 # ties by ingest; -1: none), where its id ends among all ids; then 8 bytes per column, 2 x 4 per chain and per link, the

@@ -197,18 +197,27 @@ def _doubtful(h: int, x: int, real: float) -> Any:
 
 
 @jit
+def _within(h: int, x: int, whole: int, up: int) -> Any:
+    """Whether whole + up * 2^64 is within the bounds of line ``x``."""
+    low, high = item(h, at.LOW_UP, x), item(h, at.HIGH_UP, x)
+    above = up > low or (up == low and whole >= item(h, at.LOW_REST, x))
+    return above and (up < high or (up == high and whole <= item(h, at.HIGH_REST, x)))
+
+
+@jit
 def _compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, defined: bool) -> None:
     """Judge record ``i`` by the lines of group ``g``, whose value stands at FIGURE if it is defined."""
     kind = item(h, at.GROUP_KIND, g)
     is_int = kind in (COUNT, SUM_INT, VALUE_INT, DISTINCT)
     whole, real = load_i64(word(h, at.FIGURE)), load_f64(word(h, at.FIGURE) + 8)
+    up = load_i64(word(h, at.FIGURE) + 24) if kind == SUM_INT else 0
     keyed = slot_row(h, slot)
     for x in range(item(h, at.LINE_AT, g), item(h, at.LINE_AT, g + 1)):
         judges = item(h, at.LINE_CLASS, x)
         if load_u8(word(h, at.ACTIVE) + judges) == 0:
             continue
         if is_int:
-            holds = item(h, at.LOW_I, x) <= whole <= item(h, at.HIGH_I, x)
+            holds = item(h, at.LOW_I, x) <= whole <= item(h, at.HIGH_I, x) if up == 0 else _within(h, x, whole, up)
         else:
             if _doubtful(h, x, real):
                 settle(h, slot, c, g, extra)
@@ -238,7 +247,8 @@ def _compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, de
         n = tally(h, at.N_HITS)
         store_8(word(h, at.OUT_IS_INT) + n, 1 if is_int else 0)
         store_64(word(h, at.OUT_VALUE_I) + 8 * n, whole if is_int else 0)
-        store_f64(word(h, at.OUT_VALUE_F) + 8 * n, np.float64(whole) if is_int else real)
+        store_64(word(h, at.OUT_VALUE_UP) + 8 * n, up)
+        store_f64(word(h, at.OUT_VALUE_F) + 8 * n, 0.0 if is_int else real)
         _note(h, slot, c, i, line, row)
 
 

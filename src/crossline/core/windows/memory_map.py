@@ -11,10 +11,11 @@ from crossline.core.values import I64, U8
 from crossline.core.windows import header as at
 from crossline.core.windows.ahead import SCOUTS_EACH
 from crossline.core.windows.entry import REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, compiled
-from crossline.core.windows.exact import PARTIALS_MAX
 from crossline.core.windows.program import Program
 from crossline.core.windows.regions import HUGE_FROM, Region
+from crossline.core.windows.sums import DEVIATION_BYTES, SUM_BYTES
 from crossline.core.windows.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
+from crossline.core.windows.wide import LIMBS
 
 FILL_MAX = 0.88  # of an open addressing table
 GROWTH = 1.3  # by which a table grows
@@ -52,8 +53,8 @@ class MemoryMap:
         for table in _TABLES:
             self._place(table, Region())
             self.rebuild(table, 1, fill=False)
-        self.keep(at.FIGURE, np.zeros(3, np.int64))
-        self.keep(at.SCRATCH, np.zeros(PARTIALS_MAX, np.float64))
+        self.keep(at.FIGURE, np.zeros(4, np.int64))
+        self.keep(at.SCRATCH, np.zeros(LIMBS, np.int64))
         self.keep(at.SCOUTS, np.zeros(AHEAD * SCOUTS_EACH, np.int64))
         self.keep(at.ACTIVE, np.zeros(len(program.class_entry) + 1, np.uint8))
 
@@ -81,9 +82,9 @@ class MemoryMap:
             (at.JUDGED_AT, 4 * classes),
             (at.EMITTED_AT, 4 * int(words[at.COOLING])),
             (at.DISTINCT_AT, 4 * len(program.dc_link)),
-            (at.SUM_I_AT, 8 * len(program.si_col)),
+            (at.SUM_I_AT, SUM_BYTES * len(program.si_col)),
             (at.SUM_F_AT, 16 * len(program.sf_col)),
-            (at.DEVIATION_AT, 40 * len(program.sd_col)),
+            (at.DEVIATION_AT, DEVIATION_BYTES * len(program.sd_col)),
             (at.ROUGH_AT, len(program.sf_col)),
             (at.SAT_AT, int(words[at.LINE_BYTES])),
         ):

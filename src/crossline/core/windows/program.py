@@ -17,6 +17,7 @@ COUNT, SUM_INT, SUM_FLOAT, AVG_INT, AVG_FLOAT, VALUE_INT, VALUE_FLOAT, DISTINCT,
 INT_KINDS = (COUNT, SUM_INT, VALUE_INT, DISTINCT)
 _POINTERS = {"min": MIN, "max": MAX, "first": FIRST, "last": LAST}
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
+WIDEST = 2**120  # beyond any sum of as many int64 as there can be records
 
 
 class Program(NamedTuple):
@@ -54,6 +55,10 @@ class Program(NamedTuple):
     line_plan: I32  # number in plan.lines = bit number
     low_i: I64  # satisfied where low <= value <= high, or where not, if negated
     high_i: I64
+    low_rest: I64  # the same bounds without an end, each as rest + up * 2^64
+    low_up: I64
+    high_rest: I64
+    high_up: I64
     low_f: F64
     high_f: F64
     negated: U8
@@ -205,8 +210,7 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "group_col": _ints(plan.groups[g].column for g in groups),
         "line_at": np.searchsorted(line_group, np.arange(len(groups) + 1)).astype(np.int32),
         "line_plan": _ints(lines),
-        "low_i": _longs(b[0] for b in bounds),
-        "high_i": _longs(b[1] for b in bounds),
+        **_wide_bounds(bounds),
         "low_f": np.array([b[2] for b in bounds], np.float64),
         "high_f": np.array([b[3] for b in bounds], np.float64),
         "negated": _bytes(plan.lines[i].operator == "!=" for i in lines),
@@ -231,11 +235,11 @@ def cooldown_columns(plan: KeySpacePlan, program: Program) -> dict[tuple[str, in
 
 
 def _bounds(operator: Operator, threshold: float) -> tuple[int, int, float, float]:
-    """The values that satisfy, as closed ranges of int64 and of float64. For ``!=`` the range of those that do not.
+    """The values that satisfy, as closed ranges of integers and of float64. For ``!=`` the range of those that do not.
 
     Integers are compared exactly: ``> 100.5`` is ``>= 101``, and ``== 100.5`` is empty.
     """
-    low_i, high_i, low_f, high_f = I64_MIN, I64_MAX, -math.inf, math.inf
+    low_i, high_i, low_f, high_f = -WIDEST, WIDEST, -math.inf, math.inf
     up_i, down_i = math.ceil(threshold), math.floor(threshold)
     up_f, down_f = _float_at_least(threshold), -_float_at_least(-threshold)
     match operator:
@@ -249,9 +253,27 @@ def _bounds(operator: Operator, threshold: float) -> tuple[int, int, float, floa
             high_i, high_f = up_i - 1, math.nextafter(up_f, -math.inf)
         case "==" | "!=":
             low_i, high_i, low_f, high_f = up_i, down_i, up_f, down_f
-    if low_i > I64_MAX or high_i < I64_MIN:
-        low_i, high_i = 1, 0
-    return max(low_i, I64_MIN), min(high_i, I64_MAX), low_f, high_f
+    return low_i, high_i, low_f, high_f
+
+
+def _wide_bounds(bounds: list[tuple[int, int, float, float]]) -> dict[str, I64]:
+    """The bounds on integers: cut to 64 bits (1 to 0 where nothing is left), and whole."""
+    empty = [low > I64_MAX or high < I64_MIN for low, high, _, _ in bounds]
+    lows = [max(-WIDEST, min(WIDEST, low)) for low, *_ in bounds]
+    highs = [max(-WIDEST, min(WIDEST, high)) for _, high, *_ in bounds]
+    return {
+        "low_i": _longs(1 if none else max(low, I64_MIN) for none, low in zip(empty, lows, strict=True)),
+        "high_i": _longs(0 if none else min(high, I64_MAX) for none, high in zip(empty, highs, strict=True)),
+        "low_rest": _longs(_rest(low) for low in lows),
+        "low_up": _longs((low - _rest(low)) >> 64 for low in lows),
+        "high_rest": _longs(_rest(high) for high in highs),
+        "high_up": _longs((high - _rest(high)) >> 64 for high in highs),
+    }
+
+
+def _rest(value: int) -> int:
+    """What an int64 keeps of an integer."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def _float_at_least(threshold: float) -> float:

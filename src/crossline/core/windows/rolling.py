@@ -54,9 +54,17 @@ from crossline.core.windows.header import (
     word,
 )
 from crossline.core.windows.lists import beats
-from crossline.core.windows.memory import inlined, jit, load_i32, load_i64, store_8, store_32, store_64, store_f64
+from crossline.core.windows.memory import inlined, jit, load_i32, store_8, store_32, store_64, store_f64
 from crossline.core.windows.program import FIRST, LAST, MAX
-from crossline.core.windows.sums import DEVIATION_BYTES, add_deviation, add_float, clear_deviation
+from crossline.core.windows.sums import (
+    DEVIATION_BYTES,
+    SUM_BYTES,
+    add_deviation,
+    add_float,
+    add_whole,
+    clear_deviation,
+    take_whole,
+)
 
 UNKNOWN = -2  # a pointer that must be searched; -1 is one into an empty window
 
@@ -90,8 +98,7 @@ def _add_values(h: int, slot: int, c: int, r: int, first: int, last: int) -> Non
     """Take record ``r`` into the accumulators of cursor ``c``."""
     row = slot_row(h, slot)
     for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
-        at = row + word(h, SUM_I_AT) + 8 * k
-        store_64(at, load_i64(at) + value_i(h, r, item(h, SI_COL, k)))
+        add_whole(row + word(h, SUM_I_AT) + SUM_BYTES * k, value_i(h, r, item(h, SI_COL, k)))
     for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
         add_float(row + word(h, SUM_F_AT) + 16 * k, row + word(h, ROUGH_AT) + k, value_f(h, r, item(h, SF_COL, k)))
     for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
@@ -144,8 +151,7 @@ def _remove_values(h: int, slot: int, c: int, r: int, first: int, last: int, lef
         _clear(h, row, c)
         return
     for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
-        at = row + word(h, SUM_I_AT) + 8 * k
-        store_64(at, load_i64(at) - value_i(h, r, item(h, SI_COL, k)))
+        take_whole(row + word(h, SUM_I_AT) + SUM_BYTES * k, value_i(h, r, item(h, SI_COL, k)))
     for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
         add_float(row + word(h, SUM_F_AT) + 16 * k, row + word(h, ROUGH_AT) + k, -value_f(h, r, item(h, SF_COL, k)))
     for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
@@ -164,7 +170,8 @@ def _remove_values(h: int, slot: int, c: int, r: int, first: int, last: int, lef
 def _clear(h: int, row: int, c: int) -> None:
     """The accumulators of an empty window: exactly nothing."""
     for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
-        store_64(row + word(h, SUM_I_AT) + 8 * k, 0)
+        store_64(row + word(h, SUM_I_AT) + SUM_BYTES * k, 0)
+        store_64(row + word(h, SUM_I_AT) + SUM_BYTES * k + 8, 0)
     for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
         store_f64(row + word(h, SUM_F_AT) + 16 * k, 0.0)
         store_f64(row + word(h, SUM_F_AT) + 16 * k + 8, 0.0)

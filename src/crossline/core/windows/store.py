@@ -14,7 +14,7 @@ from crossline.core.windows import header as at
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch, take
 from crossline.core.windows.entry import COUNT_DEAD, JUDGE, LOAD, RELINK, THROW_OUT, compiled
 from crossline.core.windows.gather import Buffers, hits_of
-from crossline.core.windows.hashing import xxh64_many
+from crossline.core.windows.hashing import keyed_many, xxh64_many
 from crossline.core.windows.memory_map import MemoryMap
 from crossline.core.windows.program import classes, compile_plan, cooldown_columns, judge_class
 
@@ -205,7 +205,10 @@ class KeySpaceState:
         whole = np.empty((len(batch), len(batch.values)), np.int64)
         real = whole.view(np.float64)
         for i, ((_, kind), column) in enumerate(zip(self.plan.columns, batch.values, strict=True)):
-            if kind == "float":
+            if i in batch.texts:
+                # Another secret after a restart gives other codes, of the same texts: segments hold the texts.
+                whole[:, i] = keyed_many(*batch.texts[i])[column]
+            elif kind == "float":
                 np.add(column, 0.0, out=real[:, i])  # there is one zero: -0.0 + 0.0 is 0.0
             else:
                 whole[:, i] = column
@@ -263,7 +266,8 @@ def warm() -> None:
     ``judge`` does it by itself at its first call; processes that start together should not each do it.
     """
     compiled()
-    xxh64_many(np.zeros(0, np.uint8), np.zeros(1, np.int64))
+    for hashes in (xxh64_many, keyed_many):
+        hashes(np.zeros(0, np.uint8), np.zeros(1, np.int64))
 
 
 def _link(memory: MemoryMap, name: int, column: int) -> Any:

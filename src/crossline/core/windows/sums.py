@@ -1,4 +1,4 @@
-"""Rolling sums of floats in two parts, and of squares for deviations, with what is known about their error."""
+"""Rolling sums: of integers in 128 bits, of floats in two parts, of squares for deviations, with bounds on errors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,34 @@ import numpy as np
 
 from crossline.core.windows.exact import two_product, two_sum
 from crossline.core.windows.header import COLUMN_FLOAT, item, value_f, value_i
-from crossline.core.windows.memory import jit, load_f64, store_8, store_f64
+from crossline.core.windows.memory import inlined, jit, load_f64, load_i64, store_8, store_64, store_f64
 
 # Of a deviation's accumulator: the sum of values and of squares, two parts each, and how far the latter may be off.
 SQUARES, ERROR, DEVIATION_BYTES = 16, 32, 40
+
+
+# Of a sum of integers: what int64 holds of it, and how many times 2^64 is to be added.
+SUM_BYTES = 16
+
+
+@inlined
+def add_whole(at: int, x: int) -> None:
+    """Add ``x`` to the sum of integers at ``at``."""
+    low = load_i64(at)
+    total = low + x
+    store_64(at, total)
+    if (low ^ total) & (x ^ total) < 0:
+        store_64(at + 8, load_i64(at + 8) + (1 if x > 0 else -1))
+
+
+@inlined
+def take_whole(at: int, x: int) -> None:
+    """Take ``x`` off the sum of integers at ``at``."""
+    low = load_i64(at)
+    total = low - x
+    store_64(at, total)
+    if (low ^ x) & (low ^ total) < 0:
+        store_64(at + 8, load_i64(at + 8) + (1 if x < 0 else -1))
 
 
 @jit

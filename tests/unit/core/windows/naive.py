@@ -7,6 +7,7 @@ import operator
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -121,13 +122,39 @@ class Naive:
             case "distinct_count":
                 return len(set(values))
             case "sum":
-                return sum(values) if whole else math.fsum(values)
+                return sum(values) if whole else total(values)
             case "avg":
-                return (sum(values) if whole else math.fsum(values)) / len(values) if values else None
+                return average(values, whole=whole) if values else None
             case "stddev":
-                return statistics.stdev(values) if len(values) > 1 else None
+                return deviation(values) if len(values) > 1 else None
         chosen = {"min": min, "max": max, "first": lambda v: v[0], "last": lambda v: v[-1]}[group.aggregate]
         return chosen(values) if values else None
+
+
+def rounded(exact: Fraction) -> float:
+    """The nearest float; infinite beyond the greatest."""
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def total(values: Sequence[float]) -> float:
+    return rounded(sum(map(Fraction, values), Fraction(0)))
+
+
+def average(values: Sequence[Any], *, whole: bool) -> float:
+    """Of floats the rounded sum over the count, as long as it is finite: the exact average may be the next float."""
+    if not whole and math.isfinite(total(values)):
+        return total(values) / len(values)
+    return rounded(sum(map(Fraction, values), Fraction(0)) / len(values))
+
+
+def deviation(values: Sequence[Any]) -> float:
+    try:
+        return statistics.stdev(values)
+    except OverflowError:
+        return math.inf
 
 
 def strings(items: Sequence[str]) -> tuple[Any, Any]:
@@ -170,12 +197,13 @@ def plain(hits: Hits) -> list[Hit]:
             hits.evidence_id_bytes[hits.evidence_id_offsets[k] : hits.evidence_id_offsets[k + 1]].tobytes().decode()
             for k in at
         ]
-        value = hits.value_i[i] if hits.is_int[i] else hits.value_f[i]
+        whole = int(hits.value_i[i]) + int(hits.value_up[i]) * 2**64
+        value = whole if hits.is_int[i] else float(hits.value_f[i])
         out.append(
             Hit(
                 int(hits.line[i]),
                 int(hits.row[i]),
-                value.item(),
+                value,
                 int(hits.count[i]),
                 int(hits.window_start_ms[i]),
                 int(hits.window_end_ms[i]),
