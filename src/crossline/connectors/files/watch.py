@@ -10,7 +10,7 @@ import structlog
 
 from crossline.connectors.files.names import Found, find_files
 
-HOT_MS = 60_000  # files that changed so lately are looked at each time
+HOT_MS = 10_000  # files that changed so lately are looked at each time
 LOOKS = 512  # of the others, about so many are looked at each time, in turns
 FOLLOW_MS = 600_000  # how long a file whose name matches no more is read on, once it stands still
 

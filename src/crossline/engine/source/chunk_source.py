@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, time_ns
 from typing import Any
 
 import pyarrow as pa
@@ -154,11 +154,11 @@ class _Reader(DataSourceStreamReader):
 
     def _look(self, log: ChunkLog) -> None:
         """Look for what is new, unless that took long and was done just now."""
-        began_s = time.monotonic()
+        began_s = monotonic()
         if began_s < self._look_again_s:
             return
-        log.poll(time.time_ns() // 1_000_000)
-        ended_s = time.monotonic()
+        log.poll(time_ns() // 1_000_000)
+        ended_s = monotonic()
         self._look_again_s = ended_s + min(LOOK_PAUSE_S, (ended_s - began_s) * (LOOK_PART - 1))
         left = log.left()
         if left != self._left and (left or (self._folder / LEFT).exists()):
