@@ -244,7 +244,7 @@ class FileChunks:
         what = "file" if self._whole_files else "line"
         rest = sorted((f for f in self._at.values() if f.size > f.taken), key=lambda f: f.path)
         texts = [f"{f.path}: bytes {f.taken}-{f.size} are no whole {what} yet" for f in rest]
-        return texts + [f"{path}: {said}" for path, said in sorted(self._watch.trouble.items())]
+        return texts + [self._watch.trouble[path] for path in sorted(self._watch.trouble)]
 
 
 def _age(file: ListedFile) -> tuple[bool, int, str]:

@@ -106,7 +106,7 @@ class Watch:
 
     def cannot(self, path: str, error: OSError) -> None:
         """A file cannot be read: it is told once, and tried again."""
-        text = f"cannot be read: {error.strerror}"
+        text = f"{path}: cannot be read: {error.strerror}"
         if path not in self.trouble and self._told.get(path) != text:
             log.warning("a file of a source cannot be read, the others go on", file=path, error=text)
         self.trouble[path] = text
