@@ -126,8 +126,9 @@ class _Reader(DataSourceStreamReader):
     def _open(self) -> ChunkLog:
         if self._log is None:
             if not structlog.is_configured():  # a process of Spark's own: its standard output is nobody's
+                stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
                 structlog.configure(
-                    [structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
+                    [structlog.processors.add_log_level, stamp, structlog.processors.JSONRenderer()],
                     logger_factory=structlog.PrintLoggerFactory(sys.stderr),
                 )
             self._log = open_log(self._options)
