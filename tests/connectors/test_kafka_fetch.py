@@ -1,7 +1,8 @@
-"""The bytes of single records, read again from a real broker."""
+"""The bytes of records, read again from a real broker."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -26,17 +27,35 @@ def topic(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> str:
     return name
 
 
-def test_any_record_in_any_order_and_again(kafka_broker: LocalBroker, topic: str) -> None:
+def test_any_records_of_a_partition_in_one_go(kafka_broker: LocalBroker, topic: str) -> None:
     fetch = KafkaFetch({"bootstrap.servers": kafka_broker.brokers})
-    asked = [(1, 1), (0, 0), (1, 0), (0, 2), (0, 1), (1, 1)]
-    found = [fetch(f"{topic}-{partition}", offset) for partition, offset in asked]
-    assert found == [b"1/1", b"0/0", b"1/0", None, b"0/1", b"1/1"]
+    asked = [(1, [1]), (0, [0, 1, 2]), (1, [0]), (0, [1]), (1, [0, 1])]
+    found = [fetch(f"{topic}-{partition}", offsets, soon_s()) for partition, offsets in asked]
+    assert found == [{1: b"1/1"}, {0: b"0/0", 1: b"0/1"}, {0: b"1/0"}, {1: b"0/1"}, {0: b"1/0", 1: b"1/1"}]
 
 
-def test_what_is_not_there_is_none(kafka_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_lie_far_apart(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = kafka_topic(1)
+    producer = Producer({"bootstrap.servers": kafka_broker.brokers, "acks": "all"})
+    for number in range(3_000):
+        producer.produce(name, b"%d" % number, partition=0)
+    assert producer.flush(60) == 0
+    wanted = [*range(0, 20, 3), 1_500, 1_501, 2_999]
+    fetch = KafkaFetch({"bootstrap.servers": kafka_broker.brokers})
+    for near in (kafka_fetch.NEAR, 0, 10_000):
+        monkeypatch.setattr(kafka_fetch, "NEAR", near)
+        assert fetch(f"{name}-0", wanted, soon_s()) == {offset: b"%d" % offset for offset in wanted}
+
+
+def test_what_is_not_there_stays_away(kafka_broker: LocalBroker, topic: str) -> None:
     fetch = KafkaFetch({"bootstrap.servers": kafka_broker.brokers, "log_level": "0"})
-    with monkeypatch.context() as patch:
-        patch.setattr(kafka_fetch, "WAIT_S", 0.5)
-        assert fetch(f"{topic}-0", 3) is None
-        assert fetch("nobody-made-this-0", 0) is None
-    assert fetch(f"{topic}-0", 1) == b"0/1"
+    assert fetch(f"{topic}-0", [1, 3], time.monotonic() + 0.5) in ({1: b"0/1"}, {}), "until time is up"
+    assert fetch("nobody-made-this-0", [0], time.monotonic() + 0.5) == {}
+    assert fetch(f"{topic}-0", [1], time.monotonic()) == {}
+    assert fetch(f"{topic}-0", [1], soon_s()) == {1: b"0/1"}
+
+
+def soon_s() -> float:
+    return time.monotonic() + 30

@@ -58,7 +58,7 @@ class Feed(Generic[Item]):
 
     def _waiting(self) -> int:
         """Records that were given and are not delivered."""
-        return self._given - _taken(self._project)
+        return self._given - taken(self._project)
 
     def strike(self, process: subprocess.Popen[bytes], draw: random.Random, kill: Callable[[], bool]) -> bool:
         """``kill`` some batches on, at any point of one; whether it did, and records were waiting."""
@@ -107,7 +107,7 @@ def _batches(project: Project) -> int:
     return int(_of_batches(project, "count(*)"))
 
 
-def _taken(project: Project) -> int:
+def taken(project: Project) -> int:
     """Their records."""
     return int(_of_batches(project, "sum(json_extract(figures, '$.records'))"))
 

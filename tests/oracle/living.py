@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from crossline.core.alertjson import read_alerts
 from crossline.core.decode import decode_lines, make_layout
 from crossline.core.pack import pack
 from crossline.core.route import Chunk, route
@@ -179,13 +180,13 @@ class Life:
         found: dict[str, list[Position]] = {"duplicates": [], "late": []}
         with self.changes.judging():
             for kind, body in self._judged(chunks, self.changes.file, self.cache, "query", self.batches):
-                value = orjson.loads(body)
                 if kind == "alerts":
-                    alerts += value
+                    alerts += read_alerts(body)
                 elif kind == "figures":
-                    self.changes.judged({name: StreamClocks(**each) for name, each in value["clocks"].items()})
+                    clocks = orjson.loads(body)["clocks"]
+                    self.changes.judged({name: StreamClocks(**each) for name, each in clocks.items()})
                 else:
-                    found[kind] += [Position(**each) for each in value]
+                    found[kind] += [Position(**each) for each in orjson.loads(body)]
         return alerts, found["duplicates"], found["late"]
 
     def deliver(self, told: Told) -> None:

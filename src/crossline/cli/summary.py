@@ -54,6 +54,7 @@ def summary_json(config: Config, totals: Totals) -> dict[str, Any]:
         "alerts": dict(sorted(totals.alerts.items())),
         "dead_letters": dict(sorted(totals.dead.items())),
         "late_records": totals.late,
+        "left": totals.left,
         "results": [str(getattr(sink, "path", sink.kind)) for sink in config.sinks],
     }
 
@@ -72,5 +73,6 @@ def summary_text(config: Config, totals: Totals) -> str:
         lines += [f"  {count:>9,}  {reason}" for reason, count in figures["dead_letters"].items()]
     if figures["late_records"]:
         lines.append(f"late records (not judged, kept in the store): {figures['late_records']:,}")
+    lines += [f"left for the next run: {text}" for text in figures["left"]]
     lines.append(f"results: {', '.join(figures['results'])}")
     return "\n".join(lines)

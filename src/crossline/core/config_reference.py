@@ -30,13 +30,27 @@ Relative paths start at the folder of the pipeline file. Unknown keys and wrong 
 with its line. Durations are written `200ms`, `45s`, `10 min`, `1h 30m`, `7d`. Passwords never stand in the file:
 `password_env` names an environment variable, `password_file` a file; nothing else in the file is replaced by anything.
 """
+_STREAMS = """\
+## A stream, in `streams` or a stream file
+
+A stream file has `schema_version: 1` and `streams`, a mapping of names to these.
+
+| key | value | default | meaning |
+|---|---|---|---|
+| `format` | `json` or `csv` or `parquet` | `json` | How records are written. |
+| `id` | text | required | The field that holds a record's id. |
+| `event_time` | mapping | required | `field`, and `unit` (`ms`, `s`, `us`, `ns`, `iso8601`): when it happened. |
+| `ingest_time` | mapping |  | The same: when it came in, where a field says so. |
+| `future_bound` | duration | `60 min` | How much later than it was there to be read a record may be dated. |
+| `fields` | mapping | required | Types by name, nested as in the record; `?` marks what may be missing. |
+"""
 _DURATION = typing.get_args(DurationMs)[1]
 _WORDS = {str: "text", int: "whole number", bool: "`true` or `false`", float: "number"}
 
 
 def reference() -> str:
     """The whole page, as Markdown."""
-    parts = [_HEAD, *_section("The file", PipelineFile)]
+    parts = [_HEAD, *_section("The file", PipelineFile), _STREAMS]
     for kind, model in SOURCES.items():
         parts += _section(f"A source of kind `{kind}`", model)
     parts += _section("`rules` and `lists`", Directory)

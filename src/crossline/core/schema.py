@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
+from crossline.core.rules.fieldtypes import Duration
 from crossline.core.rules.report import (
     Finding,
     Path,
@@ -28,6 +29,7 @@ from crossline.core.yamltext import load_yaml
 Format = Literal["json", "avro", "csv", "parquet"]
 TimeUnit = Literal["ms", "s", "us", "ns", "iso8601"]
 
+FUTURE_MS = 3_600_000
 KINDS: tuple[str, ...] = get_args(FieldKind)
 _STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,249}", re.ASCII)
 _TYPE = re.compile(r"(?P<open>\[?)\s*(?P<kind>[a-z]+)(?P<inner>\??)\s*(?P<close>\]?)(?P<outer>\??)", re.ASCII)
@@ -68,12 +70,16 @@ def _check_fields(value: Any) -> Any:
 
 
 class StreamSpec(_Model):
-    """One stream. ``columns`` has every field by its dotted name; nested fields are flattened."""
+    """One stream. ``columns`` has every field by its dotted name; nested fields are flattened.
+
+    ``future_bound``: how far ahead of its being there to be read a record may be dated, in milliseconds.
+    """
 
     format: Format = "json"
     id: str
     event_time: TimeField
     ingest_time: TimeField | None = None
+    future_bound: Duration = FUTURE_MS
     fields: Annotated[dict[str, Any], BeforeValidator(_check_fields)]
 
     @cached_property

@@ -40,8 +40,10 @@ SHARDS_PER_CORE = 1
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How this run differs from the file: ``complete`` takes files as finished (a last line without an end counts).
+    """How this run differs from the file.
 
+    ``complete``: what is there is judged, then it ends; a last line without an end counts if it is whole (``drain`` of
+    ``file_source``).
     ``screen``: where a console sink prints, the standard output where None.
     """
 
@@ -153,6 +155,6 @@ def _source(config: Config, stream: str, checkpoint: str, cores: int, options: R
     if isinstance(source, FilesSource):
         files = FileInput(stream, (source.path,), config.streams[stream].format)
         return file_source(
-            files, checkpoint, cores, source.max_batch_bytes or config.engine.max_batch_bytes, complete=options.complete
+            files, checkpoint, cores, source.max_batch_bytes or config.engine.max_batch_bytes, drain=options.complete
         )
     raise UsageError(f"source kind {source.kind!r} of stream {stream} cannot be run")

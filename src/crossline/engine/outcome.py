@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+import structlog
 from pyspark.sql import DataFrame
 
 from crossline.connectors.base import LateRecord
@@ -16,6 +19,15 @@ from crossline.core.shard import StreamClocks
 from crossline.core.values import DeadLetter
 from crossline.engine.source.plan_source import FetchRaw
 from crossline.engine.stopwatch import Spent
+
+FETCH_S = 5.0  # for the bytes of all late records and duplicates of a batch together
+NOT_IN_TIME = "; its bytes could not be fetched in time"
+
+Position = dict[str, Any]
+# By stream and partition: bytes by offset, and whether time was up before all were there.
+Raws = dict[tuple[str, str], tuple[dict[int, bytes], bool]]
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -31,23 +43,55 @@ class Outcome:
 
 
 def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
-    """Run the batch and gather what came out; bytes of duplicates and late records are fetched from their source."""
+    """Run the batch and gather what came out; bytes of duplicates and late records are fetched from their source.
+
+    What cannot be fetched within FETCH_S goes without its bytes, and is told.
+    """
     outcome = Outcome()
     table = frame.toArrow()
+    duplicates: list[Position] = []
+    late: list[Position] = []
     for kind, body in zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True):
         if kind == "alerts":
             outcome.alerts.extend(read_alerts(body))
         elif kind == "dead":
             outcome.dead.extend(dead_from_json(body))
         elif kind == "duplicates":
-            outcome.dead.extend(_duplicate(p, fetchers) for p in orjson.loads(body))
+            duplicates += orjson.loads(body)
         elif kind == "late":
-            outcome.late.extend(_late(p, fetchers) for p in orjson.loads(body))
+            late += orjson.loads(body)
         elif kind == "spent":
             outcome.spent.add(body)
         else:
             _add(outcome, orjson.loads(body))
+    if duplicates or late:
+        raws = fetched([*duplicates, *late], fetchers, time.monotonic() + FETCH_S)
+        outcome.dead += [_duplicate(position, raws) for position in duplicates]
+        outcome.late += [_late(position, raws) for position in late]
+        missing = sum(_raw(position, raws) == (None, True) for position in (*duplicates, *late))
+        if missing:
+            outcome.figures["without_bytes"] = missing
+            log.warning("late records and duplicates go without their bytes, which did not come in time", count=missing)
     return outcome
+
+
+def fetched(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], until_s: float) -> Raws:
+    """The bytes at ``positions``, asked for in one go for each partition."""
+    places: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for each in positions:
+        places[each["stream"], each["partition"]].add(each["offset"])
+    raws: Raws = {}
+    for (stream, partition), offsets in places.items():
+        found = fetchers[stream](partition, sorted(offsets), until_s) if time.monotonic() < until_s else {}
+        raws[stream, partition] = found, time.monotonic() >= until_s
+    return raws
+
+
+def _raw(position: Position, raws: Raws) -> tuple[bytes | None, bool]:
+    """The bytes, None where they are not there, and whether that is for want of time."""
+    found, time_up = raws[position["stream"], position["partition"]]
+    raw = found.get(position["offset"])
+    return raw, raw is None and time_up
 
 
 def _add(outcome: Outcome, more: dict[str, Any]) -> None:
@@ -59,19 +103,20 @@ def _add(outcome: Outcome, more: dict[str, Any]) -> None:
         outcome.figures["ingest_ms"][stream] = clocks.ingest_ms
 
 
-def _duplicate(position: dict[str, Any], fetchers: Mapping[str, FetchRaw]) -> DeadLetter:
+def _duplicate(position: Position, raws: Raws) -> DeadLetter:
+    raw, not_in_time = _raw(position, raws)
     return DeadLetter(
         stream=position["stream"],
         reason="duplicate_id",
-        detail=f"id {position['record_id']!r} came before; the first record counts",
+        detail=f"id {position['record_id']!r} came before; the first record counts{NOT_IN_TIME if not_in_time else ''}",
         partition=position["partition"],
         offset=position["offset"],
-        raw=fetchers[position["stream"]](position["partition"], position["offset"]),
+        raw=raw,
         record_id=position["record_id"],
     )
 
 
-def _late(position: dict[str, Any], fetchers: Mapping[str, FetchRaw]) -> LateRecord:
+def _late(position: Position, raws: Raws) -> LateRecord:
     return LateRecord(
         stream=position["stream"],
         record_id=position["record_id"],
@@ -80,5 +125,5 @@ def _late(position: dict[str, Any], fetchers: Mapping[str, FetchRaw]) -> LateRec
         lateness_ms=position["ingest_ms"] - position["event_ms"],
         partition=position["partition"],
         offset=position["offset"],
-        raw=fetchers[position["stream"]](position["partition"], position["offset"]),
+        raw=_raw(position, raws)[0],
     )

@@ -63,7 +63,7 @@ class Totals:
     """What a run has done so far.
 
     ``first_s`` to ``ended_s``: from the start of the first batch to the end of the last. ``after_ms``: what the
-    last batch spent in the driver once its outcome was there.
+    last batch spent in the driver once its outcome was there. ``left``: what a drained source had and is in no batch.
     """
 
     batches: int = 0
@@ -75,6 +75,7 @@ class Totals:
     first_s: float = 0.0
     ended_s: float = 0.0
     after_ms: dict[str, float] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
 
 
 class Pipeline:
@@ -212,6 +213,7 @@ class Pipeline:
         with self._told():
             self._running().processAllAvailable()
         self.stop()
+        self.totals.left = [text for source in self._sources for text in source.left()]
         return self.totals
 
     def run_until(self, records: int) -> Totals:

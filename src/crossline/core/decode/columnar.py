@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.core.decode.arrays import Mask, decimal_doubles, decimal_integers, one_array, plain, shown_values
+from crossline.core.decode.arrival import Arrival, latest_text
 from crossline.core.decode.careful import shown
 from crossline.core.decode.clock import (
     NOT_A_TIME,
@@ -52,15 +53,22 @@ Converted = tuple[pa.Array, dict[Reason, Mask]]
 
 
 def decode_table(
-    layout: Layout, table: pa.Table, partition: str, offsets: I64, ingest_ms: I64 | None = None
+    layout: Layout,
+    table: pa.Table,
+    partition: str,
+    offsets: I64,
+    ingest_ms: I64 | None = None,
+    *,
+    known_ms: int | None = None,
 ) -> Decoded:
     """Decode a table whose columns are the stream's fields, nested ones as structs (or by their dotted names).
 
-    ``offsets``: int64[n], increasing. ``ingest_ms``: int64[n], used where the stream names no column of its own. Any
-    integer, decimal or float type serves a number, any integer type and any whole decimal an integer; a timestamp may
-    be an Arrow timestamp (UTC where it has no zone), a date, or what it may be in JSON. How a column is laid out
-    (dictionaries, runs, views) does not matter; one of a type that serves nothing is ``wrong_type`` in every row. A
-    dead letter's bytes are the row as JSON. Raises UsageError where a column's name comes twice.
+    ``offsets``: int64[n], increasing. ``ingest_ms``: int64[n], used where the stream names no column of its own.
+    ``known_ms``: when the rows are known to have been there, None where nobody knows. Any integer, decimal or float
+    type serves a number, any integer type and any whole decimal an integer; a timestamp may be an Arrow timestamp (UTC
+    where it has no zone), a date, or what it may be in JSON. How a column is laid out (dictionaries, runs, views) does
+    not matter; one of a type that serves nothing is ``wrong_type`` in every row. A dead letter's bytes are the row as
+    JSON. Raises UsageError where a column's name comes twice.
     """
     faults = Faults(np.zeros(len(table), np.int32))
     arrays: list[pa.Array] = []
@@ -73,9 +81,9 @@ def decode_table(
         arrays.append(array)
     ids = arrays[layout.id_column].cast(pa.string())
     faults.add(_mask(pc.equal(ids, "")), "missing_field", layout.columns[layout.id_column].name, "an id")
-    event_ms = _role_ms(layout, layout.event, arrays, faults)
+    event_ms = _role_ms(layout, layout.event, arrays, faults, known_ms)
     if layout.ingest is not None:
-        ingest_ms = _role_ms(layout, layout.ingest, arrays, faults)
+        ingest_ms = _role_ms(layout, layout.ingest, arrays, faults, known_ms)
     good = faults.number == 0
     if not good.all():
         keep = pa.array(good)
@@ -262,7 +270,7 @@ _CONVERSIONS: dict[str, Any] = {
 }
 
 
-def _role_ms(layout: Layout, role: Role, arrays: list[pa.Array], faults: Faults) -> I64:
+def _role_ms(layout: Layout, role: Role, arrays: list[pa.Array], faults: Faults, known_ms: int | None) -> I64:
     column, array = layout.columns[role.column], arrays[role.column]
     if column.spec.kind == "string":
         stamps = _text_ms(array)
@@ -275,6 +283,9 @@ def _role_ms(layout: Layout, role: Role, arrays: list[pa.Array], faults: Faults)
         stamps = _whole(array)
     beyond = (stamps < TIME_MS_MIN) | (stamps >= TIME_MS_END)
     faults.add(beyond, "time_out_of_range", column.name, "a time from 1970-01-01 to 2200-01-01")
+    ahead = Arrival(layout.future_ms, None, known_ms).ahead(stamps)
+    if ahead is not None and known_ms is not None:
+        faults.add(ahead, "time_in_future", column.name, f"a time {latest_text(known_ms, layout.future_ms)}")
     return stamps
 
 

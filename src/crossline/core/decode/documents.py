@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import INT64_MAX, INT64_MIN, take_json
 from crossline.core.decode.cells import SIZE_MASK, Cells, new_cells, settle
 from crossline.core.decode.layout import Layout
@@ -26,16 +27,23 @@ PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def decode_lines(
-    layout: Layout, chunk: bytes | pa.Buffer, partition: str, base_offset: int, line_bytes_max: int = LINE_BYTES_MAX
+    layout: Layout,
+    chunk: bytes | pa.Buffer,
+    partition: str,
+    base_offset: int,
+    line_bytes_max: int = LINE_BYTES_MAX,
+    *,
+    known_ms: int | None = None,
 ) -> Decoded:
     """Decode JSON lines.
 
     ``chunk``: part of a file from a line's start to a line's end (the last newline may be missing), under 2 GiB;
     ``base_offset`` is where it starts in the file. A record's offset is the byte at which its line starts. Blank lines
-    are skipped, and a UTF-8 byte order mark at the start of the file. Raises UsageError where the chunk is too large.
+    are skipped, and a UTF-8 byte order mark at the start of the file. ``known_ms``: when they are known to have been
+    there, None where nobody knows. Raises UsageError where the chunk is too large.
     """
     span = find_lines(chunk, partition, base_offset)
-    return _decode(layout, span, line_bytes_max, skip_blank=True, ingest_ms=None)
+    return _decode(layout, span, line_bytes_max, Arrival(layout.future_ms, None, known_ms), skip_blank=True)
 
 
 def decode_values(
@@ -45,19 +53,23 @@ def decode_values(
     offsets: I64,
     ingest_ms: I64 | None,
     line_bytes_max: int = LINE_BYTES_MAX,
+    *,
+    known_ms: I64 | None = None,
 ) -> Decoded:
     """Decode a binary array of JSON documents, one a value, at the given offsets (int64[n], increasing).
 
-    ``ingest_ms``: the broker's times, int64[n], used where the stream names no column of its own. A null or blank value
-    is a dead letter.
+    ``ingest_ms``: the broker's times, int64[n], used where the stream names no column of its own. ``known_ms``: when
+    they are known to have been there, int64[n]. A null or blank value is a dead letter.
     """
     _, bounds, data = values.buffers()
     edges = np.frombuffer(bounds, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     span = Span(as_bytes(data), edges[:-1], edges[1:], offsets, partition)
-    return _decode(layout, span, line_bytes_max, skip_blank=False, ingest_ms=ingest_ms)
+    # The broker's time is looked at where it counts: as ingest time.
+    arrival = Arrival(layout.future_ms, ingest_ms if layout.ingest is None else None, known_ms)
+    return _decode(layout, span, line_bytes_max, arrival, skip_blank=False)
 
 
-def _decode(layout: Layout, span: Span, line_bytes_max: int, *, skip_blank: bool, ingest_ms: I64 | None) -> Decoded:
+def _decode(layout: Layout, span: Span, line_bytes_max: int, arrival: Arrival, *, skip_blank: bool) -> Decoded:
     cells = new_cells(layout, span.buf, len(span.starts))
     notes = np.zeros(NOTES_SIZE, np.int64)
     # The tree is copied, as the kernel keeps notes in it.
@@ -78,7 +90,7 @@ def _decode(layout: Layout, span: Span, line_bytes_max: int, *, skip_blank: bool
         cells.status[cells.status == BLANK] = SLOW
     _read_lists(cells)
     settle(cells)
-    return finish(cells, span, line_bytes_max, take_json, ingest_ms)
+    return finish(cells, span, line_bytes_max, take_json, arrival)
 
 
 def _read_lists(cells: Cells) -> None:

@@ -72,7 +72,10 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What decoding needs to know of a stream. ``tree``, ``keys``: see ``record``; ``root``: the record's row there."""
+    """What decoding needs to know of a stream. ``tree``, ``keys``: see ``record``; ``root``: the record's row there.
+
+    ``future_ms``: how far ahead of its being there a record may be dated.
+    """
 
     stream: str
     columns: tuple[Column, ...]
@@ -82,6 +85,7 @@ class Layout:
     tree: I32
     keys: U8
     root: int
+    future_ms: int
 
 
 def make_layout(stream: str, spec: StreamSpec) -> Layout:
@@ -103,6 +107,7 @@ def make_layout(stream: str, spec: StreamSpec) -> Layout:
         tree=tree,
         keys=keys,
         root=root,
+        future_ms=spec.future_bound,
     )
 
 

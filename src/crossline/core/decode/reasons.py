@@ -15,6 +15,7 @@ Reason = Literal[
     "bad_number",
     "bad_time",
     "time_out_of_range",
+    "time_in_future",
 ]
 
 # In the order in which they are looked for: a record with several faults is told the first.
@@ -29,6 +30,7 @@ REASONS: dict[Reason, str] = {
     "bad_number": "NaN, an infinity, or a number too large for its type",
     "bad_time": "a text that is no RFC 3339 instant with its offset from UTC",
     "time_out_of_range": "event or ingest time outside 1970-01-01 to 2200-01-01, another outside years 1 to 9999",
+    "time_in_future": "event or ingest time later than when it was there to be read, by more than the stream allows",
 }
 
 

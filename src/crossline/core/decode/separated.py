@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import NumberText, Taken, as_text, cell, id_text, parse_text, shown, with_roles
 from crossline.core.decode.cells import new_cells, settle
 from crossline.core.decode.clock import NOT_A_TIME, rfc3339_ms
@@ -90,6 +91,8 @@ def decode_csv(
     partition: str,
     base_offset: int,
     line_bytes_max: int = LINE_BYTES_MAX,
+    *,
+    known_ms: int | None = None,
 ) -> Decoded:
     """Decode CSV lines, without the header's own line; otherwise as ``decode_lines``.
 
@@ -105,7 +108,8 @@ def decode_csv(
     if head.twice is not None:
         cells.status[cells.status == GOOD] = SLOW
     settle(cells)
-    return finish(cells, span, line_bytes_max, lambda _, raw: take_csv(layout, head, raw), None)
+    arrival = Arrival(layout.future_ms, None, known_ms)
+    return finish(cells, span, line_bytes_max, lambda _, raw: take_csv(layout, head, raw), arrival)
 
 
 def take_csv(layout: Layout, header: Header, raw: bytes) -> Taken:

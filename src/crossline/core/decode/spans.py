@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import Taken
 from crossline.core.decode.cells import Cells, column_array
-from crossline.core.decode.layout import Layout
+from crossline.core.decode.layout import Layout, Role
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import DEAD, GOOD, SLOW
 from crossline.core.errors import UsageError
@@ -74,9 +75,12 @@ def find_lines(chunk: bytes | pa.Buffer, partition: str, base_offset: int) -> Sp
 Take = Callable[[Layout, bytes], Taken]
 
 
-def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, ingest_ms: I64 | None) -> Decoded:
+def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, arrival: Arrival) -> Decoded:
     """Send the careful way what a scan doubted, and make records and dead letters of it all."""
     dead = []
+    ahead = arrival.ahead(cells.event_ms, cells.ingest_ms)
+    if ahead is not None:
+        cells.status[ahead & (cells.status == GOOD)] = SLOW
     for row in np.flatnonzero(cells.status == SLOW).tolist():
         start, end = int(span.starts[row]), int(span.ends[row])
         raw = span.buf[start : min(end, start + max(line_bytes_max, RAW_KEPT))].tobytes()
@@ -84,7 +88,7 @@ def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, ingest_ms:
             detail = f"found {end - start} bytes, expected at most {line_bytes_max}"
             refused: RefusedRecordError | None = RefusedRecordError("line_too_long", detail)
         else:
-            refused = _try(cells, row, raw, take)
+            refused = _try(cells, row, raw, take, arrival)
         if refused is not None:
             cells.status[row] = DEAD
             dead.append(
@@ -98,15 +102,25 @@ def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, ingest_ms:
                     record_id=refused.record_id,
                 )
             )
-    return Decoded(records_of(cells, span.partition, span.offsets, ingest_ms), dead)
+    return Decoded(records_of(cells, span.partition, span.offsets, arrival.ingest_ms), dead)
 
 
-def _try(cells: Cells, row: int, raw: bytes, take: Take) -> RefusedRecordError | None:
+def _try(cells: Cells, row: int, raw: bytes, take: Take, arrival: Arrival) -> RefusedRecordError | None:
+    layout = cells.layout
     try:
-        cells.put(row, *take(cells.layout, raw))
+        taken, event_ms, ingest_ms = take(layout, raw)
+        stamps: dict[str, int | None] = {_role_text(layout, layout.event): event_ms}
+        if layout.ingest is not None:
+            stamps[_role_text(layout, layout.ingest)] = ingest_ms
+        arrival.check(row, stamps, str(taken[layout.id_column]))
+        cells.put(row, taken, event_ms, ingest_ms)
     except RefusedRecordError as refused:
         return refused
     return None
+
+
+def _role_text(layout: Layout, role: Role) -> str:
+    return f"field {layout.columns[role.column].name}"
 
 
 def records_of(cells: Cells, partition: str, offsets: I64, ingest_ms: I64 | None) -> Records:

@@ -7,19 +7,35 @@ traffic, into bounded batches whose content never changes once given out.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Sequence
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, time_ns
 from typing import Any
 
 import pyarrow as pa
+import structlog
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from crossline.connectors.chunks import ChunkLog, ChunkRef, FileChunks, GeneratorChunks, listed_chunks
+from crossline.connectors.chunks import ChunkLog, ChunkRef, GeneratorChunks, Most
+from crossline.connectors.files.listing import ChunkList
+from crossline.connectors.files.log import FileChunks
 
-CHUNK_SCHEMA = "sequence long, path string, start long, end long"
-_ARROW = pa.schema([("sequence", pa.int64()), ("path", pa.string()), ("start", pa.int64()), ("end", pa.int64())])
+# Paths are bytes: a file's name need not be text.
+CHUNK_SCHEMA = "sequence long, path binary, start long, end long, name string, head string, tail string, listed_ms long"
+_ARROW = pa.schema(
+    [
+        *(("sequence", pa.int64()), ("path", pa.binary()), ("start", pa.int64()), ("end", pa.int64())),
+        *(("name", pa.string()), ("head", pa.string()), ("tail", pa.string()), ("listed_ms", pa.int64())),
+    ]
+)
+CHUNKS_MAX = 4_096  # of one batch, however small they are
+# Looking takes at most one part in so many of the time, and what is known is given out meanwhile.
+LOOK_PART = 10
+LOOK_PAUSE_S = 1.0
+LEFT = "left.json"
 
 
 @dataclass
@@ -44,7 +60,7 @@ class ChunkSource(DataSource):
         return _Reader(dict(self.options))
 
 
-def open_log(options: dict[str, str]) -> ChunkLog:
+def open_log(options: Mapping[str, str]) -> ChunkLog:
     """The chunk log that source options stand for."""
     if options["kind"] == "generator":
         records = int(options["records"])
@@ -54,22 +70,47 @@ def open_log(options: dict[str, str]) -> ChunkLog:
             records if records >= 0 else None,
             int(options["chunkrecords"]),
             float(options["rate"]) or None,
-            time.time_ns() // 1_000_000,
         )
     return FileChunks(
         json.loads(options["patterns"]),
         options["folder"],
         int(options["chunkbytes"]),
         whole_files=options["wholefiles"] == "true",
-        complete=options["complete"] == "true",
+        unended=options["unended"],  # type: ignore[arg-type]
     )
 
 
-def chunks_given(options: dict[str, str], start: int, end: int) -> list[ChunkRef]:
+def chunks_given(options: Mapping[str, str], start: int, end: int) -> list[ChunkRef]:
     """Chunks that the source with these options gave out before; it may be running, so nothing is written."""
     if options["kind"] == "generator":
         return open_log(options).chunks(start, end)
-    return listed_chunks(options["folder"])[start:end]
+    known = ChunkList(options["folder"])
+    known.refresh()
+    return known.chunks(start, end)
+
+
+def chunk_rows(chunks: Iterable[ChunkRef]) -> pa.RecordBatch:
+    """References as rows of CHUNK_SCHEMA."""
+    rows = [
+        {
+            **{name: getattr(c, name) for name in ("sequence", "start", "end", "head", "tail", "listed_ms")},
+            "path": os.fsencode(c.path),
+            "name": c.place,
+        }
+        for c in chunks
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+
+def chunks_of(rows: pa.RecordBatch) -> list[ChunkRef]:
+    """Inverse of ``chunk_rows``."""
+    return [ChunkRef(**{**row, "path": os.fsdecode(row["path"])}) for row in rows.to_pylist()]
+
+
+def left_of(folder: str) -> list[str]:
+    """What the source that keeps its list in ``folder`` had not given out when it looked last, as texts."""
+    path = Path(folder) / LEFT
+    return list(json.loads(path.read_text())) if path.exists() else []
 
 
 class _Reader(DataSourceStreamReader):
@@ -79,15 +120,23 @@ class _Reader(DataSourceStreamReader):
         self._options = options
         self._log: ChunkLog | None = None
         self._given: int | None = None
+        self._look_again_s = 0.0
+        self._left: list[str] | None = None
 
     def _open(self) -> ChunkLog:
         if self._log is None:
+            if not structlog.is_configured():  # a process of Spark's own: its standard output is nobody's
+                stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+                structlog.configure(
+                    [structlog.processors.add_log_level, stamp, structlog.processors.JSONRenderer()],
+                    logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+                )
             self._log = open_log(self._options)
         return self._log
 
     @property
-    def _mark(self) -> Path:
-        return Path(self._options["folder"]) / "given.json"
+    def _folder(self) -> Path:
+        return Path(self._options["folder"])
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"chunk": 0}
@@ -95,38 +144,48 @@ class _Reader(DataSourceStreamReader):
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         log = self._open()
         if self._given is None:
-            self._given = json.loads(self._mark.read_text())["chunk"] if self._mark.exists() else 0
-        if isinstance(log, GeneratorChunks):
-            log.at(time.time_ns() // 1_000_000)
-        target = min(log.poll(), self._given + int(self._options["batchchunks"]))
+            mark = self._folder / "given.json"
+            self._given = json.loads(mark.read_text())["chunk"] if mark.exists() else 0
+        self._look(log)
+        target = log.reach(self._given, Most(int(self._options["batchsize"]), CHUNKS_MAX))
         if target > self._given:
+            self._write("given.json", {"chunk": target})
             self._given = target
-            aside = self._mark.with_suffix(".tmp")
-            aside.write_text(json.dumps({"chunk": target}))
-            aside.replace(self._mark)
         return {"chunk": self._given}
 
+    def _look(self, log: ChunkLog) -> None:
+        """Look for what is new, unless that took long and was done just now."""
+        began_s = monotonic()
+        if began_s < self._look_again_s:
+            return
+        log.poll(time_ns() // 1_000_000)
+        ended_s = monotonic()
+        self._look_again_s = ended_s + min(LOOK_PAUSE_S, (ended_s - began_s) * (LOOK_PART - 1))
+        left = log.left()
+        if left != self._left and (left or (self._folder / LEFT).exists()):
+            self._write(LEFT, left)
+        self._left = left
+
+    def _write(self, name: str, value: Any) -> None:
+        aside = self._folder / f"{name}.tmp"
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(json.dumps(value))
+        aside.replace(self._folder / name)
+
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Chunks dealt out in runs, one run a task."""
-        log = self._open()
-        log.poll()
-        chunks = log.chunks(start["chunk"], end["chunk"])
+        """Chunks dealt out in runs of about the same size, one run a task."""
+        chunks = self._open().chunks(start["chunk"], end["chunk"])
         tasks = min(len(chunks), int(self._options["tasks"]))
-        size = -(-len(chunks) // tasks) if tasks else 1
-        return [_ChunkPartition(chunks[i : i + size]) for i in range(0, len(chunks), size)]
+        runs: list[list[ChunkRef]] = [[] for _ in range(tasks)]
+        twice, done = 2 * sum(c.end - c.start for c in chunks), 0
+        for chunk in chunks:  # to the task in whose share of the bytes its middle lies
+            runs[(2 * done + chunk.end - chunk.start) * tasks // twice].append(chunk)
+            done += chunk.end - chunk.start
+        return [_ChunkPartition(run) for run in runs if run]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _ChunkPartition)  # noqa: S101 - what partitions() made
-        for chunk in partition.chunks:
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([chunk.sequence], pa.int64()),
-                    pa.array([chunk.path], pa.string()),
-                    pa.array([chunk.start], pa.int64()),
-                    pa.array([chunk.end], pa.int64()),
-                ],
-                schema=_ARROW,
-            )
+        yield chunk_rows(partition.chunks)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: the list of chunks stays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from crossline.connectors.chunks import matching_files
+from crossline.connectors.files.lines import Unended
+from crossline.connectors.files.names import matching_files
 from crossline.core.errors import UsageError
-from crossline.engine.source.chunk_source import CHUNK_SCHEMA, ChunkSource, chunks_given
-from crossline.engine.source.fetch import fetch_file, fetch_generated
+from crossline.engine.source.chunk_source import CHUNK_SCHEMA, ChunkSource, chunk_rows, chunks_given, left_of
+from crossline.engine.source.fetch import FileFetch, fetch_generated
 from crossline.engine.source.intake import ChunkIntake
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.generate.source import GeneratorSource
@@ -32,35 +34,52 @@ class FileInput:
     form: str
 
 
-def file_source(files: FileInput, checkpoint: str, cores: int, batch_bytes: int, *, complete: bool) -> SourcePlan:
+def file_source(
+    files: FileInput, checkpoint: str, cores: int, batch_bytes: int, *, complete: bool = False, drain: bool = False
+) -> SourcePlan:
     """The files of one stream as a source.
 
-    ``complete``: files are finished, so a last line without an end counts, and a pattern without files is an error.
+    ``complete``: files are finished, so a last line without an end counts, whatever it is, and all must be readable.
+    ``drain``: what is there now is read, so of such lines those count that are whole JSON documents; others are left,
+    and told (``SourcePlan.left``). With either, a pattern without files is an error.
     """
+    for pattern in files.patterns:
+        if "\0" in pattern:
+            raise UsageError(f"path {pattern!r} of stream {files.stream}: found a NUL, expected a path without one")
     patterns = [os.path.abspath(p) for p in files.patterns]  # noqa: PTH100 - a link in the name must stay
-    if complete:
+    if complete or drain:
         empty = [p for p in patterns if not matching_files([p])]
         if empty:
             raise UsageError(f"no file matches {', '.join(empty)}; expected files of stream {files.stream}")
     chunk = max(1, min(CHUNK_BYTES_MAX, batch_bytes // cores))
+    folder = f"{checkpoint}/sources/{files.stream}"
     settings = {
         "kind": "files",
         "patterns": json.dumps(patterns),
-        "folder": f"{checkpoint}/sources/{files.stream}",
+        "folder": folder,
         "chunkbytes": str(chunk),
-        "batchchunks": str(max(1, batch_bytes // chunk)),
+        "batchsize": str(batch_bytes),
         "tasks": str(cores),
         "wholefiles": "true" if files.form == "parquet" else "false",
-        "complete": "true" if complete else "false",
+        "unended": _unended(files.form, complete=complete, drain=drain),
     }
     return SourcePlan(
         files.stream,
         lambda spark: _chunks(spark, settings),
         ChunkIntake(files.stream),
-        lambda partition, offset: fetch_file(files.form, partition, offset),
+        FileFetch(files.form, folder),
         lambda spark, start, end: _past(spark, settings, start, end),
-        slice_max=max(1, SLICE_BYTES // chunk),
+        amount=_Bytes(settings),
+        slice_max=SLICE_BYTES,
+        left=lambda: left_of(folder),
     )
+
+
+def _unended(form: str, *, complete: bool, drain: bool) -> Unended:
+    """What becomes of last lines without an end. Of a CSV line nobody can say whether it is whole."""
+    if complete:
+        return "counts"
+    return "document" if drain and form == "json" else "waits"
 
 
 def generated_source(
@@ -77,17 +96,32 @@ def generated_source(
         "records": str(source.records if source.records is not None else -1),
         "rate": str(source.pace_per_s or 0),
         "chunkrecords": str(chunk),
-        "batchchunks": str(max(1, batch_records // chunk)),
+        "batchsize": str(batch_records),
         "tasks": str(cores),
     }
     return SourcePlan(
         stream,
         lambda spark: _chunks(spark, settings),
         ChunkIntake(stream, source),
-        lambda _, offset: fetch_generated(source, offset),
+        lambda _, offsets, __: fetch_generated(source, offsets),
         lambda spark, start, end: _past(spark, settings, start, end),
-        slice_max=max(1, 100_000 // chunk),
+        amount=lambda offsets: offsets["chunk"] * chunk if offsets else 0,
     )
+
+
+class _Bytes:
+    """How many bytes lie before an offset of a log of files."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self._settings = settings
+        self._before = [0]
+
+    def __call__(self, offsets: dict[str, Any] | None) -> int:
+        chunks = int(offsets["chunk"]) if offsets else 0
+        if chunks >= len(self._before):
+            given = chunks_given(self._settings, 0, chunks)
+            self._before = [0, *itertools.accumulate(each.end - each.start for each in given)]
+        return self._before[chunks]
 
 
 def _chunks(spark: SparkSession, settings: dict[str, str]) -> DataFrame:
@@ -100,4 +134,4 @@ def _past(
 ) -> DataFrame:
     """The chunks between two offsets, as a static DataFrame."""
     chunks = chunks_given(settings, start["chunk"] if start else 0, end["chunk"])
-    return spark.createDataFrame([(c.sequence, c.path, c.start, c.end) for c in chunks], CHUNK_SCHEMA)
+    return spark.createDataFrame(chunk_rows(chunks).to_pylist(), CHUNK_SCHEMA)

@@ -12,12 +12,13 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossline.connectors.chunks import read_range
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.core.route import Chunk
+from crossline.core.values import I64
 from crossline.engine.book import Book
+from crossline.engine.source.chunk_source import chunks_of
 from crossline.engine.source.fetch import GENERATED_SHIFT
-from crossline.engine.source.formats import decode_file
+from crossline.engine.source.formats import decode_chunk
 from crossline.generate.source import GeneratorSource
 
 Taken = Iterator[tuple[Decoded, Chunk]]
@@ -33,7 +34,7 @@ class Intake(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChunkIntake:
-    """Rows (sequence, path, start, end) of a chunk log; the bytes are read here. ``generator``: they are made here."""
+    """Rows of a chunk log (``chunk_rows``); the bytes are read here. ``generator``: they are made here."""
 
     stream: str
     generator: GeneratorSource | None = None
@@ -42,25 +43,21 @@ class ChunkIntake:
         """Decode the chunks that the rows name."""
         layout = book.decoder(self.stream)
         form = book.streams[self.stream].format
-        for row in batch.to_pylist():
-            path, start, end = row["path"], row["start"], row["end"]
-            chunk = Chunk(self.stream, row["sequence"], path)
+        for ref in chunks_of(batch):
+            chunk = Chunk(self.stream, ref.sequence, ref.place)
             if self.generator is not None:
-                yield (
-                    decode_lines(layout, self.generator.lines(start, end - start), path, start << GENERATED_SHIFT),
-                    chunk,
-                )
-            elif form == "json":
-                yield decode_lines(layout, read_range(path, start, end), path, start), chunk
+                lines = self.generator.lines(ref.start, ref.end - ref.start)
+                yield decode_lines(layout, lines, ref.place, ref.start << GENERATED_SHIFT), chunk
             else:
-                yield decode_file(form, layout, path, start, end), chunk
+                yield decode_chunk(form, layout, ref), chunk
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaIntake:
     """Rows of Spark's Kafka source.
 
-    The topic-partition is the log, the offset the place in it, the broker's timestamp the ingest time.
+    The topic-partition is the log, the offset the place in it, the broker's timestamp the ingest time; ``known``: when
+    the record is known to have been there (see ``kafka``).
     """
 
     stream: str
@@ -75,9 +72,17 @@ class KafkaIntake:
             mine = batch.take(pa.array(rows)) if len(rows) < len(codes) else batch
             name = f"{topics.dictionary[code >> 32].as_py()}-{code & 0xFFFFFFFF}"
             offsets = mine.column("offset").to_numpy()
-            ingest = mine.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_numpy()
-            decoded = decode_values(book.decoder(self.stream), mine.column("value"), name, offsets, ingest)
+            ingest = _millis(mine.column("timestamp"))
+            known = _millis(mine.column("known"))
+            decoded = decode_values(
+                book.decoder(self.stream), mine.column("value"), name, offsets, ingest, known_ms=known
+            )
             yield decoded, Chunk(name, int(offsets[0]), name)
+
+
+def _millis(stamps: pa.Array) -> I64:
+    """Epoch milliseconds of a column of instants."""
+    return np.asarray(stamps.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,22 +10,34 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.engine.source.intake import Intake
 
-# (partition, offset) -> the record's bytes as they came, None where they cannot be had any more.
-FetchRaw = Callable[[str, int], bytes | None]
+# (partition, offsets in order, until when on time.monotonic's clock) -> the bytes of records as they came, by offset,
+# without those that cannot be had any more or not in time.
+FetchRaw = Callable[[str, Sequence[int], float], dict[int, bytes]]
 
 
 def _nothing() -> None:
     """Most sources hold nothing open."""
 
 
+def _all() -> list[str]:
+    """Most sources have given out all that is there."""
+    return []
+
+
+def records_before(offsets: Mapping[str, Any] | None) -> int:
+    """Of offsets that count records, by topic and partition: how many those are."""
+    return sum(records_before(each) if isinstance(each, Mapping) else each for each in (offsets or {}).values())
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
     """How to open a stream in Spark, how tasks read its rows, how to get the bytes of one record again, and its past.
 
-    ``close``: leave what ``fetch`` holds open.
+    ``close``: leave what ``fetch`` holds open. ``left``: what was there when it was looked at last and is in no batch,
+    as texts for people.
 
     ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
-    DataFrame. ``slice_max``: how much of it to read at once, in what offsets count (records, chunks).
+    DataFrame. ``amount``: how much lies before an offset; ``slice_max``: how much of a past to read at once.
     """
 
     stream: str
@@ -34,4 +46,6 @@ class SourcePlan:
     fetch: FetchRaw
     history: Callable[[SparkSession, dict[str, Any] | None, dict[str, Any]], DataFrame]
     close: Callable[[], None] = _nothing
+    amount: Callable[[dict[str, Any] | None], int] = records_before
     slice_max: int = 100_000
+    left: Callable[[], list[str]] = _all

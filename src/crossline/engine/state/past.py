@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +101,7 @@ class PastReader:
 
     def _go_on(self, reading: _Reading, number: int, source: SourcePlan, end: Mark) -> None:
         cache = ShardCache(past_root(self.state_root, reading.past.folder), per_query=False, held_max=self.held_max)
-        for mark in self._ends(reading.reached, end, number, source.slice_max):
+        for mark in self._ends(reading.reached, end, number, source):
             start = reading.reached.offsets[number] if reading.reached else None
             rows = source.history(self.spark, start, mark.offsets[number] or {})
             with as_batch(self.spark, f"past-{reading.past.folder}", reading.past.slices):
@@ -110,14 +109,14 @@ class PastReader:
             reading.past = Past(reading.past.folder, reading.past.slices + 1)
             reading.reached = mark
 
-    def _ends(self, start: Mark | None, end: Mark, number: int, most: int) -> Iterator[Mark]:
-        """Where the slices end: at the last mark each that keeps them within ``most``, or one mark further."""
-        begun, last = _amount(start.offsets[number] if start else None), None
+    def _ends(self, start: Mark | None, end: Mark, number: int, source: SourcePlan) -> Iterator[Mark]:
+        """Where the slices end: at the last mark each that keeps them within bounds, or one mark further."""
+        begun, last = source.amount(start.offsets[number] if start else None), None
         for mark in self.history.between(start, end):
-            now = _amount(mark.offsets[number])
-            if last is not None and now - begun > most:
+            now = source.amount(mark.offsets[number])
+            if last is not None and now - begun > source.slice_max:
                 yield last
-                begun = _amount(last.offsets[number])
+                begun = source.amount(last.offsets[number])
             last = mark if now > begun else None
         if last is not None:
             yield last
@@ -127,8 +126,3 @@ def _reach_ms(layer: Layer, slowest_ms: int) -> int:
     """What happened before is in no window. On the ingest clock, copies are known by those that came before them."""
     before_ms = evict_before(layer, slowest_ms)
     return before_ms if layer.time_mode == "event_time" else before_ms - layer.remembers_ms
-
-
-def _amount(offsets: dict[str, Any] | None) -> int:
-    """How much lies before offsets, in what these count."""
-    return sum(_amount(each) if isinstance(each, dict) else each for each in (offsets or {}).values())

@@ -1,0 +1,128 @@
+"""What cannot be read in a folder is told once, tried again, and stops nothing else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from crossline.connectors.files import watch
+from crossline.connectors.files.identity import read_chunk
+from crossline.connectors.files.lines import Unended
+from crossline.connectors.files.log import FileChunks
+from crossline.core.errors import SourceError
+
+NOW_MS = 1_767_225_600_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.log").write_bytes(b"one\n")
+    return tmp_path / "in"
+
+
+def log_of(folder: Path, pattern: str = "*.log", unended: Unended = "waits") -> FileChunks:
+    return FileChunks([str(folder / pattern)], str(folder.parent / "list"), 100, unended=unended)
+
+
+def close_to(monkeypatch: pytest.MonkeyPatch, name: str) -> set[str]:
+    """Make files of that name unreadable, also for root, for as long as the name is in the set."""
+    closed, opened = {name}, Path.open
+
+    def open_or_not(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name in closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", open_or_not)
+    return closed
+
+
+@pytest.mark.parametrize("pattern", ["", "*.log", "**/*.log"])
+def test_links_that_lead_nowhere_or_to_themselves_and_pipes(folder: Path, pattern: str) -> None:
+    (folder / "b.log").symlink_to(folder / "b.log")
+    (folder / "c.log").symlink_to(folder / "nothing")
+    os.mkfifo(folder / "d.log")
+    (folder / "loop").symlink_to(folder, target_is_directory=True)
+    log = log_of(folder, pattern)
+    with capture_logs() as logs:
+        assert [log.poll(NOW_MS) for _ in range(3)] == [1, 1, 1]
+    told = [(Path(each["file"]).name, each["log_level"]) for each in logs]
+    assert told == ([] if "**" in pattern else [("b.log", "warning")])
+
+
+def test_a_file_that_cannot_be_read_is_told_once_and_read_when_it_can(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "b.log").write_bytes(b"two\n")
+    closed = close_to(monkeypatch, "a.log")
+    log = log_of(folder)
+    with capture_logs() as logs:
+        assert [log.poll(NOW_MS) for _ in range(3)] == [1, 1, 1]
+    assert [each["error"] for each in logs] == [f"{folder}/a.log: cannot be read: Permission denied"]
+    assert [text.rpartition("/")[2] for text in log.left()] == ["a.log: cannot be read: Permission denied"]
+    closed.clear()
+    assert [read_chunk(c) for c in log.chunks(0, log.poll(NOW_MS))] == [b"two\n", b"one\n"]
+    assert log.left() == []
+
+
+def test_a_file_that_cannot_be_read_for_a_while_is_not_taken_for_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(folder)
+    log.poll(NOW_MS)
+    with (folder / "a.log").open("ab") as file:
+        file.write(b"two\nhal")
+    closed = close_to(monkeypatch, "a.log")
+    assert [log.poll(NOW_MS) for _ in range(2)] == [1, 1]
+    closed.clear()
+    assert [(c.start, read_chunk(c)) for c in log.chunks(1, log.poll(NOW_MS))] == [(4, b"two\n")]
+
+
+def test_where_all_files_are_finished_one_that_cannot_be_read_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close_to(monkeypatch, "a.log")
+    with pytest.raises(SourceError, match=r"a\.log: cannot be read: Permission denied"):
+        log_of(folder, unended="counts").poll(NOW_MS)
+
+
+def test_in_a_large_folder_files_that_stand_still_are_looked_at_in_turns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "LOOKS", 10)
+    for number in range(60):
+        (folder / f"{number:02d}.log").write_bytes(b"line\n")
+        os.utime(folder / f"{number:02d}.log", (0, 0))
+    log = log_of(folder)
+    assert log.poll(NOW_MS) == 61
+    looks, stat = 0, os.stat
+
+    def counted(path: Any, **options: Any) -> os.stat_result:
+        nonlocal looks
+        looks += 1
+        return stat(path, **options)
+
+    monkeypatch.setattr(watch.os, "stat", counted)
+    with (folder / "30.log").open("ab") as file:
+        file.write(b"more\n")
+    found = [log.poll(NOW_MS + watch.HOT_MS * 10) for _ in range(7)]
+    assert looks <= 7 * 12
+    assert found[-1] == 62, "each has had its turn"
+
+
+def test_a_log_that_could_not_be_written_begins_again_from_what_is_on_disk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space left"):
+            log.poll(NOW_MS)
+    listed = len(log_of(folder).chunks(0, 10))
+    assert len(log.chunks(0, 10)) == listed
+    assert [read_chunk(c) for c in log.chunks(0, log.poll(NOW_MS))] == [b"one\n"]
