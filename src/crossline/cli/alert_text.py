@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from crossline.connectors.console import SEVERITY_STYLE, alert_line, printable
+from crossline.connectors.console import SEVERITY_STYLE, alert_line
+from crossline.core.plaintext import printable
 from crossline.core.times import format_duration, parse_instant_ms
 
 _ID_WIDTH = 8

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from crossline.connectors.base import Delivery, for_delivery
 from crossline.core import config_sinks
+from crossline.core.plaintext import printable
 
 SEVERITY_STYLE = {"info": "dim", "low": "cyan", "medium": "yellow", "high": "red", "critical": "bold white on red"}
 
@@ -74,8 +75,3 @@ def alert_line(alert: Mapping[str, Any]) -> Text:
         f"  {printable(str(alert['message']))}  ",
         (f"[{printable(str(alert['record_id']))}]", "dim"),
     )
-
-
-def printable(text: str) -> str:
-    """``text`` with control characters written out: what came in with a record must not steer the terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
