@@ -6,13 +6,14 @@ import json
 import re
 
 # What a spreadsheet takes as the start of a formula, in its plain and its full-width form.
-_FORMULA_STARTS = frozenset("=+-@＝＋－＠")
+_FORMULA_STARTS = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
 _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 def printable(text: str) -> str:
-    r"""``text`` with what does not print written out: control characters, marks that turn the reading direction,
-    halves of surrogate pairs. ``\x1b`` stands for an escape, ``\u202e`` for a mark.
+    r"""``text`` with what does not print written out, such as ``\x1b`` or ``\u202e``.
+
+    That is control characters, marks that turn the reading direction, and halves of surrogate pairs.
     """
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
