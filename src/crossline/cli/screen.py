@@ -18,7 +18,7 @@ from crossline.core.plaintext import printable
 _WIDTH_PIPED = 2000
 _GAP = 2
 # What a column of long texts gets at least; where it cannot have that, the lines of the table are stacked.
-_WIDTH_LONG = 20
+_WIDTH_LONG = 16
 
 
 class _Screen(Console):

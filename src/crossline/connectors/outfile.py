@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -16,6 +17,8 @@ from typing import BinaryIO
 from crossline.connectors.jsonl import STATE_SUFFIX
 from crossline.core.errors import PermanentError, UsageError
 
+# What is wrong with a name, and not with the disk.
+_WRONG_NAME = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
 _DATABASE = b"SQLite format 3\0"
 
 
@@ -24,8 +27,8 @@ def drafted(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[Path]:
     """A file to write, beside ``path``, that takes its place when the block ends without an error.
 
     A link is followed: the file that it leads to is replaced, and keeps its permissions. What is written for a device
-    or a pipe is copied into it. Raises UsageError where ``path`` is a folder, one of ``inputs``, or the file of a sink;
-    PermanentError where it cannot be written.
+    or a pipe is copied into it. Raises UsageError where ``path`` is a folder, one of ``inputs``, the file of a sink, or
+    no name that can be written; PermanentError where the disk does not take it.
     """
     with _told(path):
         target = _regular(path, inputs)
@@ -67,6 +70,12 @@ def growing(path: Path) -> Iterator[BinaryIO]:
         file = _directly(path) if target is None else target.open("wb")
     with _told(path), file:
         yield file
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder that ``path`` shall lie in, where it is not there. Raises PermanentError where it cannot."""
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def is_standard_output(path: Path) -> bool:
@@ -148,4 +157,5 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise PermanentError(f"{path} cannot be written: {error.strerror or error}") from error
+        kind = UsageError if error.errno in _WRONG_NAME else PermanentError
+        raise kind(f"{path} cannot be written: {error.strerror or error}") from error

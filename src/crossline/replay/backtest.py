@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 
 from crossline.connectors.base import Delivery
+from crossline.connectors.outfile import drafted, make_folder
 from crossline.core.errors import UsageError
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
@@ -51,7 +52,6 @@ class AlertWriter:
 
     def open(self) -> None:
         """Start an empty file."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("wb")
 
     def deliver(self, delivery: Delivery) -> None:
@@ -85,11 +85,11 @@ def backtest(
     """Judge ``history`` by ``rules``; alerts go to ``output``, which appears whole when all is judged.
 
     Raises:
-        UsageError: an input matches no file.
+        UsageError: an input matches no file, or ``output`` is nothing to write over.
     """
     cores = max(1, spark.sparkContext.defaultParallelism)
-    aside = output.with_name(f".{output.name}.part")
-    with tempfile.TemporaryDirectory(prefix="crossline-backtest-") as folder:
+    make_folder(output)
+    with drafted(output) as draft, tempfile.TemporaryDirectory(prefix="crossline-backtest-") as folder:
         sources = [
             file_source(
                 FileInput(stream, tuple(patterns), history.streams[stream].format),
@@ -104,8 +104,7 @@ def backtest(
         book = Book(RuleSet(), streams, defaults or Defaults(), cores, Bounds())
         settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
         pipeline = Pipeline(
-            spark, settings, book, sources, FixedFeed(rules, lists or {}), [AlertWriter(aside)], on_batch
+            spark, settings, book, sources, FixedFeed(rules, lists or {}), [AlertWriter(draft)], on_batch
         )
         totals = pipeline.start().drain()
-    aside.replace(output)
     return Replay(output, totals)

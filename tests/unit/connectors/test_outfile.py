@@ -73,7 +73,7 @@ def test_a_device_takes_what_is_written_and_stays_a_device(tmp_path: Path) -> No
         put(path)
         with drafted(path) as draft:
             draft.write_bytes(b"new")
-    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
     assert link.is_symlink()
 
 
