@@ -23,7 +23,7 @@ _DAY_MS = 86_400_000
 
 def list_table(alerts: Sequence[Mapping[str, Any]]) -> Listing:
     """One line an alert, with the start of its id."""
-    table = Listing("id", "happened", "severity", "rule", "what", long=("what",))
+    table = Listing("id", "happened", "severity", "rule", "what", long=("rule", "what"))
     for alert in alerts:
         kind = "" if alert["kind"] == "alert" else f" ({alert['kind']})"
         table.add(

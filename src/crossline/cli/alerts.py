@@ -17,8 +17,8 @@ from rich.progress import track
 
 from crossline.cli import screen
 from crossline.cli.alert_text import candidates, csv_lines, dead_table, list_table, story
-from crossline.cli.reading import read_pipeline
 from crossline.cli.screen import note, write_lines
+from crossline.connectors.infile import read_pipeline_in_place
 from crossline.connectors.jsonl import dead_line
 from crossline.connectors.outfile import written
 from crossline.connectors.sqlite import AlertFilter, StoreReader
@@ -244,7 +244,7 @@ def _store(db: Path | None, pipeline: Path | None) -> Iterator[StoreReader]:
 
 def _path_in(pipeline: Path) -> Path:
     """The path of the first sqlite sink of a pipeline."""
-    config = read_pipeline(pipeline)
+    config = read_pipeline_in_place(pipeline)
     for sink in config.sinks:
         if sink.kind == "sqlite":
             return Path(sink.path)

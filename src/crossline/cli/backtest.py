@@ -12,10 +12,10 @@ import orjson
 import typer
 from rich.text import Text
 
-from crossline.cli.reading import read_text
 from crossline.cli.screen import Listing, screen
 from crossline.cli.summary import Progress
 from crossline.connectors.chunks import matching_files
+from crossline.connectors.infile import read_text
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
 from crossline.core.errors import UsageError
 from crossline.core.plaintext import printable

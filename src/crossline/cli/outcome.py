@@ -18,6 +18,8 @@ DONE, FAILED, WRONG_USE = 0, 1, 2
 # As a shell reports a program that a signal ended: SIGINT, and SIGPIPE where the reader has gone.
 INTERRUPTED, READER_GONE = 130, 141
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+# How Python says that of a path, where it has no OSError for it.
+_NO_PATH = ("embedded null", "Symlink loop")
 # What typer raises for a command line that it cannot read; it gives the class no name of its own to import.
 _WrongUse = typer.BadParameter.__bases__[0]
 
@@ -84,8 +86,8 @@ def _code(error: BaseException) -> int | None:
         code = READER_GONE
     elif isinstance(error, OSError):
         code = _say(_of_system(error), FAILED)
-    elif isinstance(error, ValueError) and "null byte" in str(error):
-        code = _say(f"a name in a file has a NUL: {error}; no path can have one", WRONG_USE)
+    elif isinstance(error, ValueError | RuntimeError) and str(error).startswith(_NO_PATH):
+        code = _say(f"a name is no path that can be followed: {error}", WRONG_USE)
     return code
 
 

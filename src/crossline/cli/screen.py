@@ -69,6 +69,10 @@ def _cell(value: str | Text) -> Text:
     return value if isinstance(value, Text) else Text(printable(value))
 
 
+def _width(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split("\n")))
+
+
 class Listing:
     """A table with a line for each thing; where that does not fit, its fields one below the other.
 
@@ -92,7 +96,7 @@ class Listing:
         """The least width of the table."""
         total = 0
         for number, name in enumerate(self._columns):
-            width = max([cell_len(name), *(cells[number].cell_len for cells, _ in self._rows)])
+            width = max([cell_len(name), *(_width(cells[number]) for cells, _ in self._rows)])
             total += _GAP + (min(width, _WIDTH_LONG) if name in self._long else width)
         return total - _GAP
 
@@ -121,7 +125,7 @@ class Pairs:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Two columns; the names get no more than half."""
-        widest = max((name.cell_len for name, _ in self._pairs), default=0)
+        widest = max((_width(name) for name, _ in self._pairs), default=0)
         table = Table(box=None, show_header=False, padding=(0, _GAP, 0, 0), pad_edge=False)
         table.add_column(style="dim", width=min(widest, options.max_width // 2 - _GAP), overflow="fold")
         table.add_column(overflow="fold")

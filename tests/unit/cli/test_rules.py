@@ -178,7 +178,7 @@ def test_history_has_refusals_too(project: Path) -> None:
     ]
     said = run("history", "--all").stdout
     assert "version 1 is published with another body; set version: 2" in said
-    assert [line.split()[1] for line in said.splitlines() if line.startswith(" 2026")] == [
+    assert [line.split()[1] for line in said.splitlines() if line.startswith("2026")] == [
         "published",
         "published",
         "started",

@@ -1,4 +1,4 @@
-"""Files that are named on the command line, read; what cannot be read is said as wrong use."""
+"""Files that a person names, read; what cannot be read is said as wrong use."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def read_text(path: Path, what: str) -> str:
 
 
 def read_pipeline(path: Path) -> Pipeline:
-    """The pipeline file ``path``, its paths joined to its folder. Raises UsageError with all that is wrong."""
+    """The pipeline file ``path``, its paths as they stand. Raises UsageError with all that is wrong."""
     text = read_text(path, "the pipeline file")
+    return load_pipeline(text, str(path), lambda name: (path.parent / name).read_text(encoding="utf-8"))
 
-    def beside(name: str) -> str:
-        return (path.parent / name).read_text(encoding="utf-8")
 
-    return in_folder(load_pipeline(text, str(path), beside), str(path.parent))
+def read_pipeline_in_place(path: Path) -> Pipeline:
+    """As ``read_pipeline``, its paths joined to its folder."""
+    return in_folder(read_pipeline(path), str(path.parent))
