@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
+from crossline.cli.help import fit_help
 from crossline.cli.logs import configure
 from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
 
@@ -16,13 +17,15 @@ COMMANDS = ("init", "demo", "run", "backtest", "rules", "alerts", "generate", "d
 
 app = typer.Typer(
     name="crossline",
-    help="Real-time pattern and fraud detection on Apache Spark.",
+    help="Real-time pattern and fraud detection on Apache Spark.\n\n"
+    "Exit codes: 0 done, 1 the answer is no or the work failed, 2 wrong use.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 for _name in COMMANDS:
     importlib.import_module(f"crossline.cli.{_name}").register(app)
+fit_help(app)
 
 
 def main() -> None:
