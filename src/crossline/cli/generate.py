@@ -165,6 +165,7 @@ def cards(
 def rules(
     count: Annotated[int, typer.Option(min=1, max=RULES_MAX, help="How many rules.")] = 1_000,
     output: Annotated[str, typer.Option(help="File; - is standard output.")] = "-",
+    as_json: AsJson = False,
 ) -> None:
     """Many velocity rules over four key spaces, to measure with; for records made by tx --with-device."""
     text = many_rules_yaml(count)
@@ -173,6 +174,10 @@ def rules(
     else:
         with growing(Path(output)) as file:
             file.write(text.encode())
+    if as_json:
+        # As with records: they own the standard output where they go there.
+        stream = sys.stderr if output == "-" else sys.stdout
+        stream.write(orjson.dumps({"rules": count, "output": output}).decode() + "\n")
 
 
 def _given(parameters: dict[str, Any]) -> dict[str, Any]:

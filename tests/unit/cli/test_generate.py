@@ -80,6 +80,7 @@ def test_rules(tmp_path: Path) -> None:
     assert run("rules", "--count", "10").stdout == many_rules_yaml(10)
     run("rules", "--count", "10", "--output", str(tmp_path / "r.yaml"))
     assert (tmp_path / "r.yaml").read_text() == many_rules_yaml(10)
+    assert json.loads(run("rules", "--count", "2", "--json").stderr) == {"rules": 2, "output": "-"}
 
 
 @pytest.mark.parametrize(

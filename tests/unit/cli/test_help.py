@@ -60,3 +60,9 @@ def test_wrong_use_is_one_line_that_names_the_page(capsys: pytest.CaptureFixture
         assert told.startswith(f"error: {said}")
         assert told.endswith(" --help\n")
         assert told.count("\n") == 1
+
+
+def test_every_command_can_say_it_in_json() -> None:
+    commands_alone = [command for command in COMMANDS.values() if not getattr(command, "commands", {})]
+    assert commands_alone
+    assert [each.name for each in commands_alone if "--json" not in {o for p in each.params for o in p.opts}] == []
