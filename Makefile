@@ -42,3 +42,4 @@ doctor: setup
 
 clean:
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis out bench/results
+	find src tests bench tools -name __pycache__ -prune -exec rm -rf {} +

@@ -13,6 +13,16 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "src" / "crossline"
 MIDDLE = ("connectors", "engine", "generate", "replay", "rulelog")
 OUTER = ("api", "cli")
+# The table in ARCHITECTURE.md: what a folder may import besides itself.
+MAY_IMPORT = {
+    "connectors": {"core"},
+    "engine": {"core", "connectors", "rulelog", "generate"},
+    "rulelog": {"core"},
+    "generate": {"core"},
+    "replay": {"core", "connectors", "engine"},
+}
+# It starts Java.
+EXEMPT = {"connectors/kafka_broker.py": {"engine"}}
 CORE_LIBRARIES = {"llvmlite", "numba", "numpy", "orjson", "pyarrow", "pydantic", "pydantic_core", "xxhash", "yaml"}
 # What does input or output, starts processes, or reads a clock.
 CORE_BANNED = {
@@ -89,6 +99,24 @@ def test_the_middle_does_not_know_the_command_line(path: Path) -> None:
     banned = tuple(f"crossline.{each}" for each in OUTER)
     for module, _ in imports(path):
         assert not module.startswith((*banned, "typer")), f"{label(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", modules(*MIDDLE), ids=label)
+def test_the_middle_imports_what_the_table_allows(path: Path) -> None:
+    folder = path.relative_to(PACKAGE).parts[0]
+    allowed = MAY_IMPORT[folder] | {folder} | EXEMPT.get(label(path), set())
+    for module, _ in imports(path):
+        parts = module.split(".")
+        if parts[0] == "crossline":
+            assert len(parts) > 1, f"{label(path)} imports {module}"
+            assert parts[1] in allowed, f"{label(path)} imports {module}"
+
+
+def test_the_folders_of_unit_tests_are_those_of_the_source() -> None:
+    tests = PACKAGE.parents[1] / "tests" / "unit"
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")} - {Path("tools")}
+    assert folders
+    assert [str(folder) for folder in sorted(folders) if not (PACKAGE / folder).is_dir()] == []
 
 
 @pytest.mark.parametrize("path", [path for path in modules("") if not of_spark(path)], ids=label)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 
 import pytest
 
 from crossline.connectors.base import Delivery
 from crossline.connectors.console import ConsoleSink
+from crossline.core.errors import SinkError
 
 from .makers import alert, delivery
 
@@ -23,6 +25,15 @@ class Closed(io.StringIO):
     def write(self, _: str) -> int:
         self.writes += 1
         raise BrokenPipeError
+
+
+class Full(io.StringIO):
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
 
 
 def printed(batch: Delivery, limit: int = 50, screen: io.StringIO | None = None) -> str:
@@ -53,8 +64,8 @@ def test_severity_is_coloured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_brackets_and_control_characters_are_text() -> None:
-    text = printed(Delivery("p", 0, alerts=[alert("t\x1b[2J", message="[red]a[/red]\nb :smile:")]))
-    assert "[red]a[/red]\\nb :smile:  [t\\x1b[2J]\n" in text
+    text = printed(Delivery("p", 0, alerts=[alert("t\x1b[2J", message="[red]a[/red]\nb\u202e :smile:")]))
+    assert "[red]a[/red]\\nb\\u202e :smile:  [t\\x1b[2J]\n" in text
 
 
 def test_shadow_alerts_and_feeding_rules_are_not_shown() -> None:
@@ -74,3 +85,14 @@ def test_a_closed_pipe_ends_the_printing_alone() -> None:
     sink.deliver(delivery(0, "t1", "t2"))
     sink.deliver(delivery(1, "t3"))
     assert screen.writes == 1
+
+
+def test_a_full_disk_behind_it_holds_the_batch() -> None:
+    screen = Full()
+    sink = ConsoleSink(screen)
+    sink.open()
+    with pytest.raises(SinkError, match="the screen cannot be written now: No space left on device"):
+        sink.deliver(delivery(0, "t1", "t2"))
+    screen.full = False
+    sink.deliver(delivery(0, "t1", "t2"))
+    assert [line[-4:] for line in screen.getvalue().splitlines()] == ["[t1]", "[t2]"]

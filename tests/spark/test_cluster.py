@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import threading
 import time
@@ -81,10 +82,22 @@ def until_said(process: subprocess.Popen[bytes], awaited: str, log: Path) -> str
 
 
 @pytest.fixture
-def standalone(tmp_path: Path) -> Iterator[str]:
-    """A master and a worker with two cores; gives the master's address."""
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What docs/operations.md tells to write: the settings with which Spark asks whoever comes for a secret."""
+    folder = tmp_path / "spark-conf"
+    folder.mkdir(mode=0o700)
+    settings = {"authenticate": "true", "authenticate.secret": secrets.token_hex(32), "network.crypto.enabled": "true"}
+    file = folder / "spark-defaults.conf"
+    file.write_text("".join(f"spark.{name} {value}\n" for name, value in settings.items()))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(folder))
+    return file
+
+
+@pytest.fixture
+def standalone(tmp_path: Path, secret: Path) -> Iterator[str]:
+    """A master and a worker with two cores, which talk to who knows the secret; gives the master's address."""
     deploy = "org.apache.spark.deploy"
-    here = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    here = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--properties-file", str(secret)]
     with ExitStack() as stack:
         master = stack.enter_context(
             daemon([f"{deploy}.master.Master", *here], "Starting Spark master at ", tmp_path / "master.log")

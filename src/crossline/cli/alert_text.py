@@ -7,13 +7,13 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from crossline.connectors.console import SEVERITY_STYLE, alert_line, printable
+from crossline.cli.screen import Listing, Pairs
+from crossline.connectors.console import SEVERITY_STYLE, alert_line
 from crossline.core.alertjson import json_bytes
+from crossline.core.plaintext import printable, printable_json, spreadsheet_cell
 from crossline.core.times import format_duration, parse_instant_ms
 
 _ID_WIDTH = 8
@@ -21,17 +21,17 @@ _RAW_WIDTH = 60
 _DAY_MS = 86_400_000
 
 
-def list_table(alerts: Sequence[Mapping[str, Any]]) -> Table:
+def list_table(alerts: Sequence[Mapping[str, Any]]) -> Listing:
     """One line an alert, with the start of its id."""
-    table = _table("id", "happened", "severity", "rule", "what")
+    table = Listing("id", "happened", "severity", "rule", "what", long=("rule", "what"))
     for alert in alerts:
         kind = "" if alert["kind"] == "alert" else f" ({alert['kind']})"
-        table.add_row(
-            Text(alert["alert_id"][:_ID_WIDTH], "cyan"),
-            Text(alert["event_time"], "dim"),
+        table.add(
+            Text(printable(alert["alert_id"][:_ID_WIDTH]), "cyan"),
+            Text(printable(alert["event_time"]), "dim"),
             _severity(alert),
-            Text(f"{alert['rule_id']}@{alert['rule_version']}{kind}"),
-            Text(printable(alert["message"])),
+            f"{alert['rule_id']}@{alert['rule_version']}{kind}",
+            alert["message"],
         )
     return table
 
@@ -43,16 +43,10 @@ def candidates(alerts: Sequence[Mapping[str, Any]]) -> str:
 
 def story(alert: Mapping[str, Any]) -> RenderableType:
     """How ``alert`` came about."""
-    head = Text.assemble(
-        (f"{alert['rule_id']}@{alert['rule_version']}", "bold"), "  ", _severity(alert), f"  {alert['kind']}\n"
-    )
+    rule = printable(f"{alert['rule_id']}@{alert['rule_version']}")
+    head = Text.assemble((rule, "bold"), "  ", _severity(alert), f"  {printable(alert['kind'])}\n")
     head.append(printable(alert["message"]) + "\n")
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in [*_what(alert), *_when(alert), *_records(alert)]:
-        table.add_row(name, Text(printable(value)))
-    return Group(head, table)
+    return Group(head, Pairs([*_what(alert), *_when(alert), *_records(alert)]))
 
 
 def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -114,17 +108,20 @@ _CSV_FIELDS = (
 
 
 def csv_lines(alerts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A header and one line an alert; ``key`` and ``evidence_record_ids`` as JSON, what is null left empty."""
+    """A header and one line an alert; ``key`` and ``evidence_record_ids`` as JSON, what is null left empty.
+
+    Control characters are written out, and no spreadsheet runs a cell; a figure is a number as it stands.
+    """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(_CSV_FIELDS)
     for alert in alerts:
         evidence = alert["evidence"]
         cells = {
-            **alert,
-            "key": orjson.dumps(alert["key"]).decode(),
+            **{name: spreadsheet_cell(cell) if isinstance(cell, str) else cell for name, cell in alert.items()},
+            "key": _json(alert["key"]),
             "evidence_count": evidence["count"],
-            "evidence_record_ids": orjson.dumps(evidence["record_ids"]).decode(),
+            "evidence_record_ids": _json(evidence["record_ids"]),
         }
         yield buffer.getvalue()
         buffer.seek(0)
@@ -133,16 +130,19 @@ def csv_lines(alerts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield buffer.getvalue()
 
 
+def _json(value: Any) -> str:
+    return printable_json(json_bytes(value).decode())
+
+
 def dead_table(counts: Mapping[str, int], letters: Sequence[Mapping[str, Any]]) -> RenderableType:
     """How many of each reason, and the letters with their places."""
-    totals = _table("reason", "dead letters")
+    totals = Listing("reason", "dead letters")
     for reason, count in counts.items():
-        totals.add_row(Text(reason), Text(f"{count:,}"))
-    table = _table("reason", "where", "detail", "bytes")
+        totals.add(reason, f"{count:,}")
+    table = Listing("reason", "where", "detail", "bytes", long=("where", "detail", "bytes"))
     for letter in letters:
         place = f"{letter['stream']} {letter['partition']}:{letter['offset']}"
-        cells = (letter["reason"], place, letter["detail"], _crop(letter["raw"]))
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+        table.add(letter["reason"], place, letter["detail"], _crop(letter["raw"]))
     return Group(totals, Text(), table)
 
 
@@ -154,12 +154,4 @@ def _crop(raw: bytes | None) -> str:
 
 
 def _severity(alert: Mapping[str, Any]) -> Text:
-    return Text(alert["severity"], SEVERITY_STYLE.get(alert["severity"], ""))
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns[:-1]:
-        table.add_column(name, no_wrap=True)
-    table.add_column(columns[-1], overflow="fold")
-    return table
+    return Text(printable(alert["severity"]), SEVERITY_STYLE.get(alert["severity"], ""))

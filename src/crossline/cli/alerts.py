@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, BinaryIO
 
 import orjson
 import typer
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
+from crossline.cli import screen
 from crossline.cli.alert_text import candidates, csv_lines, dead_table, list_table, story
+from crossline.cli.screen import note, write_lines
+from crossline.connectors.infile import read_pipeline_in_place
 from crossline.connectors.jsonl import dead_line
+from crossline.connectors.outfile import written
 from crossline.connectors.sqlite import AlertFilter, StoreReader
 from crossline.core.alertjson import json_bytes
-from crossline.core.config import in_folder, load_pipeline
 from crossline.core.errors import PermanentError, UsageError
 from crossline.core.rules.report import nearest
-from crossline.core.times import parse_instant_ms
+from crossline.core.times import format_instant, parse_instant_ms
 from crossline.core.values import DeadLetter
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")
-# Wide enough that nothing is cut where no terminal sets a width: the lines go to a file or another program.
-_WIDTH_PIPED = 2000
+# What a store can count to.
+LIMIT_MAX = 2**63 - 1
 
 app = typer.Typer(help="Read the alerts and dead letters of a store.", no_args_is_help=True)
 
@@ -85,7 +87,7 @@ def list_alerts(
     until: Until = None,
     kind: OfKind = None,
     severity: OfSeverity = None,
-    limit: Annotated[int, typer.Option(min=1, help="The most alerts to list.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="The most alerts to list.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List alerts, the latest first."""
@@ -93,17 +95,15 @@ def list_alerts(
     with _store(db, pipeline) as reader:
         alerts = list(reader.alerts(which, limit))
         if as_json:
-            _write_lines(map(json_bytes, alerts))
+            write_lines(map(json_bytes, alerts))
             return
         if not alerts:
-            _note(_nothing(reader, which))
+            note(_nothing(reader, which))
             return
-        _print(list_table(alerts))
+        screen.show(list_table(alerts))
         total = reader.count(which)
     if total > len(alerts):
-        _note(
-            f"the latest {len(alerts):,} of {total:,} alerts; --limit {total} lists all, export writes them to a file"
-        )
+        note(f"the latest {len(alerts):,} of {total:,} alerts; --limit {total} lists all, export writes them to a file")
 
 
 @app.command()
@@ -126,9 +126,9 @@ def show(
     if len(found) > 1:
         raise PermanentError(f"several alerts start with {alert_id!r}; give more of the id:\n{candidates(found)}")
     if as_json:
-        _write_lines([json_bytes(found[0])])
+        write_lines([json_bytes(found[0])])
     else:
-        _print(story(found[0]))
+        screen.show(story(found[0]))
 
 
 @app.command()
@@ -142,7 +142,7 @@ def export(
     until: Until = None,
     kind: OfKind = None,
     severity: OfSeverity = None,
-    form: Annotated[Format, typer.Option("--format", help="jsonl has every field; csv has one column for each.")] = (
+    form: Annotated[Format, typer.Option("--format", help="jsonl has every field; csv is for spreadsheets.")] = (
         Format.JSONL
     ),
     output: Annotated[str, typer.Option(help="File to write; - is standard output.")] = "-",
@@ -152,18 +152,20 @@ def export(
     if as_json and output == "-":
         raise UsageError("--json prints a summary, and standard output has the alerts: add --output FILE")
     which = _filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
-    with _store(db, pipeline) as reader, _target(output) as out:
+    with _store(db, pipeline) as reader, _target(output, reader.path) as out:
         total = reader.count(which)
         quiet = output == "-" or not sys.stderr.isatty()
         alerts = track(
             reader.alerts(which, newest_first=False), "exporting", total, console=Console(stderr=True), disable=quiet
         )
-        lines = csv_lines(alerts) if form is Format.CSV else (json_bytes(a).decode() + "\n" for a in alerts)
-        out.writelines(lines)
+        if form is Format.CSV:
+            out.writelines(line.encode() for line in csv_lines(alerts))
+        else:
+            out.writelines(json_bytes(alert) + b"\n" for alert in alerts)
     if as_json:
-        _write_lines([orjson.dumps({"alerts": total, "format": form.value, "output": output})])
+        write_lines([orjson.dumps({"alerts": total, "format": form.value, "output": output})])
     elif output != "-":
-        _note(f"{total:,} alerts written to {output}")
+        note(f"{total:,} alerts written to {output}")
 
 
 @app.command()
@@ -172,7 +174,7 @@ def dead(
     db: Db = None,
     pipeline: Pipeline = None,
     reason: Annotated[str | None, typer.Option(help="Only dead letters of this reason.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The most dead letters to list.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="The most dead letters to list.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters: records that could not be taken in, by reason, with where they stand."""
@@ -181,16 +183,14 @@ def dead(
         letters = reader.dead_letters(reason, limit)
     if as_json:
         fields = DeadLetter.__dataclass_fields__
-        _write_lines(orjson.dumps(dead_line(DeadLetter(**{name: row[name] for name in fields}))) for row in letters)
+        write_lines(orjson.dumps(dead_line(DeadLetter(**{name: row[name] for name in fields}))) for row in letters)
         return
     if not counts:
-        _note("no dead letters: every record could be read")
+        note("no dead letters: every record could be read")
     elif reason is not None and reason not in counts:
-        _note(
-            f"no dead letters for {reason!r}; there are: {', '.join(f'{name} ({n:,})' for name, n in counts.items())}"
-        )
+        note(f"no dead letters for {reason!r}; there are: {', '.join(f'{name} ({n:,})' for name, n in counts.items())}")
     else:
-        _print(dead_table(counts, letters))
+        screen.show(dead_table(counts, letters))
 
 
 def _filter(
@@ -223,9 +223,11 @@ def _instant(option: str, text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        return parse_instant_ms(int(text) if text.lstrip("-").isdigit() else text)
-    except ValueError as error:
+        instant = parse_instant_ms(int(text) if re.fullmatch(r"-?[0-9]{1,19}", text) else text)
+        format_instant(instant)
+    except (ValueError, OverflowError) as error:
         raise UsageError(f"{option}: {error}") from None
+    return instant
 
 
 @contextmanager
@@ -243,12 +245,7 @@ def _store(db: Path | None, pipeline: Path | None) -> Iterator[StoreReader]:
 
 def _path_in(pipeline: Path) -> Path:
     """The path of the first sqlite sink of a pipeline."""
-    try:
-        text = pipeline.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the pipeline file {pipeline} cannot be read: {error.strerror}") from None
-    read: Callable[[str], str] = lambda name: (pipeline.parent / name).read_text(encoding="utf-8")  # noqa: E731
-    config = in_folder(load_pipeline(text, str(pipeline), read), str(pipeline.parent))
+    config = read_pipeline_in_place(pipeline)
     for sink in config.sinks:
         if sink.kind == "sqlite":
             return Path(sink.path)
@@ -256,26 +253,13 @@ def _path_in(pipeline: Path) -> Path:
 
 
 @contextmanager
-def _target(output: str) -> Iterator[TextIO]:
-    """Standard output, or a file that is there only once it is whole."""
+def _target(output: str, store: Path) -> Iterator[BinaryIO]:
+    """Standard output, or what ``output`` names."""
     if output == "-":
-        try:
-            yield sys.stdout
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader (head, less) has enough. What is still buffered must not be written at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        yield sys.stdout.buffer
         return
-    path = Path(output)
-    draft = path.with_name(f"{path.name}.part")
-    try:
-        with draft.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        draft.replace(path)
-    except OSError as error:
-        raise PermanentError(f"{output} cannot be written: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)
+    with written(Path(output), inputs=[store]) as file:
+        yield file
 
 
 def _nothing(reader: StoreReader, which: AlertFilter) -> str:
@@ -288,19 +272,3 @@ def _nothing(reader: StoreReader, which: AlertFilter) -> str:
             f"; {hint}" if hint else ""
         )
     return f"no alert matches; the store has {reader.count(AlertFilter()):,} alerts, of: {', '.join(rules)}"
-
-
-def _print(what: Table | Any) -> None:
-    console = Console(highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        console.width = _WIDTH_PIPED
-    console.print(what)
-
-
-def _write_lines(lines: Any) -> None:
-    for line in lines:
-        sys.stdout.write(f"{line.decode()}\n")
-
-
-def _note(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
+from crossline.cli.screen import Listing, screen
 from crossline.cli.summary import Progress
+from crossline.connectors.files.names import matching_files
+from crossline.connectors.infile import read_text
+from crossline.connectors.outfile import drafted, is_standard_output, make_folder
 from crossline.core.errors import UsageError
+from crossline.core.plaintext import printable
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.schema import StreamSpec, load_streams
+
+if TYPE_CHECKING:
+    from crossline.replay.backtest import History
 
 RULE_SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -32,7 +40,9 @@ def backtest(
         list[str],
         typer.Option("--input", help="Files, folders or globs; NAME=GLOB where the stream file has several streams."),
     ],
-    output: Annotated[Path, typer.Option(help="Alerts, as JSON lines.")] = Path("alerts.jsonl"),
+    output: Annotated[Path, typer.Option(help="File for the alerts, as JSON lines; what is there goes.")] = Path(
+        "alerts.jsonl"
+    ),
     as_of_log: Annotated[
         bool, typer.Option("--as-of-log", help="Use the rule versions that were live, from the rule log.")
     ] = False,
@@ -44,37 +54,51 @@ def backtest(
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
-    from crossline.engine.runtime.session import build_session
     from crossline.replay.backtest import History
-    from crossline.replay.backtest import backtest as replay
     from crossline.rulelog.lists import ListsDirectory
 
-    streams = load_streams(stream.read_text(encoding="utf-8"), str(stream))
+    streams = load_streams(read_text(stream, "the stream file"), str(stream))
     history = History(streams, inputs_by_stream(input_, streams))
     named = ListsDirectory(lists).load() if lists else {}
     mine = rules_as_of_log(rules, pipeline) if as_of_log else read_rules(rules, streams)
     other = read_rules(compare, streams) if compare else None
+    records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
+    rule_files = [each for path in (rules, compare) if path for each in files_of(path)]
+    make_folder(output)
+    with drafted(output, inputs=[stream, *rule_files, *records]) as draft:
+        figures = {**_judge(history, mine, other, named, draft), "output": str(output)}
+    # Where alerts own the standard output, it holds nothing else.
+    out = sys.stderr if is_standard_output(output) else sys.stdout
+    out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+
+
+def _judge(
+    history: History, mine: RuleSet, other: RuleSet | None, lists: Mapping[str, Sequence[Any]], output: Path
+) -> dict[str, Any]:
+    """Judge ``history`` by each set of rules; the alerts of the first go to ``output``. The figures of both."""
+    from crossline.engine.runtime.session import build_session
+    from crossline.replay.backtest import backtest as replay
+
     spark = build_session("backtest")
     progress = Progress(sys.stderr)
     try:
-        first = replay(spark, mine, history, output, lists=named, on_batch=progress.batch)
+        first = replay(spark, mine, history, output, lists=lists, on_batch=progress.batch)
         figures: dict[str, Any] = {
             "records": first.totals.records,
             "alerts": dict(sorted(first.totals.alerts.items())),
             "dead_letters": first.totals.dead,
             "late_records": first.totals.late,
-            "output": str(output),
         }
         if other is not None:
             with tempfile.TemporaryDirectory() as folder:
                 second = replay(
-                    spark, other, history, Path(folder) / "other.jsonl", lists=named, on_batch=progress.batch
+                    spark, other, history, Path(folder) / "other.jsonl", lists=lists, on_batch=progress.batch
                 )
                 figures["compare"] = differences(output, second.path)
     finally:
         progress.done()
         spark.stop()
-    sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+    return figures
 
 
 def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[str, list[str]]:
@@ -91,10 +115,19 @@ def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[s
     return inputs
 
 
+def files_of(path: Path) -> list[Path]:
+    """The rule files that ``path`` stands for: itself, or those in the folder."""
+    try:
+        return sorted(p for p in path.iterdir() if p.suffix in RULE_SUFFIXES) if path.is_dir() else [path]
+    except OSError as error:
+        raise UsageError(f"the rules {path} cannot be read: {error.strerror}") from None
+
+
 def read_rules(path: Path, streams: dict[str, StreamSpec]) -> RuleSet:
     """The rules of a file, or of all rule files of a folder."""
-    files = sorted(p for p in path.iterdir() if p.suffix in RULE_SUFFIXES) if path.is_dir() else [path]
-    loaded = [item.rule for f in files for item in load_rules_text(f.read_text(encoding="utf-8"), str(f), streams)]
+    loaded = [
+        item.rule for f in files_of(path) for item in load_rules_text(read_text(f, "the rule file"), str(f), streams)
+    ]
     if not loaded:
         raise UsageError(f"{path}: found no rules; expected rule files ({', '.join(RULE_SUFFIXES)})")
     return RuleSet.from_rules(loaded)
@@ -131,21 +164,21 @@ def differences(old: Path, new: Path) -> dict[str, Any]:
 
 def as_text(figures: dict[str, Any]) -> str:
     """The figures as tables."""
-    console = Console(file=sys.stdout, highlight=False)
+    alerts = Listing("rule", "alerts")
+    for rule, count in figures["alerts"].items():
+        alerts.add(rule, f"{count:,}")
+    console = screen()
     with console.capture() as captured:
-        console.print(f"{figures['records']:,} records, alerts in {figures['output']}")
-        table = Table("rule", "alerts")
-        for rule, count in figures["alerts"].items():
-            table.add_row(rule, f"{count:,}")
-        console.print(table)
+        console.print(Text(printable(f"{figures['records']:,} records, alerts in {figures['output']}")))
+        console.print(alerts)
         for reason, count in figures["dead_letters"].items():
             console.print(f"dead letters: {count:,} {reason}")
         if figures["late_records"]:
             console.print(f"late records, not judged: {figures['late_records']:,}")
         if "compare" in figures:
             console.print("with the other rules:")
-            table = Table("rule", "both", "appear", "disappear")
+            changes = Listing("rule", "both", "appear", "disappear")
             for rule, d in figures["compare"].items():
-                table.add_row(rule, f"{d['both']:,}", f"+{d['appear']:,}", f"-{d['disappear']:,}")
-            console.print(table)
+                changes.add(rule, f"{d['both']:,}", f"+{d['appear']:,}", f"-{d['disappear']:,}")
+            console.print(changes)
     return captured.get()

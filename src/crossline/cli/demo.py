@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import orjson
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
+from crossline.cli.screen import Listing, screen
 from crossline.core.errors import UsageError
+from crossline.core.plaintext import printable
 from crossline.core.times import parse_instant_ms
 
 if TYPE_CHECKING:
@@ -26,7 +28,11 @@ if TYPE_CHECKING:
 
 RECORDS = 72_000
 PACE_PER_S = 2_000
+RECORDS_MAX = 10**12
+PACE_MAX = 10**6
 SOURCE = "payments"
+# What says that a folder is a demo's own, to be replaced by the next.
+MARKER = ".crossline-demo"
 
 
 def register(app: typer.Typer) -> None:
@@ -38,8 +44,8 @@ def demo(
     folder: Annotated[
         Path, typer.Option(help="Where the project and its results go; an earlier demo there is replaced.")
     ] = Path("out/demo"),
-    records: Annotated[int, typer.Option(min=1, help="How many payments.")] = RECORDS,
-    pace: Annotated[int, typer.Option(min=1, help="Payments per second.")] = PACE_PER_S,
+    records: Annotated[int, typer.Option(min=1, max=RECORDS_MAX, help="How many payments.")] = RECORDS,
+    pace: Annotated[int, typer.Option(min=1, max=PACE_MAX, help="Payments per second.")] = PACE_PER_S,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """Copy the card example into ``folder``, run it on generated traffic, and sum up."""
@@ -77,16 +83,43 @@ def demo(
 
 def _lay_out(folder: Path, records: int, pace: int) -> None:
     """The card example as a project of its own, its traffic paced."""
-    if folder.exists():
-        shutil.rmtree(folder)
+    _clear(folder)
     example = resources.files("crossline.cli") / "templates" / "cards"
     with resources.as_file(example) as path:
-        shutil.copytree(path, folder)
+        shutil.copytree(path, folder, dirs_exist_ok=True)
     pipeline = folder / "pipeline.yaml"
     text = pipeline.read_text(encoding="utf-8")
     old = next(line for line in text.splitlines() if line.strip().startswith(f"{SOURCE}:"))
     new = f"  {SOURCE}: {{kind: generator, workload: cards, seed: 7, records: {records}, pace_per_s: {pace}}}"
     pipeline.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def _clear(folder: Path) -> None:
+    """Make ``folder``, or take away the earlier demo in it; raises UsageError where anything else is there."""
+    target = Path(os.path.realpath(folder))
+    if folder.is_symlink():
+        raise UsageError(f"{folder} is a link, to {target}: what lies there is not a demo's to delete; name a folder")
+    for kept, what in ((Path.cwd(), "the working directory"), (Path("~").expanduser(), "your home")):
+        if kept.resolve().is_relative_to(target):
+            raise UsageError(f"{folder} is {what} or holds it; name a folder of its own, such as out/demo")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        entries = list(target.iterdir())
+        if entries and not (target / MARKER).is_file():
+            raise UsageError(
+                f"{folder} is not empty, and no demo made it (it has no {MARKER}); remove it, or name another folder"
+            )
+        # The mark goes first and stays to the end: a demo that was cut off half way is still known as one.
+        (target / MARKER).touch()
+        for entry in entries:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != MARKER:
+                entry.unlink()
+    except FileExistsError:
+        raise UsageError(f"{folder} is a file; expected a folder that is new, empty, or an earlier demo's") from None
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made ready: {error.filename}: {error.strerror}") from None
 
 
 def _started_ms(config: Config) -> int:
@@ -122,29 +155,31 @@ def summary(config: Config, totals: Totals, judged: Score, latencies: Sequence[f
 
 def as_text(figures: Mapping[str, Any]) -> str:
     """The figures, to read."""
-    console = Console(file=sys.stdout, highlight=False)
+    recall, precision = figures["recall"], figures["precision"]
+    alerts, planted = (
+        Listing("rule", "alerts"),
+        Listing("planted fraud", "found"),
+    )
+    for rule, count in figures["alerts"].items():
+        alerts.add(rule, f"{count:,}")
+    for name, found in figures["scenarios"].items():
+        planted.add(name, "-" if found is None else f"{found:.0%}")
+    console = screen()
     with console.capture() as captured:
         console.print(
             f"\n{figures['records']:,} payments in {figures['elapsed_ms'] / 1000:.1f} s "
-            f"({figures['records_per_s'] or 0:,} records/s, as they were sent)"
+            f"({figures['records_per_s'] or 0:,} records/s, as they were sent)\n"
         )
-        table = Table("rule", "alerts")
-        for rule, count in figures["alerts"].items():
-            table.add_row(rule, f"{count:,}")
-        console.print(table)
-        table = Table("planted fraud", "found")
-        for name, recall in figures["scenarios"].items():
-            table.add_row(name, "-" if recall is None else f"{recall:.0%}")
-        console.print(table)
-        recall, precision = figures["recall"], figures["precision"]
+        console.print(alerts, Text(), planted, Text(), sep="")
         console.print(
             f"recall {recall:.2f}, precision {precision:.2f}"
             if recall is not None and precision is not None
             else "no fraud planted"
         )
-        console.print(
-            f"from payment due to alert: p50 {figures['latency_p50_ms']} ms, p99 {figures['latency_p99_ms']} ms"
-        )
-        console.print(f"results: {', '.join(figures['results'])}")
-        console.print(f"next: crossline alerts list --db {figures['results'][0]}")
+        if figures["latency_p50_ms"] is not None:
+            console.print(
+                f"from payment due to alert: p50 {figures['latency_p50_ms']} ms, p99 {figures['latency_p99_ms']} ms"
+            )
+        console.print(printable(f"results: {', '.join(figures['results'])}"))
+        console.print(printable(f"next: crossline alerts list --db {figures['results'][0]}"))
     return captured.get()

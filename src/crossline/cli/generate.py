@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,13 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import orjson
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from crossline.connectors.outfile import growing, is_standard_output
 from crossline.core.errors import UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.labels import label_lines
@@ -27,19 +29,35 @@ app = typer.Typer(
     help="Make workloads: card payments to measure with, card frauds to try rules on.", no_args_is_help=True
 )
 
-Records = Annotated[int, typer.Option(min=0, help="How many records.")]
-Start = Annotated[int, typer.Option(min=0, help="Number of the first record.")]
-Seed = Annotated[int, typer.Option(min=0, help="Equal seeds make equal records.")]
+# Beyond these, memory or 64 bits end first.
+NUMBER_MAX = 10**12
+SEED_MAX = 2**63 - 1
+FILES_MAX = 100_000
+RATE_MAX = 10_000_000
+THINGS_MAX = 20_000_000
+DISORDER_MS_MAX = 86_400_000
+FRAUDS_MAX = 100
+RULES_MAX = 100_000
+
+Records = Annotated[int, typer.Option(min=0, max=NUMBER_MAX, help="How many records.")]
+Start = Annotated[int, typer.Option(min=0, max=NUMBER_MAX, help="Number of the first record.")]
+Seed = Annotated[int, typer.Option(min=0, max=SEED_MAX, help="Equal seeds make equal records.")]
 Output = Annotated[str | None, typer.Option(help="File, or directory with --files; - is standard output.")]
-Files = Annotated[int | None, typer.Option(min=1, help="Write so many files into the directory that --output names.")]
-Rate = Annotated[int | None, typer.Option(min=1, help="Records per second, open loop; without it, as fast as it goes.")]
-EventRate = Annotated[int | None, typer.Option(min=1, help="Records per second of event time.")]
+Files = Annotated[
+    int | None, typer.Option(min=1, max=FILES_MAX, help="Write so many files into the directory that --output names.")
+]
+Rate = Annotated[
+    int | None, typer.Option(min=1, max=RATE_MAX, help="Records per second, open loop; without it, as fast as it goes.")
+]
+EventRate = Annotated[int | None, typer.Option(min=1, max=RATE_MAX, help="Records per second of event time.")]
 BaseTime = Annotated[
     str | None,
     typer.Option(help="Event time of the first record, RFC 3339, or now (then --event-rate is --rate unless given)."),
 ]
-Accounts = Annotated[int | None, typer.Option(min=1, help="How many accounts there are.")]
-Disorder = Annotated[int | None, typer.Option(min=0, help="How far out of order records are, in milliseconds.")]
+Accounts = Annotated[int | None, typer.Option(min=1, max=THINGS_MAX, help="How many accounts there are.")]
+Disorder = Annotated[
+    int | None, typer.Option(min=0, max=DISORDER_MS_MAX, help="How far out of order records are, in milliseconds.")
+]
 Brokers = Annotated[str | None, typer.Option(help="Kafka's bootstrap servers, with --topic; key: account_id.")]
 Topic = Annotated[str | None, typer.Option(help="Kafka topic; the header crossline_sent_us has the time to send.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Summary as JSON.")]
@@ -68,6 +86,11 @@ class Where:
         if self.files and self.output in {None, "-"}:
             raise UsageError("--files needs --output DIRECTORY")
 
+    @property
+    def standard_output(self) -> bool:
+        """Whether records go where the command prints."""
+        return self.output is not None and (self.output == "-" or is_standard_output(Path(self.output)))
+
     def __str__(self) -> str:
         """The place as a person reads it."""
         return f"{self.topic} at {self.brokers}" if self.brokers else str(self.output)
@@ -85,7 +108,7 @@ def tx(
     event_rate: EventRate = None,
     base_time: BaseTime = None,
     accounts: Accounts = None,
-    merchants: Annotated[int | None, typer.Option(min=1, help="How many merchants there are.")] = None,
+    merchants: Annotated[int | None, typer.Option(min=1, max=THINGS_MAX, help="How many merchants there are.")] = None,
     disorder_ms: Disorder = None,
     with_device: Annotated[bool, typer.Option(help="Add device_id, as the many-rules sets need it.")] = False,
     brokers: Brokers = None,
@@ -115,7 +138,9 @@ def cards(
     base_time: BaseTime = None,
     accounts: Accounts = None,
     disorder_ms: Disorder = None,
-    frauds: Annotated[int | None, typer.Option(min=0, help="Of each kind in 20 minutes of event time.")] = None,
+    frauds: Annotated[
+        int | None, typer.Option(min=0, max=FRAUDS_MAX, help="Of each kind in 20 minutes of event time.")
+    ] = None,
     brokers: Brokers = None,
     topic: Topic = None,
     as_json: AsJson = False,
@@ -127,8 +152,10 @@ def cards(
     workload = CardWorkload(**_given(parameters))
     summary: dict[str, Any] = {"workload": "cards", "seed": seed, "start": start}
     if labels:
+        if output is not None and os.path.realpath(labels) == os.path.realpath(output):
+            raise UsageError(f"--labels and --output are both {output}; give each a file of its own")
         planted = workload.labels(start, records)
-        with _open(labels) as file:
+        with growing(labels) as file:
             file.write(label_lines(planted))
         summary |= {"labels": str(labels), "frauds": len(planted)}
     _run(workload, where, range(start, start + records), rate, summary, as_json=as_json)
@@ -136,16 +163,21 @@ def cards(
 
 @app.command()
 def rules(
-    count: Annotated[int, typer.Option(min=1, help="How many rules.")] = 1_000,
+    count: Annotated[int, typer.Option(min=1, max=RULES_MAX, help="How many rules.")] = 1_000,
     output: Annotated[str, typer.Option(help="File; - is standard output.")] = "-",
+    as_json: AsJson = False,
 ) -> None:
     """Many velocity rules over four key spaces, to measure with; for records made by tx --with-device."""
     text = many_rules_yaml(count)
     if output == "-":
         sys.stdout.write(text)
     else:
-        with _open(Path(output)) as file:
+        with growing(Path(output)) as file:
             file.write(text.encode())
+    if as_json:
+        # As with records: they own the standard output where they go there.
+        stream = sys.stderr if output == "-" else sys.stdout
+        stream.write(orjson.dumps({"rules": count, "output": output}).decode() + "\n")
 
 
 def _given(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -186,7 +218,7 @@ def _run(
     if rate:
         summary |= {"rate_per_s": rate, "behind_ms_max": round(sent.behind_ms_max, 1)}
     # Records own standard output where they go there.
-    stream = sys.stderr if where.output == "-" else sys.stdout
+    stream = sys.stderr if where.standard_output else sys.stdout
     stream.write(orjson.dumps(summary).decode() + "\n" if as_json else _sentence(summary, sent))
 
 
@@ -195,19 +227,12 @@ def _target(where: Where, numbers: range, stack: ExitStack) -> Target:
         from crossline.generate.kafka import KafkaTarget
 
         return KafkaTarget(where.brokers, where.topic)
-    if where.output == "-":
+    if where.standard_output:
         return StreamTarget(sys.stdout.buffer)
     path = Path(str(where.output))
     if where.files:
         return DirectoryTarget(path, where.files, numbers)
-    return StreamTarget(stack.enter_context(_open(path)))
-
-
-def _open(path: Path) -> BinaryIO:
-    try:
-        return path.open("wb")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    return StreamTarget(stack.enter_context(growing(path)))
 
 
 @contextmanager

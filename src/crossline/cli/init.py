@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from importlib.resources import files
@@ -13,6 +14,7 @@ import orjson
 import typer
 
 from crossline.core.errors import UsageError
+from crossline.core.plaintext import printable
 
 _NAMES_SHOWN = 3
 
@@ -27,21 +29,23 @@ def init(
     as_json: Annotated[bool, typer.Option("--json", help="What was written, as JSON.")] = False,
 ) -> None:
     """Write an example project that runs: payments, three rules, and where to go from there."""
-    _check_empty(folder)
+    target = _empty(folder)
     written = []
     for name, content in template_files():
-        target = folder / name
+        path = target / name
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Made, never written over: somebody may have put a file there since we looked.
+            with path.open("xb") as file:
+                file.write(content)
         except OSError as error:
-            raise UsageError(f"{target} cannot be written: {error.strerror}") from None
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
         written.append(name)
     if as_json:
         sys.stdout.write(orjson.dumps({"directory": str(folder), "files": written}).decode() + "\n")
         return
     listed = "".join(f"  {name}\n" for name in written)
-    sys.stdout.write(f"{folder} has\n{listed}")
+    sys.stdout.write(f"{printable(str(folder))} has\n{listed}")
     sys.stderr.write(
         f"next: crossline run {folder / 'pipeline.yaml'} --drain; {folder / 'README.md'} says how to go on\n"
     )
@@ -60,15 +64,21 @@ def _below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
             yield f"{prefix}{entry.name}", entry.read_bytes()
 
 
-def _check_empty(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; expected a folder that is new or empty")
-    if not folder.is_dir():
-        return
-    names = sorted(entry.name for entry in folder.iterdir())
+def _empty(folder: Path) -> Path:
+    """Where ``folder`` leads to, once ``..`` and links are followed; raises UsageError unless it is new or empty."""
+    try:
+        target = Path(os.path.realpath(folder))
+        names = sorted(entry.name for entry in target.iterdir())
+    except FileNotFoundError:
+        return target
+    except NotADirectoryError:
+        raise UsageError(f"{folder} is a file; expected a folder that is new or empty") from None
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}; expected a folder that is new or empty") from None
     if names:
         more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
         raise UsageError(
             f"{folder} is not empty: it has {', '.join(names[:_NAMES_SHOWN])}{more}; "
-            f"name a new folder, for example {folder / 'payments'}"
+            f"name a new folder, for example {target / 'payments'}"
         )
+    return target

@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import MutableMapping
+from contextlib import suppress
+from typing import Any
 
 import structlog
+
+from crossline.core.plaintext import printable
+
+
+class _Lines:
+    """Writes lines to stderr. One that cannot be written is lost: what is logged goes on without its log."""
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(f"{message}\n")
+            sys.stderr.flush()
+
+    debug = info = warning = warn = error = critical = fatal = exception = msg
 
 
 def configure() -> None:
     """Readable lines on a terminal, one JSON value a line elsewhere."""
+    on_terminal = sys.stderr.isatty()
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([_printable] if on_terminal else []),
             structlog.processors.format_exc_info,
             renderer,
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: _Lines(),
     )
+
+
+def _printable(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What came in with records and files must not steer the terminal."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = printable(value)
+    return event

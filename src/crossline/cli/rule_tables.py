@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.table import Table
+from rich.text import Text
 
+from crossline.cli.screen import Listing
+from crossline.core.plaintext import printable_lines
 from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS
 from crossline.core.times import format_instant
 from crossline.rulelog.events import RuleEvent
@@ -90,13 +92,13 @@ def instant(ms: int | None) -> str | None:
         return f"{ms} ms"
 
 
-def rules_table(rows: Iterable[Row]) -> Table:
+def rules_table(rows: Iterable[Row]) -> Listing:
     """One line a rule."""
-    table = Table("rule", "version", "type", "status", "effective from", "severity", "source", box=None)
+    table = Listing("rule", "version", "type", "status", "effective from", "severity", "source")
     for row in rows:
         since = row["effective_from"] or ("" if row["status"] == "draft" else "the beginning")
         cells = (row["rule_id"], str(row["version"]), row["rule_type"], row["status"], since)
-        table.add_row(*cells, row["severity"], row["source"])
+        table.add(*cells, row["severity"], row["source"])
     return table
 
 
@@ -122,13 +124,14 @@ def event_row(event: RuleEvent) -> Row:
     return row
 
 
-def events_table(events: Iterable[RuleEvent]) -> Table:
-    """One line an event; a refusal's report follows on the same line, as far as its first problem."""
-    table = Table("at", "event", "rule", "version", "status", "effective from", "source", "what", box=None)
+def events_table(events: Iterable[RuleEvent]) -> Listing:
+    """One line an event, and more where it has a report."""
+    columns = ("at", "event", "rule", "version", "status", "effective from", "source", "what")
+    table = Listing(*columns, long=("what",))
     for event in events:
         since = (instant(event.effective_from_ms) or "the beginning") if event.event in _CHANGES else ""
         source = "" if event.source is None else event.source + (f":{event.line}" if event.line else "")
-        table.add_row(
+        table.add(
             format_instant(event.at_ms),
             event.event.replace("_", " "),
             event.rule_id or "",
@@ -136,7 +139,7 @@ def events_table(events: Iterable[RuleEvent]) -> Table:
             event.status or "",
             since if event.status != "draft" else "",
             source,
-            event.text or "",
+            Text(printable_lines(event.text or "")),
         )
     return table
 

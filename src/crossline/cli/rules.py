@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 import typer
 import yaml
-from rich.console import Console
 
+from crossline.cli import screen
 from crossline.cli.rule_tables import (
     event_row,
     events_table,
@@ -22,6 +22,7 @@ from crossline.cli.rule_tables import (
     show_text,
     written_row,
 )
+from crossline.cli.screen import note, write_lines
 from crossline.core.errors import UsageError
 from crossline.core.rules.report import render
 from crossline.core.schema import StreamSpec, load_streams
@@ -33,9 +34,6 @@ from crossline.rulelog.lists import ListsDirectory
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import SUFFIXES
-
-# Wide enough that nothing is cut where no terminal sets a width: the lines go to a file or another program.
-_WIDTH_PIPED = 2000
 
 app = typer.Typer(help="Check, publish and look up rules.", no_args_is_help=True)
 
@@ -81,13 +79,13 @@ def check(
     problems = [problem for error in refused.values() for problem in error.problems]
     if as_json:
         summary = {"ok": not problems, "files": len(files), "rules": len(taken), "problems": problems}
-        _write_lines([orjson.dumps(summary)])
+        write_lines([orjson.dumps(summary)])
     elif problems:
         sys.stdout.write(render(problems) + "\n")
     else:
-        _note(f"{_counted(len(taken), 'rule')} in {_counted(len(files), 'file')}: nothing wrong")
+        note(f"{_counted(len(taken), 'rule')} in {_counted(len(files), 'file')}: nothing wrong")
     if stream is None:
-        _note("fields and types were not checked: name the stream file with --stream")
+        note("fields and types were not checked: name the stream file with --stream")
     if problems:
         raise typer.Exit(1)
 
@@ -99,20 +97,20 @@ def list_rules(*, rules: Rules = RULES, pipeline: PipelineName = None, as_json: 
     standing, refused = folder.rules()
     rows = rule_rows(events, standing)
     if as_json:
-        _write_lines(orjson.dumps(row) for row in rows)
+        write_lines(orjson.dumps(row) for row in rows)
     elif rows:
-        _print(rules_table(rows))
+        screen.show(rules_table(rows))
     else:
-        _note(f"there are no rules in {rules}")
+        note(f"there are no rules in {rules}")
     if events is None:
-        _note(f"no pipeline has run on {rules} yet: these are its files")
+        note(f"no pipeline has run on {rules} yet: these are its files")
     else:
         waiting = [each for each in standing if all(history.moves(each.rule) for history in folder.histories)]
         if waiting:
             names = ", ".join(f"{each.rule.rule_id} version {each.rule.version}" for each in waiting)
-            _note(f"not taken up yet, as the pipeline does while it runs: {names}")
+            note(f"not taken up yet, as the pipeline does while it runs: {names}")
     for source in refused:
-        _note(f"{rules / source} has errors: crossline rules check {rules / source}")
+        note(f"{rules / source} has errors: crossline rules check {rules / source}")
 
 
 @app.command()
@@ -132,7 +130,7 @@ def show(
         raise no_rule(rule_id, _names(folder), version if rows else None)
     row = chosen[-1]
     if as_json:
-        _write_lines([orjson.dumps(row)])
+        write_lines([orjson.dumps(row)])
     else:
         body = yaml.safe_dump(row["body"], sort_keys=False, allow_unicode=True)
         sys.stdout.write(f"{show_text(row)}\n\n{body}")
@@ -152,7 +150,7 @@ def history(
         raise UsageError("name one rule, or give --all")
     folder, events = _folder(rules, pipeline)
     if events is None:
-        _note(f"no pipeline has run on {rules} yet: there is no history")
+        note(f"no pipeline has run on {rules} yet: there is no history")
         return
     if rule_id is not None and rule_id not in folder.histories[0].rules:
         raise no_rule(rule_id, folder.histories[0].rules)
@@ -163,9 +161,9 @@ def history(
         if all_rules or event.rule_id == rule_id or (event.event == "refused" and event.source in sources)
     ]
     if as_json:
-        _write_lines(orjson.dumps(event_row(event)) for event in mine)
+        write_lines(orjson.dumps(event_row(event)) for event in mine)
     else:
-        _print(events_table(mine))
+        screen.show(events_table(mine))
 
 
 @app.command()
@@ -181,13 +179,13 @@ def publish(
     folder = _all_logs(rules, stream, lists)
     publication = folder.publish(file)
     if as_json:
-        _write_lines(orjson.dumps(written_row(each)) for each in publication.rules)
+        write_lines(orjson.dumps(written_row(each)) for each in publication.rules)
     else:
         sys.stdout.write(publication_text(publication.rules, ran=bool(folder.histories)))
     if stream is None:
-        _note("fields and types were not checked: name the stream file with --stream")
+        note("fields and types were not checked: name the stream file with --stream")
     for name in publication.left_out:
-        _note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")
+        note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")
 
 
 @app.command(name="set-status")
@@ -204,9 +202,9 @@ def set_status(
     folder = _all_logs(rules, stream, None)
     written = folder.set_status(rule_id, status.value, version)
     if as_json:
-        _write_lines([orjson.dumps(written_row(written))])
+        write_lines([orjson.dumps(written_row(written))])
     elif written.change == "unchanged":
-        _note(f"{rule_id} version {written.rule.version} is {status.value} already")
+        note(f"{rule_id} version {written.rule.version} is {status.value} already")
     else:
         sys.stdout.write(publication_text([written], ran=bool(folder.histories)))
 
@@ -261,19 +259,3 @@ def _names(folder: RuleFolder) -> set[str]:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _print(what: Any) -> None:
-    console = Console(highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        console.width = _WIDTH_PIPED
-    console.print(what)
-
-
-def _write_lines(lines: Iterable[bytes]) -> None:
-    for line in lines:
-        sys.stdout.write(f"{line.decode()}\n")
-
-
-def _note(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
+from crossline.cli.screen import fitted
 from crossline.connectors.base import Delivery
 from crossline.core.config import Pipeline as Config
+from crossline.core.plaintext import printable_lines
 
 if TYPE_CHECKING:
     from crossline.engine.pipeline import Totals
@@ -31,9 +34,10 @@ class Progress:
         self._open = True
         rate = totals.records / max(now - totals.started_s, 1e-9)
         alerts = sum(totals.alerts.values())
-        self._out.write(
-            f"\r\x1b[K{totals.records:,} records, {rate:,.0f}/s, {alerts:,} alerts, batch {delivery.batch_id}"
-        )
+        said = f"{totals.records:,} records, {rate:,.0f}/s, {alerts:,} alerts, batch {delivery.batch_id}"
+        # A line that goes over the edge could not be written over.
+        width = shutil.get_terminal_size().columns - 1
+        self._out.write(f"\r\x1b[K{said if len(said) <= width else said[: width - 1] + '…'}")
         self._out.flush()
 
     def done(self) -> None:
@@ -75,4 +79,4 @@ def summary_text(config: Config, totals: Totals) -> str:
         lines.append(f"late records (not judged, kept in the store): {figures['late_records']:,}")
     lines += [f"left for the next run: {text}" for text in figures["left"]]
     lines.append(f"results: {', '.join(figures['results'])}")
-    return "\n".join(lines)
+    return fitted(printable_lines("\n".join(lines)))

@@ -11,6 +11,8 @@ from rich.text import Text
 
 from crossline.connectors.base import Delivery, for_delivery
 from crossline.core import config_sinks
+from crossline.core.errors import SinkError
+from crossline.core.plaintext import printable
 
 SEVERITY_STYLE = {"info": "dim", "low": "cyan", "medium": "yellow", "high": "red", "critical": "bold white on red"}
 
@@ -28,7 +30,8 @@ class ConsoleSink:
     ``stream``: the standard output where None. ``limit``: the most lines per batch; the rest is counted.
 
     Guarantee: each alert once in the life of the process; a batch that a kill interrupted is printed again by the next.
-    A screen that went away (a closed pipe) ends the printing, not the pipeline.
+    A batch that was held half way is printed from its start. A screen that went away (a closed pipe) ends the printing,
+    not the pipeline.
     """
 
     def __init__(self, stream: TextIO | None = None, limit: int = 50) -> None:
@@ -47,14 +50,19 @@ class ConsoleSink:
         self._console = _Screen(file=self._stream or sys.stdout, soft_wrap=True, highlight=False, emoji=False)
 
     def deliver(self, delivery: Delivery) -> None:
-        """Print the alerts of a batch not printed yet."""
+        """Print the alerts of a batch not printed yet; raises SinkError where the output takes nothing now."""
         if self._console is None or (self._last is not None and delivery.batch_id <= self._last):
             return
         alerts = for_delivery(delivery)
-        for alert in alerts[: self._limit]:
-            self._console.print(alert_line(alert))
-        if len(alerts) > self._limit:
-            self._console.print(f"… and {len(alerts) - self._limit:,} more alerts in this batch", style="dim")
+        try:
+            for alert in alerts[: self._limit]:
+                self._console.print(alert_line(alert))
+            if len(alerts) > self._limit:
+                self._console.print(f"… and {len(alerts) - self._limit:,} more alerts in this batch", style="dim")
+        except OSError as error:
+            # The output may be a file on a full disk. What rich holds back would come out twice.
+            self.open()
+            raise SinkError(f"the screen cannot be written now: {error.strerror or error}") from error
         self._last = delivery.batch_id
 
     def close(self) -> None:
@@ -66,7 +74,7 @@ def alert_line(alert: Mapping[str, Any]) -> Text:
     """``alert`` in one line."""
     severity = str(alert["severity"])
     return Text.assemble(
-        (str(alert["event_time"]), "dim"),
+        (printable(str(alert["event_time"])), "dim"),
         "  ",
         (f"{severity:<8}", SEVERITY_STYLE.get(severity, "")),
         "  ",
@@ -74,8 +82,3 @@ def alert_line(alert: Mapping[str, Any]) -> Text:
         f"  {printable(str(alert['message']))}  ",
         (f"[{printable(str(alert['record_id']))}]", "dim"),
     )
-
-
-def printable(text: str) -> str:
-    """``text`` with control characters written out: what came in with a record must not steer the terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

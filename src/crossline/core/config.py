@@ -176,7 +176,8 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
     """The pipeline that ``text`` describes; ``source`` is what the file is called in messages.
 
     ``read`` gives the text of a file that is named relative to the pipeline file; what it raises as OSError or
-    UnicodeDecodeError becomes a problem. Raises RefusedError with all that is wrong, in this file and the stream file.
+    ValueError (no UTF-8, no name that a file can have) becomes a problem. Raises RefusedError with all that is wrong,
+    in this file and the stream file.
     """
     document = load_yaml(text, source)
     report = Report(document)
@@ -209,7 +210,7 @@ def _streams(
             return load_streams(read(written), written), []
         except RefusedError as error:
             return None, list(error.problems)
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             report.add(("streams",), shown(written), f"a stream file that can be read ({reason})")
     elif isinstance(written, dict) and written:

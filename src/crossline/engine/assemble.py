@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from crossline.connectors.base import Delivery, Sink, build_sink
 from crossline.connectors.console import ConsoleSink
+from crossline.connectors.infile import read_pipeline
 from crossline.connectors.kafka_client import librdkafka_settings
 from crossline.connectors.kafka_fetch import KafkaFetch
 from crossline.core.config import Pipeline as Config
-from crossline.core.config import load_pipeline
 from crossline.core.config_fields import Settings
 from crossline.core.config_kafka import KafkaSource
 from crossline.core.config_sinks import ConsoleSink as ConsoleSettings
@@ -60,10 +60,7 @@ class RunOptions:
 
 def read_config(path: str) -> Config:
     """The pipeline file at ``path``, checked whole, its relative paths still as written."""
-    folder = Path(path).parent
-    return load_pipeline(
-        Path(path).read_text(encoding="utf-8"), path, lambda name: (folder / name).read_text(encoding="utf-8")
-    )
+    return read_pipeline(Path(path))
 
 
 def session_for(config: Config) -> SparkSession:

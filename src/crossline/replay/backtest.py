@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from crossline.connectors.base import Delivery
+from crossline.connectors.outfile import drafted, make_folder
 from crossline.core.alertjson import json_bytes
 from crossline.core.errors import UsageError
 from crossline.core.plan import PARTITION_LAG_MS
@@ -51,7 +52,6 @@ class AlertWriter:
 
     def open(self) -> None:
         """Start an empty file."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("wb")
 
     def deliver(self, delivery: Delivery) -> None:
@@ -88,11 +88,11 @@ def backtest(
     ``defaults`` and ``bounds`` None: those of a pipeline that says nothing about them.
 
     Raises:
-        UsageError: an input matches no file.
+        UsageError: an input matches no file, or ``output`` is nothing to write over.
     """
     cores = max(1, spark.sparkContext.defaultParallelism)
-    aside = output.with_name(f".{output.name}.part")
-    with tempfile.TemporaryDirectory(prefix="crossline-backtest-") as folder:
+    make_folder(output)
+    with drafted(output) as draft, tempfile.TemporaryDirectory(prefix="crossline-backtest-") as folder:
         sources = [
             file_source(
                 FileInput(stream, tuple(patterns), history.streams[stream].format),
@@ -107,8 +107,7 @@ def backtest(
         book = Book(RuleSet(), streams, defaults or Defaults(), cores, bounds or Bounds(PARTITION_LAG_MS))
         settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
         pipeline = Pipeline(
-            spark, settings, book, sources, FixedFeed(rules, lists or {}), [AlertWriter(aside)], on_batch
+            spark, settings, book, sources, FixedFeed(rules, lists or {}), [AlertWriter(draft)], on_batch
         )
         totals = pipeline.start().drain()
-    aside.replace(output)
     return Replay(output, totals)

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -18,56 +17,9 @@ from crossline.connectors.sqlite import SqliteSink
 from crossline.core.errors import CrosslineError, PermanentError, UsageError
 from crossline.core.values import DeadLetter
 
+from .alertkit import ALERTS, DEAD, alert
+
 DELIVERED_MS = 1_767_225_607_500  # 2026-01-01T00:00:07.500Z
-
-
-def alert(alert_id: str, **changes: Any) -> dict[str, Any]:
-    return {
-        "schema_version": 1,
-        "alert_id": alert_id,
-        "kind": "alert",
-        "rule_id": "card_burst",
-        "rule_version": 3,
-        "rule_type": "velocity",
-        "severity": "high",
-        "score": 40,
-        "action": "step_up",
-        "key": {"account_id": "a1"},
-        "stream": "payments",
-        "record_id": "t0000007",
-        "event_time": "2026-01-01T00:00:07.120Z",
-        "ingest_time": "2026-01-01T00:00:07.180Z",
-        "value": 10,
-        "operator": ">=",
-        "threshold": 10,
-        "window_start": "2025-12-31T23:59:07.120Z",
-        "window_end": "2026-01-01T00:00:07.120Z",
-        "evidence": {"count": 73, "record_ids": ["t0000005", "t0000006", "t0000007"]},
-        "message": "10 payments by account a1 in 60 s (line: 10)",
-        "corrects": None,
-        "detected_at": "2026-01-01T00:00:07.300Z",
-        "delivered_at": None,
-        **changes,
-    }
-
-
-ALERTS = [
-    alert("11aa0000-0000-5000-8000-000000000001"),
-    alert(
-        "11ab0000-0000-5000-8000-000000000002",
-        rule_id="big_payment",
-        severity="low",
-        key={"account_id": "a2", "vip": True},
-        event_time="2026-01-01T00:00:08.000Z",
-        message="payment where amount_cents >= 1000",
-    ),
-    alert("2cdd0000-0000-5000-8000-000000000003", kind="shadow", event_time="2026-01-01T00:00:09.000Z"),
-]
-DEAD = [
-    DeadLetter("payments", "bad_json", "unexpected end", "in/a.jsonl", 120, b'{"amount": 1'),
-    DeadLetter("payments", "bad_json", "not UTF-8", "in/a.jsonl", 180, b"\xff\xfe"),
-    DeadLetter("payments", "duplicate_id", "came before", "in/a.jsonl", 240, None, "t1"),
-]
 
 
 def store(path: Path, *batches: Delivery) -> Path:
@@ -341,3 +293,71 @@ def test_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: l
     error = refused("list", *arguments)
     assert error.exit_code == 2
     assert text in str(error)
+
+
+def test_a_spreadsheet_runs_nothing_of_an_export(tmp_path: Path) -> None:
+    hostile = alert(
+        "66",
+        message='=HYPERLINK("http://x")\n\x1b[31m',
+        record_id="-2+3",
+        key={"@k": "=1\u202e\x9b"},
+        score=-7,
+        value=-12.5,
+        threshold=-1e300,
+        evidence={"count": 2, "record_ids": ["=1", "-5"]},
+    )
+    plain = alert("77", record_id="-5", message="-12.50")
+    db = store(tmp_path / "c.db", Delivery("p", 0, alerts=[hostile, plain]))
+    out = tmp_path / "out.csv"
+    said("export", "--db", db, "--format", "csv", "--output", out)
+    with out.open(encoding="utf-8", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert out.read_text(encoding="utf-8").replace("\n", "").isprintable()
+    assert first["message"] == '\'=HYPERLINK("http://x")\\n\\x1b[31m'
+    assert (first["record_id"], second["record_id"], second["message"]) == ("'-2+3", "-5", "-12.50")
+    assert (first["score"], first["value"], float(first["threshold"])) == ("-7", "-12.5", -1e300)
+    assert json.loads(first["key"]) == {"@k": "=1\u202e\x9b"}
+    assert json.loads(first["evidence_record_ids"]) == ["=1", "-5"]
+
+
+def test_dead_letters_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    letter = DeadLetter(
+        "payments", "bad_json", "found \x1b]0;x\x07", "in/\u202ea\x1b[2J.jsonl", 1, b"\x1b[31m\xe2\x80\xae"
+    )
+    db = store(tmp_path / "c.db", Delivery("p", 0, dead=[letter]))
+    text = said("dead", "--db", db).stdout
+    assert text.replace("\n", "").isprintable()
+    assert "\\u202ea\\x1b[2J" in text
+
+
+def test_the_store_that_is_read_is_not_written_over(db: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(db)
+    for output in (db, tmp_path / "link", tmp_path / "x" / ".." / db.name):
+        (tmp_path / "x").mkdir(exist_ok=True)
+        assert isinstance(refused("export", "--db", db, "--output", output), UsageError)
+    assert len(listed("--db", db)) == 3
+
+
+def test_an_export_to_a_device_leaves_the_device(db: Path, tmp_path: Path) -> None:
+    link = tmp_path / "nothing"
+    link.symlink_to("/dev/null")
+    said("export", "--db", db, "--output", link)
+    assert link.is_symlink()
+    assert link.is_char_device()
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+@pytest.mark.parametrize("arguments", [["list"], ["show", "11aa"], ["dead"]])
+def test_what_is_listed_fits_the_screen(
+    db: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], columns: int
+) -> None:
+    widest = {" ".join(line.split()) for line in said(*arguments, "--db", db).stdout.splitlines()}
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = said(*arguments, "--db", db).stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert columns < 200 or widest == {" ".join(line.split()) for line in lines}
+    if columns >= 40:
+        # Rows may be stacked, which repeats the headings; every word of the rows is there.
+        rows = [line for line in widest if not line.startswith(("id happened", "reason where", "reason dead"))]
+        words = {word for row in rows for word in row.split() if len(word) <= columns // 2}
+        assert words <= set(" ".join(lines).split())

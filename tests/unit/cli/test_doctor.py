@@ -140,3 +140,15 @@ def test_the_table_has_a_line_for_each_finding() -> None:
     lines = CliRunner().invoke(app, ["doctor"]).stdout.splitlines()
     assert lines[0].split() == ["what", "state", "found", "to", "do"]
     assert any(line.startswith("jars local-fs") and "missing" in line for line in lines)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_table_fits_the_screen(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    doctor.register(app)
+    text = CliRunner().invoke(app, ["doctor"]).stdout
+    assert max(map(len, text.splitlines())) <= columns
+    assert "…" not in text
+    assert "make setup" in " ".join(text.split())

@@ -80,6 +80,7 @@ def test_rules(tmp_path: Path) -> None:
     assert run("rules", "--count", "10").stdout == many_rules_yaml(10)
     run("rules", "--count", "10", "--output", str(tmp_path / "r.yaml"))
     assert (tmp_path / "r.yaml").read_text() == many_rules_yaml(10)
+    assert json.loads(run("rules", "--count", "2", "--json").stderr) == {"rules": 2, "output": "-"}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_rules(tmp_path: Path) -> None:
         (["--brokers", "b"], "--brokers and --topic go together"),
         (["--output", "-", "--files", "2"], "--files needs --output DIRECTORY"),
         (["--output", "-", "--base-time", "noon"], "--base-time is 'noon'"),
-        (["--output", "/nowhere/at/all"], "cannot write /nowhere/at/all: No such file or directory"),
+        (["--output", "/nowhere/at/all"], "/nowhere/at/all cannot be written: No such file or directory"),
     ],
 )
 def test_wrong_use_is_refused(options: list[str], message: str) -> None:
@@ -100,6 +101,12 @@ def test_wrong_use_is_refused(options: list[str], message: str) -> None:
 
 def test_labels_that_cannot_be_written_are_refused_before_records_are_made(tmp_path: Path) -> None:
     records = tmp_path / "cards.jsonl"
-    with pytest.raises(UsageError, match="cannot write /nowhere/labels"):
+    with pytest.raises(UsageError, match="/nowhere/labels cannot be written"):
         run("cards", "--records", "10", "--output", str(records), "--labels", "/nowhere/labels")
     assert not records.exists()
+
+
+def test_labels_and_records_need_a_file_each(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give each a file of its own"):
+        run("cards", "--records", "10", "--output", str(tmp_path / "x"), "--labels", str(tmp_path / "y" / ".." / "x"))
+    assert not (tmp_path / "x").exists()

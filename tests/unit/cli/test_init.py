@@ -99,3 +99,28 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == list("abcde")
     with pytest.raises(UsageError, match="is a file; expected a folder that is new or empty"):
         run(str(tmp_path / "a"))
+
+
+@pytest.mark.parametrize("roundabout", ["p2/x/..", "p2/rules/..", "p2/x/../rules/..", "link", "link/x/.."])
+def test_a_project_is_found_behind_dots_and_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, roundabout: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("p2")
+    Path("link").symlink_to("p2")
+    rule = tmp_path / "p2" / "rules" / "spending.yaml"
+    rule.write_text("mine")
+    with pytest.raises(UsageError, match="is not empty"):
+        run(roundabout)
+    assert rule.read_text() == "mine"
+    assert not (tmp_path / "p2" / "x").exists()
+
+
+def test_what_comes_meanwhile_is_not_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "new"
+    monkeypatch.setattr("crossline.cli.init._empty", lambda _: folder)
+    folder.mkdir()
+    (folder / "pipeline.yaml").write_text("mine")
+    with pytest.raises(UsageError, match=r"pipeline.yaml cannot be written: File exists"):
+        run(str(folder))
+    assert (folder / "pipeline.yaml").read_text() == "mine"

@@ -178,7 +178,7 @@ def test_history_has_refusals_too(project: Path) -> None:
     ]
     said = run("history", "--all").stdout
     assert "version 1 is published with another body; set version: 2" in said
-    assert [line.split()[1] for line in said.splitlines() if line.startswith(" 2026")] == [
+    assert [line.split()[1] for line in said.splitlines() if line.startswith("2026")] == [
         "published",
         "published",
         "started",
@@ -296,3 +296,18 @@ def test_a_rule_in_a_bad_file_is_not_touched(project: Path) -> None:
     (project / "rules/large.yaml").write_text(LARGE + "  colour: red\n", encoding="utf-8")
     with pytest.raises(RefusedError, match="unknown field colour"):
         run("set-status", "large", "paused")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_lists_and_history_fit_the_screen(project: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    (project / "rules/small.yaml").write_text(SMALL, encoding="utf-8")
+    pipeline_runs(NOW_MS)
+    (project / "rules/large.yaml").write_text(LARGE.replace("100", "200"), encoding="utf-8")
+    pipeline_runs(NOW_MS + 1_000)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for arguments in (["list"], ["history", "--all"]):
+        said = run(*arguments).stdout
+        assert max(map(len, said.splitlines())) <= columns
+        assert {"large", "small"} <= set(said.split())
+        assert "…" not in said
+    assert "version 1 is published with another body; set version: 2" in " ".join(said.split())

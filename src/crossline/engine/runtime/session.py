@@ -24,7 +24,7 @@ DAEMON = "crossline.engine.runtime.daemon"
 FEW_CORES = 4
 # All of them always: the archive of Java's classes fits one class path.
 JAR_GROUPS = ("local-fs", "spark-kafka")
-# Where all runs on this machine; without both, Spark binds to whatever the host name resolves to.
+# Without both, Spark binds to whatever the host name resolves to, where anybody who gets there may run code.
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -43,18 +43,22 @@ def build_session(
     cores: int | str = "*",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session on ``master`` (default ``local[cores]``) with the settings below; ``settings`` win over them."""
+    """A session on ``master`` (default ``local[cores]``) with the settings below; ``settings`` win over them.
+
+    What listens, listens on loopback, unless ``settings`` or, for masters elsewhere, ``SPARK_LOCAL_IP`` say otherwise.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    here = master is None or re.match(r"local|spark://(127\.|localhost)", master) is not None
+    here = master is None or re.match(r"local\b|spark://(127\.|localhost\b)", master) is not None
+    bound = binding(os.environ, here=here)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if here:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("SPARK_HOME", str(spark_home()))
     os.environ["JAVA_HOME"] = str(find_java().home)
     jars = [jar for group in JAR_GROUPS for jar in ensure_jars(group)]
     builder = SparkSession.builder.appName(app_name).master(_retrying(master or f"local[{cores}]"))
     for name, value in {
         **_base_settings(jars),
-        **(LOOPBACK if here else {}),
+        **bound,
         **RUNTIME_SETTINGS,
         **(settings or {}),
     }.items():
@@ -64,6 +68,11 @@ def build_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def binding(environment: Mapping[str, str], *, here: bool) -> Mapping[str, str]:
+    """Where the driver listens; ``here``: all runs on this machine. An address that somebody gave to Spark stays."""
+    return LOOPBACK if here or "SPARK_LOCAL_IP" not in environment else {}
 
 
 def wake_workers(session: SparkSession) -> None:

@@ -1,0 +1,46 @@
+"""Nobody but this user's processes on this machine gets to what listens: Java, its Python workers, keepers."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from crossline.engine.state import keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_all_that_listens_is_on_loopback_or_closed_to_others(spark: SparkSession) -> None:
+    def ask_a_keeper(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Has a keeper forked, and gives back what comes."""
+        place = keeper.place()
+        assert place is not None
+        place.connect(0).close()
+        yield from batches
+
+    assert spark.range(4).repartition(2).mapInArrow(ask_a_keeper, "id long").count() == 4
+    listening, unix = set(), set()
+    for process in psutil.Process().children(recursive=True):
+        listening |= {c.laddr.ip for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+        unix |= {c.laddr for c in process.net_connections("unix") if c.laddr}
+    assert listening
+    assert all(ipaddress.ip_address(ip.removeprefix("::ffff:")).is_loopback for ip in listening), listening
+    assert any("keeper-" in str(path) for path in unix)
+    for path in map(Path, unix):
+        if path.exists() and path.stat().st_uid == os.getuid():
+            # To connect takes the right to write to the socket, and to enter its folder.
+            others = stat.S_IRWXG | stat.S_IRWXO
+            open_to_others = path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            assert not open_to_others or not path.parent.stat().st_mode & others, path

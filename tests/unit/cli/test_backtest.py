@@ -1,0 +1,76 @@
+"""``crossline backtest`` as far as it goes without Spark: what it refuses to write over, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crossline.cli.backtest import as_text
+from crossline.cli.init import template_files
+from crossline.cli.main import run_command
+from crossline.core.errors import PermanentError
+
+COMMAND = ["backtest", "--rules", "rules", "--stream", "stream.yaml", "--input", "in/*.jsonl"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    for name, content in template_files():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+
+    def no_java() -> None:
+        raise PermanentError("no Java in this test")
+
+    monkeypatch.setattr("crossline.engine.runtime.session.find_java", no_java)
+    return lambda *options: run_command([*COMMAND, *options])
+
+
+@pytest.mark.parametrize(
+    "output", ["stream.yaml", "in/2026-01-05.jsonl", "rules/spending.yaml", "other/../stream.yaml", "link"]
+)
+def test_what_it_reads_is_not_written_over(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    Path("other").mkdir()
+    Path("link").symlink_to("rules/large_payment.yaml")
+    before = Path(output).read_bytes()
+    assert run("--output", output) == 2
+    assert f"{output} is what is read" in capsys.readouterr().err
+    assert Path(output).read_bytes() == before
+
+
+def test_the_rules_that_it_compares_with_are_not_written_over(run: Callable[..., int]) -> None:
+    Path("candidate.yaml").write_bytes(Path("rules/spending.yaml").read_bytes())
+    assert run("--compare", "candidate.yaml", "--output", "candidate.yaml") == 2
+
+
+def test_a_run_that_fails_leaves_what_was_there(run: Callable[..., int]) -> None:
+    Path("alerts.jsonl").write_text("before")
+    there = sorted(Path().iterdir())
+    assert run() == 1
+    assert Path("alerts.jsonl").read_text() == "before"
+    assert sorted(Path().iterdir()) == there
+
+
+@pytest.mark.parametrize("columns", [20, 40, 200])
+def test_what_it_says_fits_the_screen(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rule = "a_rule_with_a_name_of_some_length"
+    figures = {
+        "records": 2_000_000,
+        "alerts": {rule: 12_345},
+        "dead_letters": {"duplicate_id": 3},
+        "late_records": 4,
+        "output": "out/[bold]/alerts\x1b.jsonl",
+        "compare": {rule: {"both": 1, "appear": 2_000, "disappear": 3, "appearing": [], "disappearing": []}},
+    }
+    text = as_text(figures)
+    assert max(map(len, text.splitlines())) <= columns
+    joined = "".join(text.split())
+    assert joined.count(rule) == 2
+    for part in ("2,000,000records", "12,345", "out/[bold]/alerts\\x1b.jsonl", "3duplicate_id", "+2,000", "-3"):
+        assert part in joined
