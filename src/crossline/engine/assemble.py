@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 
 from crossline.connectors.base import Delivery, Sink, build_sink
 from crossline.connectors.console import ConsoleSink
-from crossline.connectors.kafka_client import librdkafka_settings
-from crossline.connectors.kafka_fetch import KafkaFetch
 from crossline.core.config import Pipeline as Config
 from crossline.core.config import load_pipeline
 from crossline.core.config_fields import Settings
@@ -29,8 +27,7 @@ from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
 from crossline.engine.rulefeed import DirectoryFeed
 from crossline.engine.runtime.session import DAEMON, build_session, wake_workers
 from crossline.engine.source.inputs import FileInput, file_source, generated_source
-from crossline.engine.source.intake import KafkaIntake
-from crossline.engine.source.kafka import kafka_reader
+from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.generate.source import read_source
 
@@ -145,9 +142,8 @@ def _source(config: Config, stream: str, checkpoint: str, cores: int, options: R
     source = config.sources[stream]
     _check_format(config, stream)
     if isinstance(source, KafkaSource):
-        reader = kafka_reader(source, os.environ, source.max_records_per_batch or config.engine.max_batch_records)
-        fetch = KafkaFetch(librdkafka_settings(source.brokers, source.security, os.environ))
-        return SourcePlan(stream, reader.stream, KafkaIntake(stream), fetch, reader.history, fetch.close)
+        records_max = source.max_records_per_batch or config.engine.max_batch_records
+        return kafka_source(stream, source, os.environ, records_max, checkpoint, list(config.sources).index(stream))
     if isinstance(source, GeneratorSource):
         generator = read_source(source.model_dump(exclude_none=True))
         return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from crossline.connectors.base import Delivery, Sink, deliver_all
+from crossline.connectors.base import Delivery, Sink, close_all, deliver_all
 from crossline.connectors.chunks import READY
 from crossline.engine.book import Book, BookFile
 from crossline.engine.failure import explained
@@ -165,6 +165,7 @@ class Pipeline:
             begun, began_ms = time.monotonic(), time.time() * 1e3
             self.totals.first_s = self.totals.first_s or begun
             outcome = collect(self._plan((frame, self._intake)), self._fetchers())
+            verified = [source.verify() for source in self._sources]
             wall_ms = outcome.spent.wall_ms(began_ms, time.time() * 1e3)
             delivery = Delivery(
                 pipeline=self._settings.name,
@@ -183,6 +184,8 @@ class Pipeline:
             after = Stopwatch()
             deliver_all(self._sinks, delivery, stop=self._stopping)
             after.lap("deliver")
+            for settle in verified:
+                settle()
             self._events = []
             self._total(delivery)
             self._advance(batch_id, outcome.figures["ingest_ms"])
@@ -328,8 +331,7 @@ class Pipeline:
             self._close()
 
     def _close(self) -> None:
-        for sink in self._opened:
-            sink.close()
+        close_all(self._opened)
         for source in self._sources:
             source.close()
         self._feed.close()

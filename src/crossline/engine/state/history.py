@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from crossline.engine.progress import offsets_of
+
 EVERY_MS = 1_000  # of ingest time between two marks
 KEEP_BYTES = 64 << 20  # of marks; with more, the older half goes
 
@@ -32,7 +34,7 @@ class HistoryLog:
 
     def add(self, batch: int, ingest_ms: dict[str, int]) -> None:
         """Note that ``batch`` is done; its offsets are read from Spark's own log."""
-        mark = Mark(batch, self._offsets_of(batch), ingest_ms)
+        mark = Mark(batch, offsets_of(str(self._folder), batch), ingest_ms)
         raw = orjson.dumps(mark)
         aside = self._last.with_suffix(".tmp")
         aside.write_bytes(raw)
@@ -44,11 +46,6 @@ class HistoryLog:
             if grown:
                 self._trim()
             self._written = dict(ingest_ms)
-
-    def _offsets_of(self, batch: int) -> list[dict[str, Any] | None]:
-        lines = (self._folder / "spark" / "offsets" / str(batch)).read_text().splitlines()
-        # A version, the batch's metadata, then one line a source; "-" where a source has given nothing yet.
-        return [None if line == "-" else orjson.loads(line) for line in lines[2:]]
 
     def last(self) -> Mark | None:
         """The mark of the newest finished batch."""
