@@ -6,7 +6,8 @@ import importlib
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol, Self
 
@@ -29,6 +30,8 @@ from crossline.core.rules.report import findings_from_validation, path_text
 from crossline.core.values import DeadLetter
 
 log = structlog.get_logger(__name__)
+
+LOOK_S = 0.1  # between two looks at whether to stop, while several sinks are waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,13 @@ class Delivery:
 
 
 class Sink(Protocol):
-    """A place that takes deliveries, one at a time, in the order of their batches.
+    """A place that takes deliveries, one at a time, in the order of their batches, from whichever thread.
 
     Every sink promises: ``deliver`` returns once all of the delivery is there, and a delivery made twice, or half and
     then again by the next process after a kill, leaves what one delivery leaves. Each sink's docstring says on what
-    this rests and where it ends. ``deliver`` raises a RetryableError (usually SinkError) where trying again may help.
+    this rests and where it ends. Like deliveries are known by the ids of what is in them: the numbers of batches begin
+    anew with a new checkpoint, and batches may then be cut elsewhere. ``deliver`` raises a RetryableError (usually
+    SinkError) where trying again may help.
     """
 
     @classmethod
@@ -164,24 +169,61 @@ class RetryPolicy:
 def deliver_all(
     sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy | None = None, stop: threading.Event | None = None
 ) -> None:
-    """Deliver to each sink in turn, holding the batch while one cannot take it.
+    """Deliver to all sinks at the same time, holding the batch until each of them has it.
 
-    A sink that has taken the batch is not called again for it. Raises the sink's error where it is permanent, where
-    ``attempts_max`` is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered
-    again.
+    No sink waits for another: one that is slow, down, or fails for good keeps the batch from nobody else. A sink that
+    has taken the batch is not called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
+    is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Before that
+    every other sink was called at least once, and what it raised is logged.
     """
     policy = policy or RetryPolicy()
     stop = stop or threading.Event()
+    if len(sinks) == 1:
+        _until_taken(sinks[0], delivery, policy, stop)
+    elif sinks:
+        _to_many(sinks, delivery, policy, stop)
+
+
+def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, stop: threading.Event) -> None:
+    ending = threading.Event()  # ``stop`` was set, or a sink has failed for good: nobody tries again
+    with ThreadPoolExecutor(len(sinks), "sink") as pool:
+        calls = [pool.submit(_until_taken, sink, delivery, policy, ending) for sink in sinks]
+        waiting: set[Future[None]] = set(calls)
+        try:
+            while waiting:
+                done, waiting = wait(waiting, LOOK_S, FIRST_COMPLETED)
+                if stop.is_set() or any(call.exception() is not None for call in done):
+                    ending.set()
+        finally:
+            ending.set()
+    failed = [(sink, error) for sink, call in zip(sinks, calls, strict=True) if (error := call.exception()) is not None]
+    if not failed:
+        return
+    failed.sort(key=lambda each: isinstance(each[1], RetryableError))  # what ends the pipeline is what is raised
+    for sink, error in failed[1:]:
+        log.error("another sink does not have the batch either", sink=type(sink).__name__, error=str(error))
+    raise failed[0][1]
+
+
+def _until_taken(sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: threading.Event) -> None:
+    bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
+    Retrying(
+        retry=retry_if_exception_type(RetryableError),
+        wait=_Pause(policy),
+        stop=bound | stop_when_event_set(stop),
+        sleep=sleep_using_event(stop),
+        before_sleep=_warn(sink, delivery),
+        reraise=True,
+    )(sink.deliver, delivery)
+
+
+def close_all(sinks: Iterable[Sink]) -> None:
+    """Close each sink; one that fails is told of, and keeps no other from being closed."""
     for sink in sinks:
-        bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
-        Retrying(
-            retry=retry_if_exception_type(RetryableError),
-            wait=_Pause(policy),
-            stop=bound | stop_when_event_set(stop),
-            sleep=sleep_using_event(stop),
-            before_sleep=_warn(sink, delivery),
-            reraise=True,
-        )(sink.deliver, delivery)
+        try:
+            sink.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is, what was delivered is delivered
+            log.warning("a sink could not be closed", sink=type(sink).__name__, error=str(error))
 
 
 class _Pause:

@@ -5,7 +5,9 @@ from __future__ import annotations
 _ANEW = "move the checkpoint folder away and start anew: all that the topic has is judged then"
 
 
-def deleted_before_read(topic: str, partition: int | str, wanted: int, wanted_end: int | None, begins: int | None) -> str:
+def deleted_before_read(
+    topic: str, partition: int | str, wanted: int, wanted_end: int | None, begins: int | None
+) -> str:
     """Records from offset ``wanted`` on (up to ``wanted_end``, left out) are gone; the partition ``begins`` later."""
     read = f"offsets {wanted} to {wanted_end - 1} were to be read" if wanted_end else f"offset {wanted} comes next"
     left = f"; it begins at offset {begins} now" if begins is not None else ""

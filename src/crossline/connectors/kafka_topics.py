@@ -75,7 +75,9 @@ class TopicWatch:
             try:
                 found = {topic: _answer(topic, future, WAIT_S_MAX) for topic, future in asked.items()}
             except SourceError as error:
-                log.warning("topics could not be compared with those read before; the next batch asks again", error=str(error))
+                log.warning(
+                    "topics could not be compared with those read before; the next batch asks again", error=str(error)
+                )
                 return
             # A broker that has just started may not know a topic yet, and one that is gone gives no further batch.
             self._compare({topic: each for topic, each in found.items() if each is not None})

@@ -14,7 +14,9 @@ _PYTHON = re.compile(r"^(?:[\w.]+(?:Error|Exception)): .+$", re.MULTILINE)
 # The innermost cause stands last; what py4j says of it is only that something was thrown.
 _CAUSE = re.compile(r"^Caused by: (?!py4j\.)([\w.$]+: .+)$", re.MULTILINE)
 _END = r"(?=\n\s*at |\n===|\n\n|\s+SQLSTATE|\Z)"
-_LOST = re.compile(rf"Some data may have been lost because they are not available in Kafka.*?Reason: (.*?){_END}", re.DOTALL)
+_LOST = re.compile(
+    rf"Some data may have been lost because they are not available in Kafka.*?Reason: (.*?){_END}", re.DOTALL
+)
 _UNREADABLE = re.compile(r"offset \[(\d+), (\d+)\) for topic partition (\S+)-(\d+)")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
 _ABSENT = "UnknownTopicOrPartitionException"
