@@ -122,12 +122,13 @@ def show(
                 f"no alert in {reader.path} has an id that starts with {alert_id!r}; "
                 + (f"it has {total:,} alerts: see crossline alerts list" if total else "it has no alerts at all")
             )
-    if len(found) > 1:
+    if len({each["alert_id"] for each in found}) > 1:
         raise PermanentError(f"several alerts start with {alert_id!r}; give more of the id:\n{candidates(found)}")
-    if as_json:
-        _write_lines([orjson.dumps(found[0])])
-    else:
-        _print(story(found[0]))
+    for each in found:  # several where pipelines that share the store found the same
+        if as_json:
+            _write_lines([orjson.dumps(each)])
+        else:
+            _print(story(each))
 
 
 @app.command()
