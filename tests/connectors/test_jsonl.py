@@ -131,7 +131,7 @@ def test_a_file_moved_away_holds_the_batch_until_it_is_back(path: Path) -> None:
     sink.deliver(delivery(0, "t1"))
     aside = path.with_suffix(".old")
     path.rename(aside)
-    with pytest.raises(SinkError, match="was deleted or moved away .* move it back"):
+    with pytest.raises(SinkError, match=r"was deleted or moved away .* move it back"):
         sink.deliver(delivery(1, "t2"))
     assert not path.exists()
     aside.rename(path)
@@ -311,7 +311,7 @@ def test_lines_that_are_not_ours_are_told_and_left_alone(path: Path) -> None:
 
 
 def test_nothing_is_held_open_after_the_end(path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for number in range(5):
         sink = opened(path, dead_letters=path.with_name("dead.jsonl"))
         sink.deliver(delivery(number, f"t{number}"))
@@ -319,7 +319,7 @@ def test_nothing_is_held_open_after_the_end(path: Path) -> None:
     path.with_name("dead.jsonl").mkdir()
     with pytest.raises(PermanentError):
         opened(path, dead_letters=path.with_name("dead.jsonl"))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_disk_that_does_not_take_it_is_tried_again(path: Path) -> None:

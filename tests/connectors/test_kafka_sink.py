@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Producer
 
 from crossline.connectors.base import Delivery, build_sink, deliver_all
 from crossline.connectors.kafka_errors import told

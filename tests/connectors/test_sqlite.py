@@ -152,9 +152,8 @@ def test_a_store_that_another_holds_is_tried_again(path: Path, monkeypatch: pyte
     monkeypatch.setattr(module, "BUSY_MS", 1)
     sink = SqliteSink(path, "p")
     sink.open()
-    with locked(path):
-        with pytest.raises(SinkError, match="locked"):
-            sink.deliver(delivery(0, "t1"))
+    with locked(path), pytest.raises(SinkError, match="locked"):
+        sink.deliver(delivery(0, "t1"))
     sink.deliver(delivery(0, "t1"))
     assert rows(path, "SELECT count(*) FROM alerts") == [(1,)]
     sink.close()
@@ -181,9 +180,8 @@ def test_a_store_that_is_locked_when_it_is_opened(
     monkeypatch.setattr(module, "BUSY_MS", 1)
     monkeypatch.setattr(module, "OPEN_MS", 1)
     late = SqliteSink(path, "q")
-    with locked(path):
-        with pytest.raises(SinkError, match="locked"):
-            late.open()
+    with locked(path), pytest.raises(SinkError, match="locked"):
+        late.open()
     late.open()
     late.close()
 
@@ -224,7 +222,7 @@ def test_pipelines_that_share_a_store_take_nothing_from_each_other(path: Path) -
         sink.deliver(Delivery(name, 0, [alert("t1")], [letter], [late], {}, [{"event": "published"}]))
         sink.close()
     for table in ("alerts", "dead_letters", "late_records", "rule_history", "batches"):
-        assert rows(path, f"SELECT pipeline FROM {table} ORDER BY pipeline") == [("p",), ("q",)], table
+        assert rows(path, f"SELECT pipeline FROM {table} ORDER BY pipeline") == [("p",), ("q",)], table  # noqa: S608
     assert rows(path, "SELECT pipeline, count(*) FROM evidence GROUP BY pipeline") == [("p", 3), ("q", 3)]
 
 
@@ -254,7 +252,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_store_of_the_version_before_keeps_all_and_gets_the_new_keys(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(VERSION_1.read_text())
-    before = {table: rows(path, f"SELECT {columns} FROM {table} ORDER BY 1") for table, columns in OF_VERSION_1.items()}
+    before = {table: rows(path, f"SELECT {columns} FROM {table} ORDER BY 1") for table, columns in OF_VERSION_1.items()}  # noqa: S608
     assert all(before.values())
     reader = StoreReader(path)  # who only reads brings nothing to a new version
     assert reader.count(AlertFilter()) == 2
@@ -263,14 +261,14 @@ def test_a_store_of_the_version_before_keeps_all_and_gets_the_new_keys(path: Pat
     sink = SqliteSink(path, "q")
     sink.open()
     assert {
-        table: rows(path, f"SELECT {columns} FROM {table} WHERE pipeline = 'p' ORDER BY 1")
+        table: rows(path, f"SELECT {columns} FROM {table} WHERE pipeline = 'p' ORDER BY 1")  # noqa: S608
         for table, columns in OF_VERSION_1.items()
     } == before
     old = DeadLetter("payments", "bad_json", "no end", "in/a", 5, b"\xff{", None)
     for name in ("p", "q"):  # p's stands there, q's does not
         sink.deliver(Delivery(name, 9, alerts=[alert("t1")], dead=[old]))
     for table in ("alerts", "dead_letters"):
-        query = f"SELECT pipeline, count(*) FROM {table} GROUP BY pipeline ORDER BY pipeline"
+        query = f"SELECT pipeline, count(*) FROM {table} GROUP BY pipeline ORDER BY pipeline"  # noqa: S608
         assert rows(path, query) == [("p", 2), ("q", 1)], table
     sink.close()
     again = SqliteSink(path, "q")

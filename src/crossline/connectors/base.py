@@ -173,8 +173,8 @@ def deliver_all(
 
     No sink waits for another: one that is slow, down, or fails for good keeps the batch from nobody else. A sink that
     has taken the batch is not called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
-    is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Before that
-    every other sink was called at least once, and what it raised is logged.
+    is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Every
+    other sink was called at least once by then, and what it raised is logged.
     """
     policy = policy or RetryPolicy()
     stop = stop or threading.Event()

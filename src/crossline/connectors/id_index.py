@@ -41,7 +41,7 @@ class IdIndex:
         connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         self._connection = connection
         connection.execute("PRAGMA journal_mode = WAL")
-        # The log is synced before it goes into the file, so that a power failure leaves an older index, not a broken one.
+        # The log is synced before it goes into the file: a power failure leaves an older index, not a broken one.
         connection.execute("PRAGMA synchronous = NORMAL")
         if connection.execute("PRAGMA user_version").fetchone()[0] != _FORMAT:
             if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] > 0:

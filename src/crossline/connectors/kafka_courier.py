@@ -8,7 +8,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from crossline.connectors.kafka_errors import told
 from crossline.connectors.kafka_messages import NAME_HEADERS, Outgoing
 from crossline.core.errors import SinkError, UsageError
 
@@ -16,7 +15,7 @@ Refused = list[tuple[Outgoing, KafkaError]]
 
 
 class Courier:
-    """Two idempotent producers with the same settings: one that sends messages in batches, and one that sends each alone.
+    """Two idempotent producers with the same settings: one sends messages in batches, the other sends each alone.
 
     A broker refuses a batch as a whole, be it for the size of one message or of them all together; alone, each is
     answered for itself. ``on_taken`` is called with each message that the brokers acknowledged.

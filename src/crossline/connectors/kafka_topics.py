@@ -32,11 +32,11 @@ class TopicWatch:
     """The ids of the ``topics`` of one stream, noted in the file ``note`` when a checkpoint first meets them.
 
     Ids never come back. So a topic that has its old id at some instant was the same one at every instant before, and
-    what was read until then came from it. ``begin`` looks before anything is read. ``ask`` sends a question once a batch
-    has been read, and the batch is committed when the answer is there: nobody waits for it but a batch that is done
-    before the brokers answer. An answer that does not come within a second holds up nothing; it is told of, and the next
-    answer speaks for all batches before it. So what is committed although its topic was made again is what the brokers
-    themselves did not know yet, and it is told at the next batch, or at the next start.
+    what was read until then came from it. ``begin`` looks before anything is read. ``ask`` sends a question once a
+    batch has been read, and the batch is committed when the answer is there: nobody waits for it but a batch that is
+    done before the brokers answer. An answer that does not come within a second holds up nothing; it is told of, and
+    the next answer speaks for all batches before it. So a batch that is committed although its topic was made again is
+    one of which the brokers that were asked did not know yet; it is told at the next batch, or at the next start.
     """
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, str], note: Path) -> None:
@@ -49,8 +49,8 @@ class TopicWatch:
     def begin(self, offsets: Offsets | None) -> None:
         """Look before reading goes on at ``offsets`` (topic -> partition -> next offset; None: it begins).
 
-        Raises PermanentError where a topic is another one, is not there, or lacks what comes next, and SourceError where
-        the brokers do not answer.
+        Raises PermanentError where a topic is another one, is not there, or lacks what comes next, and SourceError
+        where the brokers do not answer.
         """
         self._known = self._noted()
         found = {topic: _answer(topic, future) for topic, future in self._describe().items()}
@@ -91,7 +91,10 @@ class TopicWatch:
     def _describe(self) -> dict[str, Future[TopicDescription]]:
         if self._client is None:
             self._client = AdminClient(self._settings, logger=_SILENT)
-        return self._client.describe_topics(TopicCollection(self._topics), request_timeout=ANSWER_S_MAX)
+        asked: dict[str, Future[TopicDescription]] = self._client.describe_topics(
+            TopicCollection(self._topics), request_timeout=ANSWER_S_MAX
+        )
+        return asked
 
     def _compare(self, found: Mapping[str, TopicDescription]) -> None:
         fresh = {}

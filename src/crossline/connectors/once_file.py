@@ -29,16 +29,16 @@ log = structlog.get_logger(__name__)
 
 
 class OnceFile:
-    """Lines in ``path``, each once by its ``identity`` (16 bytes), whichever batch it comes in, over kills and restarts.
+    """Lines in ``path``, each once by its ``identity`` (16 bytes), whichever batch it comes in, over kills and starts.
 
-    The file says what stands there. ``.ids`` beside it holds the ids of its lines, so that they need not be read again at
-    each start nor held in memory: 16 bytes a line, about 30 on disk. What the index does not have yet is read from the
-    file; one that is missing, damaged, or of another file is made again, which takes some seconds for a million lines.
-    ``.state`` says which pipeline the file belongs to, and is there before the first line.
+    The file says what stands there. ``.ids`` beside it holds the ids of its lines, so that they need not be read again
+    at each start nor held in memory: about 30 bytes a line. What the index does not have yet is read from the file; one
+    that is missing, damaged, or of another file is made again, which takes some seconds for a million lines. ``.state``
+    says which pipeline the file belongs to, and is there before the first line.
 
     A line torn by a kill or a full disk has no end of line, and is cut off before the next one is written. Lines are
-    synced before ``append`` returns. The file is held open: while it is, one that is deleted, replaced or cut short takes
-    no line.
+    synced before ``append`` returns. The file is held open: while it is, one that is deleted, replaced or cut short
+    takes no line.
     """
 
     def __init__(self, path: Path, pipeline: str, identity: Callable[[Line], bytes]) -> None:
@@ -53,7 +53,7 @@ class OnceFile:
         self._compared = False
 
     def open(self) -> None:
-        """Take up what is there; raises PermanentError where the file is another's, SinkError where it cannot be read."""
+        """Take up what is there; raises PermanentError where the file is another's, SinkError where it fails."""
         try:
             with self._told():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,8 @@ class OnceFile:
         if size < self._index.read_to:
             raise SinkError(
                 f"{self.path} was cut short while the pipeline writes to it: found {size} bytes, expected at least "
-                f"{self._index.read_to}; put back what it had and the run goes on, or stop the pipeline and start it again"
+                f"{self._index.read_to}; put back what it had and the run goes on, or stop the pipeline and start it "
+                "again: it then goes on with what stands there"
             )
 
     def _learn(self, descriptor: int, end: int) -> None:

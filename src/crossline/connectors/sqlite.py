@@ -234,7 +234,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Errors of SQLite and of the disk as ours: what may pass (a lock, a full disk) is retryable, a damaged file is not."""
+    """Errors of SQLite and of the disk as ours: what may pass (a lock, a full disk) is retryable, damage is not."""
     try:
         yield
     except (sqlite3.OperationalError, OSError) as error:
