@@ -115,8 +115,15 @@ def test_no_sink_waits_for_one_that_is_down_or_slow() -> None:
 def test_what_ends_the_pipeline_is_raised_and_ends_the_retries_of_the_others() -> None:
     down, broken = Flaky(*(SinkError("down") for _ in range(9))), Flaky(PermanentError("no such topic"))
     with capture_logs() as logs, pytest.raises(PermanentError, match="no such topic"):
-        deliver_all([down, broken], delivery(0), RetryPolicy(initial_ms=10**9))
+        deliver_all([down, broken], delivery(0), RetryPolicy(initial_ms=10**9, grace_ms=1))
     assert {(entry["log_level"], entry["error"]) for entry in logs} == {("warning", "down"), ("error", "down")}
+
+
+def test_a_sink_that_needs_a_moment_has_it_though_another_has_failed_for_good() -> None:
+    slow, broken = Flaky(SinkError("down"), SinkError("down")), Flaky(PermanentError("no such topic"))
+    with capture_logs(), pytest.raises(PermanentError, match="no such topic"):
+        deliver_all([slow, broken], delivery(0), RetryPolicy(initial_ms=1, grace_ms=60_000))
+    assert slow.taken == [0]
 
 
 def test_stopping_while_one_of_several_holds_the_batch() -> None:

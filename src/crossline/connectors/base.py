@@ -158,12 +158,14 @@ def for_delivery(delivery: Delivery) -> list[Mapping[str, Any]]:
 class RetryPolicy:
     """How long a batch is held: pauses double from ``initial_ms`` up to ``max_ms``, with jitter.
 
-    ``attempts_max`` None is without end.
+    ``attempts_max`` None is without end. ``grace_ms``: how long the other sinks may go on trying once one has failed for
+    good, before the pipeline ends.
     """
 
     initial_ms: int = 200
     max_ms: int = 30_000
     attempts_max: int | None = None
+    grace_ms: int = 5_000
 
 
 def deliver_all(
@@ -174,7 +176,8 @@ def deliver_all(
     No sink waits for another: one that is slow, down, or fails for good keeps the batch from nobody else. A sink that
     has taken the batch is not called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
     is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Every
-    other sink was called at least once by then, and what it raised is logged.
+    other sink was called at least once by then, in the first two cases for another ``grace_ms``; what it raised is
+    logged.
     """
     policy = policy or RetryPolicy()
     stop = stop or threading.Event()
@@ -186,13 +189,16 @@ def deliver_all(
 
 def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, stop: threading.Event) -> None:
     ending = threading.Event()  # ``stop`` was set, or a sink has failed for good: nobody tries again
+    ends_s: float | None = None
     with ThreadPoolExecutor(len(sinks), "sink") as pool:
         calls = [pool.submit(_until_taken, sink, delivery, policy, ending) for sink in sinks]
         waiting: set[Future[None]] = set(calls)
         try:
             while waiting:
                 done, waiting = wait(waiting, LOOK_S, FIRST_COMPLETED)
-                if stop.is_set() or any(call.exception() is not None for call in done):
+                if ends_s is None and any(call.exception() is not None for call in done):
+                    ends_s = time.monotonic() + policy.grace_ms / 1000
+                if stop.is_set() or (ends_s is not None and time.monotonic() >= ends_s):
                     ending.set()
         finally:
             ending.set()

@@ -30,8 +30,8 @@ def remade(topic: str, known: str, found: str, note: str) -> str:
     """The topic has another id than the one that ``note`` tells of."""
     return (
         f"topic {topic} is not the one that this checkpoint reads: found id {found}, expected {known}. It was deleted "
-        f"and made again, or `brokers` names another cluster; offsets of the one mean nothing in the other. To read it, "
-        f"{_ANEW}. Only where each record is known to have the offset that it had before: delete {note}"
+        f"and made again, or `brokers` names another cluster; offsets of the one mean nothing in the other. To read "
+        f"it, {_ANEW}. Only where each record is known to have the offset that it had before: delete {note}"
     )
 
 
