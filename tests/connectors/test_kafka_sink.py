@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer
+from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, build_sink, deliver_all
+from crossline.connectors.base import Delivery, Sink, build_sink, close_all, deliver_all
+from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.kafka_errors import told
 from crossline.connectors.kafka_messages import entity_key
 from crossline.connectors.kafka_sink import KafkaSink
@@ -120,6 +125,22 @@ def test_a_broker_that_is_away_is_tried_again(tail: int) -> None:
         with pytest.raises(SinkError):
             sink.deliver(delivery(0, "t1"))
     sink.close()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("tail", [0, 100])
+def test_brokers_that_are_away_hold_up_no_stop(tail: int, others: int, tmp_path: Path) -> None:
+    stop = threading.Event()
+    sink = opened(AWAY, dedupe_tail=tail, timeout_ms=60_000)
+    sinks: list[Sink] = [sink, *(JsonlSink(tmp_path / f"{n}", "p") for n in range(others))]
+    timer = threading.Timer(0.2, stop.set)
+    timer.start()
+    begun_s = time.monotonic()
+    with capture_logs(), pytest.raises(SinkError):
+        deliver_all(sinks, delivery(0, "t1"), stop=stop)
+    assert time.monotonic() - begun_s < 15, "it waited for the brokers"
+    close_all(sinks)
+    timer.join()
 
 
 def test_a_batch_without_alerts_asks_nobody() -> None:

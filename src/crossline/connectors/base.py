@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
 import structlog
 from pydantic import PlainValidator, TypeAdapter, ValidationError
@@ -97,6 +97,15 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
+class Heedful(Protocol):
+    """A sink whose ``deliver`` waits for others: it gives up, with a SinkError, soon after ``stop`` is set."""
+
+    def heed(self, stop: threading.Event) -> None:
+        """Called before ``deliver``."""
+        ...
+
+
 # Named, not imported: a pipeline without Kafka need not load a Kafka client.
 _PLACES = {
     "sqlite": "crossline.connectors.sqlite:SqliteSink",
@@ -158,8 +167,8 @@ def for_delivery(delivery: Delivery) -> list[Mapping[str, Any]]:
 class RetryPolicy:
     """How long a batch is held: pauses double from ``initial_ms`` up to ``max_ms``, with jitter.
 
-    ``attempts_max`` None is without end. ``grace_ms``: how long the other sinks may go on trying once one has failed for
-    good, before the pipeline ends.
+    ``attempts_max`` None is without end. ``grace_ms``: how long the other sinks may go on trying once one has failed
+    for good, before the pipeline ends.
     """
 
     initial_ms: int = 200
@@ -200,8 +209,9 @@ def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, sto
                     ends_s = time.monotonic() + policy.grace_ms / 1000
                 if stop.is_set() or (ends_s is not None and time.monotonic() >= ends_s):
                     ending.set()
-        finally:
+        except BaseException:
             ending.set()
+            raise
     failed = [(sink, error) for sink, call in zip(sinks, calls, strict=True) if (error := call.exception()) is not None]
     if not failed:
         return
@@ -212,6 +222,8 @@ def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, sto
 
 
 def _until_taken(sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: threading.Event) -> None:
+    if isinstance(sink, Heedful):
+        sink.heed(stop)
     bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
     Retrying(
         retry=retry_if_exception_type(RetryableError),

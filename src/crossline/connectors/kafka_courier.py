@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import TopicMetadata
 
 from crossline.connectors.kafka_messages import NAME_HEADERS, Outgoing
 from crossline.core.errors import SinkError, UsageError
 
+STOP_S = 1.0
+ANSWER_S = 10.0
+_ASK_S = 1.0
+_LOOK_S = 0.1
+_UNANSWERED = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
+
 Refused = list[tuple[Outgoing, KafkaError]]
+
+
+class Patience:
+    """Time to wait: so many seconds, and one second more once ``stop`` is set."""
+
+    def __init__(self, seconds: float, stop: threading.Event) -> None:
+        self._ends_s = time.monotonic() + seconds
+        self._stop = stop
+
+    @property
+    def ended(self) -> bool:
+        """Whether to give up."""
+        now_s = time.monotonic()
+        if self._stop.is_set():
+            self._ends_s = min(self._ends_s, now_s + STOP_S)
+            self._stop = threading.Event()  # seen; its second has begun
+        return now_s >= self._ends_s
 
 
 class Courier:
@@ -32,6 +57,7 @@ class Courier:
         }
         self._timeout_ms = timeout_ms
         self._on_taken = on_taken
+        self.stop = threading.Event()
         self._together: Producer | None = None
         self._alone: Producer | None = None
 
@@ -54,9 +80,10 @@ class Courier:
         for message in messages:
             producer = producer or self._producer(alone=alone)
             self._produce(producer, message, refused)
-        left = producer.flush(self._timeout_ms / 1000 + 1) if producer is not None else 0
-        if left:
-            raise SinkError(f"Kafka has not acknowledged {left} messages in {self._timeout_ms} ms")
+        patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
+        while producer is not None and (left := producer.flush(_LOOK_S)):
+            if patience.ended:
+                raise SinkError(f"Kafka has not acknowledged {left} messages in {self._timeout_ms} ms")
         return refused
 
     def drop(self) -> None:
@@ -81,7 +108,7 @@ class Courier:
             else:
                 refused.append((message, error))
 
-        deadline = time.monotonic() + self._timeout_ms / 1000
+        patience = Patience(self._timeout_ms / 1000, self.stop)
         while True:
             try:
                 producer.produce(
@@ -93,7 +120,7 @@ class Courier:
                 )
             except BufferError:
                 producer.poll(0.1)  # the client's queue is full: let it drain
-                if time.monotonic() > deadline:
+                if patience.ended:
                     text = f"Kafka has taken nothing for topic {message.topic} in {self._timeout_ms} ms"
                     raise SinkError(text) from None
             except KafkaException as error:
@@ -111,7 +138,7 @@ def _started(settings: Mapping[str, Any]) -> Producer:
         raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
 
 
-def names_at_end(client: Mapping[str, Any], topic: str, count: int, timeout_ms: int) -> set[str]:
+def names_at_end(client: Mapping[str, Any], topic: str, count: int, patience: Patience) -> set[str]:
     """Names of the last ``count`` messages of each partition of ``topic``.
 
     Raises KafkaException as the client does, and SinkError where they do not come in time.
@@ -120,14 +147,22 @@ def names_at_end(client: Mapping[str, Any], topic: str, count: int, timeout_ms: 
         {**client, "group.id": "crossline-dedupe", "enable.auto.commit": False, "enable.partition.eof": True}
     )
     try:
-        return _read_tail(consumer, topic, count, timeout_ms / 1000)
+        return _read_tail(consumer, topic, count, patience)
     finally:
         consumer.close()
 
 
-def _read_tail(consumer: Consumer, topic: str, count: int, timeout_s: float) -> set[str]:
-    deadline = time.monotonic() + timeout_s
-    found = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+def _partitions(consumer: Consumer, topic: str, patience: Patience) -> TopicMetadata:
+    while True:
+        try:
+            return consumer.list_topics(topic, timeout=_ASK_S).topics[topic]
+        except KafkaException as error:
+            if patience.ended or error.args[0].code() not in _UNANSWERED:
+                raise
+
+
+def _read_tail(consumer: Consumer, topic: str, count: int, patience: Patience) -> set[str]:
+    found = _partitions(consumer, topic, patience)
     if found.error is not None:
         # A topic that is not there has nothing in it; whether it may be made, producing will tell.
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -136,15 +171,15 @@ def _read_tail(consumer: Consumer, topic: str, count: int, timeout_s: float) -> 
     waiting: dict[int, int] = {}
     starts = []
     for partition in found.partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
         if high > low:
             waiting[partition] = high
             starts.append(TopicPartition(topic, partition, max(low, high - count)))
     consumer.assign(starts)
     names: set[str] = set()
     while waiting:
-        if time.monotonic() > deadline:
-            raise SinkError(f"the end of topic {topic} could not be read back within {timeout_s:.0f} s")
+        if patience.ended:
+            raise SinkError(f"the end of topic {topic} could not be read back in time")
         for message in consumer.consume(1000, timeout=0.2):
             _take(message, waiting, names)
     return names

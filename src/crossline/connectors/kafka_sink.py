@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.kafka_client import librdkafka_settings
-from crossline.connectors.kafka_courier import Courier, Refused, names_at_end
+from crossline.connectors.kafka_courier import Courier, Patience, Refused, names_at_end
 from crossline.connectors.kafka_errors import TOO_LARGE, of_one_topic, told
 from crossline.connectors.kafka_messages import Outgoing, alert_message, dead_message
 from crossline.core import config_kafka
@@ -83,6 +84,10 @@ class KafkaSink:
         """
         self._courier.open()
 
+    def heed(self, stop: threading.Event) -> None:
+        """Wait for brokers no longer than a second once ``stop`` is set."""
+        self._courier.stop = stop
+
     def deliver(self, delivery: Delivery) -> None:
         """Send what is not there yet and wait until the brokers have it.
 
@@ -141,7 +146,9 @@ class KafkaSink:
     def _names_at_end(self, topic: str) -> set[str]:
         if self._dedupe_tail == 0:
             return set()
-        return names_at_end(self._client, topic, self._dedupe_tail, self._timeout_ms)
+        return names_at_end(
+            self._client, topic, self._dedupe_tail, Patience(self._timeout_ms / 1000, self._courier.stop)
+        )
 
     def _send_large(self, messages: list[Outgoing], failures: dict[str, CrosslineError]) -> None:
         """Each alone, since a batch is refused as a whole; what is refused alone is cut, to half its size each time."""

@@ -57,7 +57,8 @@ _OF_ALERTS = (
 )
 
 _ALERT_COLUMNS = """seq, alert_id, kind, rule_id, rule_version, rule_type, severity, score, action, key, stream,
-    record_id, event_time, ingest_time, value, threshold, message, detected_at, delivered_at, pipeline, batch_id, body"""
+    record_id, event_time, ingest_time, value, threshold, message, detected_at, delivered_at, pipeline, batch_id,
+    body"""
 _DEAD_COLUMNS = 'seq, stream, "partition", "offset", reason, detail, record_id, raw, delivered_at, pipeline, batch_id'
 _LATE_COLUMNS = """seq, stream, "partition", "offset", record_id, event_time, ingest_time, lateness_ms, raw,
     delivered_at, pipeline, batch_id"""
