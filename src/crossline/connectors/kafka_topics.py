@@ -40,7 +40,7 @@ class TopicWatch:
     """
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, str], note: Path) -> None:
-        self._topics = list(topics)
+        self._topics = list(dict.fromkeys(topics))
         self._settings = dict(settings)
         self._note = note
         self._known: dict[str, str] = {}

@@ -59,7 +59,7 @@ def kafka_source(
     reader = kafka_reader(source, environment, records_max)
     client = librdkafka_settings(source.brokers, source.security, environment)
     fetch = KafkaFetch(client)
-    topics = [topic.strip() for topic in source.topic.split(",")]
+    topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
     watch = TopicWatch(topics, client, Path(checkpoint) / "sources" / stream / "topics.json")
 
     def opened(spark: SparkSession) -> DataFrame:
