@@ -242,8 +242,20 @@ def test_a_value_past_64_bits_is_stored(path: Path, sink: SqliteSink) -> None:
     assert json.loads(body)["value"] == 2**64 - 1
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OPEN_MS", 1)
+def test_a_full_disk_holds_the_batch_until_there_is_room(path: Path, sink: SqliteSink) -> None:
+    sink.deliver(delivery(0, "t1"))
+    assert sink._connection is not None
+    sink._connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+    batch = Delivery("p", 1, alerts=[alert(f"t{n}", message="x" * 1_000) for n in range(2, 50)])
+    for _ in range(2):
+        with pytest.raises(SinkError, match="full"):
+            sink.deliver(batch)
+    sink._connection.execute("PRAGMA max_page_count = 1000000")
+    sink.deliver(batch)
+    assert rows(path, "SELECT count(*) FROM alerts") == [(49,)]
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SinkError, match="cannot be written now"):
         SqliteSink(tmp_path / "file" / "crossline.db", "p").open()

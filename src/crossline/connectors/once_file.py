@@ -21,7 +21,7 @@ STATE_SUFFIX = ".state"
 INDEX_SUFFIX = ".ids"
 _TAIL_BYTES = 65_536
 _MARK_BYTES = 4_096
-_READ_BYTES = 1 << 20
+_LEARN_BYTES = 64 << 20  # of the file whose ids go into the index at once: large, since each time all of it is touched
 
 Line = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ class OnceFile:
 
     The file says what stands there. ``.ids`` beside it holds the ids of its lines, so that they need not be read again
     at each start nor held in memory: about 30 bytes a line. What the index does not have yet is read from the file; one
-    that is missing, damaged, or of another file is made again, which takes some seconds for a million lines. ``.state``
+    that is missing, damaged, or of another file is made again, in ten to twenty seconds for a million lines. ``.state``
     says which pipeline the file belongs to, and is there before the first line.
 
     A line torn by a kill or a full disk has no end of line, and is cut off before the next one is written. Lines are
@@ -152,17 +152,21 @@ class OnceFile:
     def _learn(self, descriptor: int, end: int) -> None:
         """Add the ids of the lines up to ``end`` that are not known yet."""
         unreadable = 0
+        if end - self._index.read_to > _LEARN_BYTES:
+            log.info(
+                "reading the ids of lines that the index lacks", file=str(self.path), bytes=end - self._index.read_to
+            )
         while self._index.read_to < end:
             begun = self._index.read_to
             ids, read_to = [], begun
-            for line in _lines(descriptor, begun, min(end, begun + _READ_BYTES), end):
+            for line in _lines(descriptor, begun, min(end, begun + _LEARN_BYTES), end):
                 read_to += len(line)
                 try:
                     ids.append(self._identity(orjson.loads(line)))
                 except (ValueError, KeyError, TypeError):
                     unreadable += 1
             with self._index.adding():
-                self._index.add(ids)
+                self._index.learn(ids)
                 self._stand_at(descriptor, read_to)
         if unreadable:
             log.warning("lines that are not this pipeline's were passed over", file=str(self.path), lines=unreadable)

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 import orjson
 import structlog
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
 from crossline.connectors.base import Delivery, wall_clock_ms
 from crossline.connectors.identity import identity_of
@@ -94,7 +94,7 @@ class SqliteSink:
         seconds or the disk does not take it.
         """
         attempts = Retrying(
-            retry=retry_if_exception_type(SinkError),
+            retry=retry_if_exception_message(match=".*locked"),
             stop=stop_after_delay(OPEN_MS / 1000),
             wait=wait_fixed(0.1),
             reraise=True,
