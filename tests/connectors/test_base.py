@@ -15,7 +15,6 @@ from crossline.connectors.base import (
     Delivery,
     RetryPolicy,
     build_sink,
-    close_all,
     deliver_all,
     for_delivery,
     register_sink,
@@ -138,25 +137,6 @@ def test_stopping_while_one_of_several_holds_the_batch() -> None:
     with capture_logs(), pytest.raises(SinkError, match="down"):
         deliver_all([down, other], delivery(3), RetryPolicy(initial_ms=10**9), stop)
     assert other.taken == [3]
-
-
-def test_a_sink_that_cannot_be_closed_keeps_no_other_open() -> None:
-    closed: list[str] = []
-
-    class Named(Flaky):
-        def __init__(self, name: str, error: Exception | None = None) -> None:
-            super().__init__()
-            self.name, self.error = name, error
-
-        def close(self) -> None:
-            closed.append(self.name)
-            if self.error is not None:
-                raise self.error
-
-    with capture_logs() as logs:
-        close_all([Named("a", SinkError("locked")), Named("b", OSError("gone")), Named("c")])
-    assert closed == ["a", "b", "c"]
-    assert [entry["error"] for entry in logs] == ["locked", "gone"]
 
 
 def test_the_bound_on_attempts() -> None:

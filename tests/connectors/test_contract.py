@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, RetryPolicy, Sink, close_all, deliver_all
+from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.kafka_sink import KafkaSink
@@ -316,7 +316,8 @@ def test_all_kinds_together_take_each_batch_once(tmp_path: Path, mock_brokers: s
         sink.open()
     for number in range(20):
         deliver_all(sinks, delivery(number, f"{number}-a", f"{number}-b"))
-    close_all(sinks)
+    for sink in sinks:
+        sink.close()
     expected = [f"id-{number}-{letter}" for number in range(20) for letter in "ab"]
     assert [sorted(place.ids()) for place in places] == [sorted(expected)] * len(places)
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, Sink, build_sink, close_all, deliver_all
+from crossline.connectors.base import Delivery, Sink, build_sink, deliver_all
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.kafka_errors import told
 from crossline.connectors.kafka_messages import entity_key
@@ -139,7 +139,8 @@ def test_brokers_that_are_away_hold_up_no_stop(tail: int, others: int, tmp_path:
     with capture_logs(), pytest.raises(SinkError):
         deliver_all(sinks, delivery(0, "t1"), stop=stop)
     assert time.monotonic() - begun_s < 15, "it waited for the brokers"
-    close_all(sinks)
+    for sink in sinks:
+        sink.close()
     timer.join()
 
 

@@ -6,7 +6,7 @@ import importlib
 import random
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol, Self, runtime_checkable
@@ -233,15 +233,6 @@ def _until_taken(sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: thre
         before_sleep=_warn(sink, delivery),
         reraise=True,
     )(sink.deliver, delivery)
-
-
-def close_all(sinks: Iterable[Sink]) -> None:
-    """Close each sink; one that fails is told of, and keeps no other from being closed."""
-    for sink in sinks:
-        try:
-            sink.close()
-        except Exception as error:  # noqa: BLE001 - whatever it is, what was delivered is delivered
-            log.warning("a sink could not be closed", sink=type(sink).__name__, error=str(error))
 
 
 class _Pause:

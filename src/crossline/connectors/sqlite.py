@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import orjson
-import structlog
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
 from crossline.connectors.base import Delivery, wall_clock_ms
@@ -26,8 +25,6 @@ from crossline.core.times import format_instant
 BUSY_MS = 500
 OPEN_MS = 10_000
 _INT64 = range(-(2**63), 2**63)
-
-log = structlog.get_logger(__name__)
 
 # Of each pair of like rows the first stays. DO NOTHING is bound to that one clash: OR IGNORE would also drop a row
 # with a null where none may be.
@@ -147,16 +144,12 @@ class SqliteSink:
         self._check_files()
 
     def close(self) -> None:
-        """Note the end of the run, where that can be done at once, and close the file."""
+        """Note the end of the run and close the file; raises SinkError where only the latter can be done at once."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        try:
+        with _told(self.path), closing(connection):
             connection.execute("UPDATE runs SET ended_at = ? WHERE run_id = ?", (self._now(), self._run_id))
-        except sqlite3.Error as error:
-            log.warning("the end of the run could not be noted", store=str(self.path), error=str(error))
-        finally:
-            connection.close()
 
     @property
     def _log_path(self) -> Path:

@@ -100,7 +100,9 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
         backfill=config.engine.backfill,
         narrow=local and shards <= held,
     )
-    sources = [_source(config, stream, checkpoint, cores, options) for stream in config.sources]
+    sources = [
+        _source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(config.sources)
+    ]
     feed = DirectoryFeed(config, clock_is_records=_clock_is_records(config))
     sinks = [options.sink(sink, config.name) for sink in config.sinks]
     return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch)
@@ -138,12 +140,12 @@ def _check_format(config: Config, stream: str) -> None:
         )
 
 
-def _source(config: Config, stream: str, checkpoint: str, cores: int, options: RunOptions) -> SourcePlan:
+def _source(config: Config, stream: str, number: int, checkpoint: str, cores: int, options: RunOptions) -> SourcePlan:
     source = config.sources[stream]
     _check_format(config, stream)
     if isinstance(source, KafkaSource):
         records_max = source.max_records_per_batch or config.engine.max_batch_records
-        return kafka_source(stream, source, os.environ, records_max, checkpoint, list(config.sources).index(stream))
+        return kafka_source(stream, source, os.environ, records_max, checkpoint, number)
     if isinstance(source, GeneratorSource):
         generator = read_source(source.model_dump(exclude_none=True))
         return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)

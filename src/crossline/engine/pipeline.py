@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from crossline.connectors.base import Delivery, Sink, close_all, deliver_all
+from crossline.connectors.base import Delivery, Sink, deliver_all
 from crossline.connectors.chunks import READY
 from crossline.engine.book import Book, BookFile
 from crossline.engine.failure import explained
@@ -331,7 +331,8 @@ class Pipeline:
             self._close()
 
     def _close(self) -> None:
-        close_all(self._opened)
+        for sink in self._opened:
+            sink.close()
         for source in self._sources:
             source.close()
         self._feed.close()
