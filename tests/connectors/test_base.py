@@ -11,7 +11,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.connectors import base
-from crossline.connectors.base import Delivery, RetryPolicy, build_sink, deliver_all, for_delivery, register_sink
+from crossline.connectors.base import (
+    Delivery,
+    RetryPolicy,
+    build_sink,
+    deliver_all,
+    for_delivery,
+    register_sink,
+)
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.sqlite import SqliteSink
@@ -21,6 +28,7 @@ from crossline.core.errors import CrosslineError, PermanentError, SinkError, Usa
 from .makers import alert, delivery
 
 AT_ONCE = RetryPolicy(initial_ms=0)
+WAIT_S = 60.0
 
 
 class Flaky:
@@ -58,11 +66,77 @@ def test_a_sink_that_is_down_holds_the_batch_and_the_others_are_not_called_again
     ]
 
 
-def test_a_permanent_error_is_raised_at_once() -> None:
+def test_a_permanent_error_is_raised_and_keeps_the_batch_from_nobody() -> None:
     broken, after = Flaky(PermanentError("no such topic")), Flaky()
     with pytest.raises(PermanentError, match="no such topic"):
         deliver_all([broken, after], delivery(0), AT_ONCE)
-    assert (broken.calls, after.calls) == (1, 0)
+    assert (broken.calls, after.calls, after.taken) == (1, 1, [0])
+
+
+def test_an_error_that_nobody_thought_of_keeps_the_batch_from_nobody() -> None:
+    class Broken(Flaky):
+        def deliver(self, delivery: Delivery) -> None:
+            raise KeyError(delivery.batch_id)
+
+    after = Flaky()
+    with pytest.raises(KeyError):
+        deliver_all([Broken(), after], delivery(0), AT_ONCE)
+    assert after.taken == [0]
+
+
+def test_no_sink_waits_for_one_that_is_down_or_slow() -> None:
+    there = threading.Event()
+
+    class Waiting(Flaky):
+        """Not done before the last sink has the batch."""
+
+        def deliver(self, delivery: Delivery) -> None:
+            assert there.wait(WAIT_S), "the last sink had to wait"
+            super().deliver(delivery)
+
+    class Down(Flaky):
+        def deliver(self, delivery: Delivery) -> None:
+            if not there.is_set():
+                raise SinkError("down")
+            super().deliver(delivery)
+
+    class Last(Flaky):
+        def deliver(self, delivery: Delivery) -> None:
+            super().deliver(delivery)
+            there.set()
+
+    sinks = [Down(), Waiting(), Last()]
+    with capture_logs():
+        deliver_all(sinks, delivery(0), RetryPolicy(initial_ms=1, max_ms=10, attempts_max=10_000))
+    assert [sink.taken for sink in sinks] == [[0], [0], [0]]
+
+
+def test_what_ends_the_pipeline_is_raised_and_ends_the_retries_of_the_others() -> None:
+    down, broken = Flaky(*(SinkError("down") for _ in range(9))), Flaky(PermanentError("no such topic"))
+    with capture_logs() as logs, pytest.raises(PermanentError, match="no such topic"):
+        deliver_all([down, broken], delivery(0), RetryPolicy(initial_ms=10**9, grace_ms=1))
+    assert {(entry["log_level"], entry["error"]) for entry in logs} == {("warning", "down"), ("error", "down")}
+
+
+def test_a_sink_that_needs_a_moment_has_it_though_another_has_failed_for_good() -> None:
+    slow, broken = Flaky(SinkError("down"), SinkError("down")), Flaky(PermanentError("no such topic"))
+    with capture_logs(), pytest.raises(PermanentError, match="no such topic"):
+        deliver_all([slow, broken], delivery(0), RetryPolicy(initial_ms=1, grace_ms=60_000))
+    assert slow.taken == [0]
+
+
+def test_stopping_while_one_of_several_holds_the_batch() -> None:
+    stop = threading.Event()
+
+    class Stopping(Flaky):
+        def deliver(self, delivery: Delivery) -> None:
+            super().deliver(delivery)
+            stop.set()
+
+    down, other = Flaky(*(SinkError("down") for _ in range(9))), Stopping()
+    with capture_logs(), pytest.raises(SinkError, match="down"):
+        deliver_all([down, other], delivery(3), RetryPolicy(initial_ms=10**9), stop)
+    assert other.taken == [3]
 
 
 def test_the_bound_on_attempts() -> None:

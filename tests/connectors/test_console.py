@@ -6,6 +6,7 @@ import errno
 import io
 
 import pytest
+from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery
 from crossline.connectors.console import ConsoleSink
@@ -87,12 +88,62 @@ def test_a_closed_pipe_ends_the_printing_alone() -> None:
     assert screen.writes == 1
 
 
-def test_a_full_disk_behind_it_holds_the_batch() -> None:
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), ValueError("closed")])
+def test_a_terminal_that_is_gone_ends_the_printing_alone(error: Exception) -> None:
+    class Gone(io.StringIO):
+        writes = 0
+
+        def write(self, _: str) -> int:
+            self.writes += 1
+            raise error
+
+    screen = Gone()
+    sink = ConsoleSink(screen)
+    sink.open()
+    with capture_logs() as logs:
+        sink.deliver(delivery(0, "t1", "t2"))
+        sink.deliver(delivery(1, "t3"))
+    assert screen.writes == 1
+    assert [entry["log_level"] for entry in logs] == ["warning"]
+
+
+def test_a_closed_standard_output_ends_the_printing_alone() -> None:
+    screen = io.StringIO()
+    sink = ConsoleSink(screen)
+    sink.open()
+    screen.close()
+    with capture_logs():
+        sink.deliver(delivery(0, "t1"))
+
+
+def test_a_full_disk_holds_the_batch_and_goes_on_where_it_stopped() -> None:
+    class Full(io.StringIO):
+        room = 2
+
+        def write(self, text: str) -> int:
+            if self.room == 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.room -= 1
+            return super().write(text)
+
     screen = Full()
     sink = ConsoleSink(screen)
     sink.open()
-    with pytest.raises(SinkError, match="the screen cannot be written now: No space left on device"):
-        sink.deliver(delivery(0, "t1", "t2"))
-    screen.full = False
-    sink.deliver(delivery(0, "t1", "t2"))
-    assert [line[-4:] for line in screen.getvalue().splitlines()] == ["[t1]", "[t2]"]
+    for _ in range(2):
+        with pytest.raises(SinkError, match="No space left"):
+            sink.deliver(delivery(0, "t1", "t2", "t3"))
+    screen.room = 9
+    sink.deliver(delivery(0, "t1", "t2", "t3"))
+    assert [line[-4:] for line in screen.getvalue().splitlines()] == ["[t1]", "[t2]", "[t3]"]
+
+
+def test_what_the_screen_has_no_letters_for_is_escaped() -> None:
+    raw = io.BytesIO()
+    screen = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
+    sink = ConsoleSink(screen, limit=1)
+    sink.open()
+    sink.deliver(Delivery("p", 0, alerts=[alert("t1", message="café €"), alert("t2")]))
+    assert raw.getvalue().decode().splitlines() == [
+        "2026-01-01T00:00:07.120Z  high      card_burst@3  caf\\xe9 \\u20ac  [t1]",
+        "\\u2026 and 1 more alerts in this batch",
+    ]

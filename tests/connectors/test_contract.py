@@ -1,4 +1,8 @@
-"""What every sink promises: a delivery made twice, or half and then again, leaves what one delivery leaves."""
+"""What every sink promises.
+
+A delivery made twice, or half and then again, leaves what one delivery leaves, whatever the numbers of its batches;
+what nobody would ever see holds the batch; and no sink's fault keeps another from its batch.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, Sink, deliver_all
+from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.kafka_sink import KafkaSink
 from crossline.connectors.sqlite import SqliteSink
+from crossline.core.errors import PermanentError, SinkError
 
 from .kafka_mock import mock_brokers, read_topic
 from .makers import alert, delivery
@@ -27,9 +33,13 @@ __all__ = ["mock_brokers"]
 
 
 class Place(ABC):
-    """A place that sinks write to and tests look at. ``outlives``: a new process knows what the last one delivered."""
+    """A place that sinks write to and tests look at.
+
+    ``outlives``: a new process knows what the last one delivered. ``file``: what an operator may delete or move away.
+    """
 
     outlives = True
+    file: Path | None = None
 
     @abstractmethod
     def sink(self) -> Sink:
@@ -46,7 +56,7 @@ class Place(ABC):
 
 class SqlitePlace(Place):
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "new" / "crossline.db"
+        self.path = self.file = folder / "new" / "crossline.db"
 
     def sink(self) -> Sink:
         return SqliteSink(self.path, "p")
@@ -68,7 +78,7 @@ class SqlitePlace(Place):
 
 class JsonlPlace(Place):
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "new" / "alerts.jsonl"
+        self.path = self.file = folder / "new" / "alerts.jsonl"
 
     def sink(self) -> Sink:
         return JsonlSink(self.path, "p")
@@ -199,20 +209,117 @@ def test_a_batch_half_written_before_a_kill_is_completed(place: Place, sink: Sin
     assert place.ids() == ["id-a", "id-b", "id-c", "id-d"]
 
 
-def test_a_pipeline_begun_again_from_its_first_batch_adds_only_what_is_new(place: Place, sink: Sink) -> None:
+CUTS = {
+    "the same": [("a",), ("b", "c"), ("d", "e")],
+    "larger": [("a", "b", "c"), ("d", "e", "f")],
+    "smaller": [("a",), ("b",), ("c",), ("d",), ("e",), ("f",)],
+    "later": [(), (), (), (), ("a", "b"), ("c", "d", "e", "f")],
+    "with what is new in between": [("a", "f"), ("g", "b", "c"), ("h", "d")],
+}
+
+
+@pytest.mark.parametrize("cut", list(CUTS))
+def test_a_pipeline_begun_again_adds_only_what_is_new_however_it_is_cut(place: Place, sink: Sink, cut: str) -> None:
     if not place.outlives:
         pytest.skip("promises nothing across processes")
-    deliver(sink, delivery(0, "a", "b"))
-    deliver(sink, delivery(1, "c"))
+    before = [("a",), ("b", "c"), ("d", "e")]
+    for number, names in enumerate(before):
+        deliver(sink, delivery(number, *names))
     sink.close()
     again = place.sink()
     again.open()
-    # The checkpoint is gone, and the batches are cut elsewhere.
-    deliver(again, delivery(0, "a"))
-    deliver(again, delivery(1, "b", "c", "d"))
-    deliver(again, delivery(2, "e"))
+    # The checkpoint is gone: numbers begin anew, and batches may be cut elsewhere.
+    for number, names in enumerate(CUTS[cut]):
+        deliver(again, delivery(number, *names))
     again.close()
-    assert place.ids() == ["id-a", "id-b", "id-c", "id-d", "id-e"]
+    known = [name for names in before for name in names]
+    new = [name for names in CUTS[cut] for name in names if name not in known]
+    assert sorted(place.ids()) == sorted(f"id-{name}" for name in [*known, *new])
+
+
+def test_a_place_moved_away_while_it_is_written_holds_the_batch_until_it_is_back(place: Place, sink: Sink) -> None:
+    if place.file is None:
+        pytest.skip("no file")
+    deliver(sink, delivery(0, "a"))
+    aside = place.file.with_name("aside")
+    place.file.rename(aside)
+    for _ in range(2):
+        with pytest.raises(SinkError, match=f"{place.file} was deleted or moved away"):
+            sink.deliver(delivery(1, "b"))
+    place.file.touch()
+    with pytest.raises(SinkError, match=f"{place.file} is another file"):
+        sink.deliver(delivery(1, "b"))
+    aside.rename(place.file)
+    deliver(sink, delivery(1, "b"))
+    assert place.ids() == ["id-a", "id-b"]
+
+
+def test_a_place_deleted_while_it_is_written_is_begun_anew_by_the_next_start(place: Place, sink: Sink) -> None:
+    if place.file is None:
+        pytest.skip("no file")
+    deliver(sink, delivery(0, "a"))
+    place.file.unlink()
+    with pytest.raises(SinkError, match="deleted"):
+        sink.deliver(delivery(1, "b"))
+    sink.close()
+    again = place.sink()
+    again.open()
+    deliver(again, delivery(1, "b"))
+    deliver(again, delivery(2, "c"))
+    again.close()
+    assert place.ids() == ["id-b", "id-c"]
+
+
+@pytest.mark.parametrize("position", ["first", "last"])
+@pytest.mark.parametrize("error", [PermanentError("broken"), KeyError("a bug"), SinkError("down")])
+def test_the_fault_of_another_sink_keeps_it_from_no_batch(
+    place: Place, sink: Sink, error: Exception, position: str
+) -> None:
+    other = Failing(error)
+    sinks: list[Sink] = [other, sink] if position == "first" else [sink, other]
+    with capture_logs(), pytest.raises(type(error)):
+        deliver_all(sinks, delivery(0, "a", "b"), RetryPolicy(attempts_max=5, grace_ms=30_000))
+    assert place.ids() == ["id-a", "id-b"]
+    # The other is mended: the batch comes again, and stands there once.
+    deliver_all([sink], delivery(0, "a", "b"))
+    deliver_all([sink], delivery(1, "c"))
+    assert place.ids() == ["id-a", "id-b", "id-c"]
+
+
+class Failing:
+    """Fails each time."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    @classmethod
+    def from_settings(cls, settings: Any, pipeline: str) -> Failing:
+        raise NotImplementedError
+
+    def open(self) -> None: ...
+
+    def deliver(self, delivery: Delivery) -> None:  # noqa: ARG002 - the protocol's
+        raise self.error
+
+    def close(self) -> None: ...
+
+
+def test_all_kinds_together_take_each_batch_once(tmp_path: Path, mock_brokers: str) -> None:
+    places: list[Place] = [
+        SqlitePlace(tmp_path / "s"),
+        JsonlPlace(tmp_path / "j"),
+        ConsolePlace(tmp_path),
+        KafkaPlace(mock_brokers, "alerts"),
+    ]
+    sinks = [place.sink() for place in places]
+    for sink in sinks:
+        sink.open()
+    for number in range(20):
+        deliver_all(sinks, delivery(number, f"{number}-a", f"{number}-b"))
+    for sink in sinks:
+        sink.close()
+    expected = [f"id-{number}-{letter}" for number in range(20) for letter in "ab"]
+    assert [sorted(place.ids()) for place in places] == [sorted(expected)] * len(places)
 
 
 def test_an_alert_twice_in_one_batch_stands_once(place: Place, sink: Sink) -> None:

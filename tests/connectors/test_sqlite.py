@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crossline.connectors import sqlite as module
-from crossline.connectors.base import Delivery, LateRecord
+from crossline.connectors.base import Delivery, LateRecord, deliver_all
 from crossline.connectors.sqlite import AlertFilter, SqliteSink, StoreReader
 from crossline.core.errors import SinkError, StateError, UsageError
 from crossline.core.values import DeadLetter
 
 from .makers import alert, delivery
 
+VERSION_1 = Path(__file__).parent / "store_version_1.sql"  # a dump of what the version before wrote
+OF_VERSION_1 = {
+    "alerts": "seq, alert_id, kind, key, value, batch_id, body",
+    "dead_letters": 'seq, stream, "partition", "offset", reason, detail, record_id, raw, delivered_at, batch_id',
+    "late_records": 'seq, stream, "partition", "offset", record_id, event_time, raw, batch_id',
+    "rule_history": "seq, rule_id, version, body",
+    "batches": "batch_id, alerts, figures",
+    "runs": "run_id, started_at",
+}
 T0 = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
@@ -49,6 +60,15 @@ def sink(path: Path) -> Iterator[SqliteSink]:
 def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(query).fetchall()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """As while another program writes."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
 
 
 def test_an_alert_keeps_its_form_and_gets_the_time_of_its_delivery(path: Path, sink: SqliteSink) -> None:
@@ -131,14 +151,140 @@ def test_a_store_that_another_holds_is_tried_again(path: Path, monkeypatch: pyte
     monkeypatch.setattr(module, "BUSY_MS", 1)
     sink = SqliteSink(path, "p")
     sink.open()
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(SinkError, match="locked"):
-            sink.deliver(delivery(0, "t1"))
-        other.execute("ROLLBACK")
+    with locked(path), pytest.raises(SinkError, match="locked"):
+        sink.deliver(delivery(0, "t1"))
     sink.deliver(delivery(0, "t1"))
     assert rows(path, "SELECT count(*) FROM alerts") == [(1,)]
     sink.close()
+
+
+def test_a_held_store_heeds_a_stop_within_a_second(path: Path, sink: SqliteSink) -> None:
+    stop = threading.Event()
+    stop.set()
+    with locked(path):
+        begun_s = time.monotonic()
+        with pytest.raises(SinkError, match="locked"):
+            deliver_all([sink], delivery(0, "t1"), stop=stop)
+        with pytest.raises(SinkError, match="locked"):
+            sink.close()
+        assert time.monotonic() - begun_s < 2 * 1.0
+    sink.close()  # it is closed, only the end of the run is not noted
+    assert rows(path, "SELECT ended_at FROM runs") == [(None,)]
+
+
+def test_a_store_that_is_locked_when_it_is_opened(
+    path: Path, sink: SqliteSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BUSY_MS", 1)
+    monkeypatch.setattr(module, "OPEN_MS", 1)
+    late = SqliteSink(path, "q")
+    with locked(path), pytest.raises(SinkError, match="locked"):
+        late.open()
+    late.open()
+    late.close()
+
+
+@pytest.mark.parametrize("which", ["crossline.db", "crossline.db-wal"])
+def test_a_store_that_is_moved_away_holds_the_batch_until_it_is_back(path: Path, sink: SqliteSink, which: str) -> None:
+    sink.deliver(delivery(0, "t1"))
+    file, aside = path.with_name(which), path.with_name("aside")
+    file.rename(aside)
+    with pytest.raises(SinkError, match=f"{which} was deleted or moved away .* move it back"):
+        sink.deliver(delivery(1, "t2"))
+    aside.rename(file)
+    sink.deliver(delivery(1, "t2"))
+    assert rows(path, "SELECT record_id FROM alerts ORDER BY seq") == [("t1",), ("t2",)]
+
+
+def test_a_store_deleted_between_the_look_and_the_commit_holds_the_batch(path: Path) -> None:
+    class Deleting(Clock):
+        """Asked for the time once the file was looked at."""
+
+        def __call__(self) -> int:
+            if self.now_ms > T0:
+                path.unlink()
+            return super().__call__()
+
+    sink = SqliteSink(path, "p", clock_ms=Deleting())
+    sink.open()
+    with pytest.raises(SinkError, match="deleted or moved away"):
+        sink.deliver(delivery(0, "t1"))
+
+
+def test_pipelines_that_share_a_store_take_nothing_from_each_other(path: Path) -> None:
+    letter = DeadLetter("payments", "bad_json", "no end", "in/a", 5, b"{", None)
+    late = LateRecord("payments", "t5", T0, T0 + 180_000, 180_000, "in/a", 9, b"{}")
+    for name in ("p", "q", "p"):
+        sink = SqliteSink(path, name)
+        sink.open()
+        sink.deliver(Delivery(name, 0, [alert("t1")], [letter], [late], {}, [{"event": "published"}]))
+        sink.close()
+    for table in ("alerts", "dead_letters", "late_records", "rule_history", "batches"):
+        assert rows(path, f"SELECT pipeline FROM {table} ORDER BY pipeline") == [("p",), ("q",)], table  # noqa: S608
+    assert rows(path, "SELECT pipeline, count(*) FROM evidence GROUP BY pipeline") == [("p", 3), ("q", 3)]
+
+
+def test_records_of_a_file_that_took_the_place_of_another(path: Path, sink: SqliteSink) -> None:
+    bad = [DeadLetter("payments", "bad_json", "no end", "in/a", 0, raw, None) for raw in (b"{old", b"{new", b"{new")]
+    twice = [DeadLetter("payments", "duplicate_id", "", "in/a", 9, raw, "t1") for raw in (b"{}", None)]
+    late = [LateRecord("payments", name, T0, T0 + 180_000, 180_000, "in/a", 9, b"{}") for name in ("t5", "t6", "t6")]
+    sink.deliver(Delivery("p", 0, dead=[*bad, *twice], late=late))
+    assert rows(path, "SELECT raw FROM dead_letters ORDER BY seq") == [(b"{old",), (b"{new",), (b"{}",)]
+    assert rows(path, "SELECT record_id FROM late_records ORDER BY seq") == [("t5",), ("t6",)]
+
+
+def test_a_value_past_64_bits_is_stored(path: Path, sink: SqliteSink) -> None:
+    sink.deliver(Delivery("p", 0, alerts=[alert("t1", value=2**64 - 1, threshold=2**63)]))
+    assert rows(path, "SELECT value, threshold FROM alerts") == [(2.0**64, 2.0**63)]
+    [(body,)] = rows(path, "SELECT body FROM alerts")
+    assert json.loads(body)["value"] == 2**64 - 1
+
+
+def test_a_full_disk_holds_the_batch_until_there_is_room(path: Path, sink: SqliteSink) -> None:
+    sink.deliver(delivery(0, "t1"))
+    assert sink._connection is not None
+    sink._connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+    batch = Delivery("p", 1, alerts=[alert(f"t{n}", message="x" * 1_000) for n in range(2, 50)])
+    for _ in range(2):
+        with pytest.raises(SinkError, match="full"):
+            sink.deliver(batch)
+    sink._connection.execute("PRAGMA max_page_count = 1000000")
+    sink.deliver(batch)
+    assert rows(path, "SELECT count(*) FROM alerts") == [(49,)]
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SinkError, match="cannot be written now"):
+        SqliteSink(tmp_path / "file" / "crossline.db", "p").open()
+
+
+def test_a_store_of_the_version_before_keeps_all_and_gets_the_new_keys(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_1.read_text())
+    before = {table: rows(path, f"SELECT {columns} FROM {table} ORDER BY 1") for table, columns in OF_VERSION_1.items()}  # noqa: S608
+    assert all(before.values())
+    reader = StoreReader(path)  # who only reads brings nothing to a new version
+    assert reader.count(AlertFilter()) == 2
+    assert [each["reason"] for each in reader.dead_letters()] == ["bad_json", "duplicate_id"]
+    reader.close()
+    sink = SqliteSink(path, "q")
+    sink.open()
+    assert {
+        table: rows(path, f"SELECT {columns} FROM {table} WHERE pipeline = 'p' ORDER BY 1")  # noqa: S608
+        for table, columns in OF_VERSION_1.items()
+    } == before
+    old = DeadLetter("payments", "bad_json", "no end", "in/a", 5, b"\xff{", None)
+    for name in ("p", "q"):  # p's stands there, q's does not
+        sink.deliver(Delivery(name, 9, alerts=[alert("t1")], dead=[old]))
+    for table in ("alerts", "dead_letters"):
+        query = f"SELECT pipeline, count(*) FROM {table} GROUP BY pipeline ORDER BY pipeline"  # noqa: S608
+        assert rows(path, query) == [("p", 2), ("q", 1)], table
+    sink.close()
+    again = SqliteSink(path, "q")
+    again.open()
+    again.close()
+    assert not rows(path, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB '*_1'")
 
 
 def test_a_store_of_another_version_is_refused(path: Path, sink: SqliteSink) -> None:
@@ -147,7 +293,7 @@ def test_a_store_of_another_version_is_refused(path: Path, sink: SqliteSink) -> 
         connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema_version'")
         connection.commit()
     for use in (SqliteSink(path, "p").open, lambda: StoreReader(path)):
-        with pytest.raises(StateError, match="schema version 99; this crossline reads and writes version 1"):
+        with pytest.raises(StateError, match="schema version 99; this crossline reads and writes version 2"):
             use()
 
 

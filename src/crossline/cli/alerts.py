@@ -123,12 +123,13 @@ def show(
                 f"no alert in {reader.path} has an id that starts with {alert_id!r}; "
                 + (f"it has {total:,} alerts: see crossline alerts list" if total else "it has no alerts at all")
             )
-    if len(found) > 1:
+    if len({each["alert_id"] for each in found}) > 1:
         raise PermanentError(f"several alerts start with {alert_id!r}; give more of the id:\n{candidates(found)}")
-    if as_json:
-        write_lines([json_bytes(found[0])])
-    else:
-        screen.show(story(found[0]))
+    for each in found:  # several where pipelines that share the store found the same
+        if as_json:
+            write_lines([json_bytes(each)])
+        else:
+            screen.show(story(each))
 
 
 @app.command()

@@ -7,8 +7,9 @@ import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
 import structlog
 from pydantic import PlainValidator, TypeAdapter, ValidationError
@@ -29,6 +30,8 @@ from crossline.core.rules.report import findings_from_validation, path_text
 from crossline.core.values import DeadLetter
 
 log = structlog.get_logger(__name__)
+
+LOOK_S = 0.1  # between two looks at whether to stop, while several sinks are waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,13 @@ class Delivery:
 
 
 class Sink(Protocol):
-    """A place that takes deliveries, one at a time, in the order of their batches.
+    """A place that takes deliveries, one at a time, in the order of their batches, from whichever thread.
 
     Every sink promises: ``deliver`` returns once all of the delivery is there, and a delivery made twice, or half and
     then again by the next process after a kill, leaves what one delivery leaves. Each sink's docstring says on what
-    this rests and where it ends. ``deliver`` raises a RetryableError (usually SinkError) where trying again may help.
+    this rests and where it ends. Like deliveries are known by the ids of what is in them: the numbers of batches begin
+    anew with a new checkpoint, and batches may then be cut elsewhere. ``deliver`` raises a RetryableError (usually
+    SinkError) where trying again may help.
     """
 
     @classmethod
@@ -89,6 +94,15 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Release what is held; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class Heedful(Protocol):
+    """A sink whose ``deliver`` waits for others: it gives up, with a SinkError, soon after ``stop`` is set."""
+
+    def heed(self, stop: threading.Event) -> None:
+        """Called before ``deliver``."""
         ...
 
 
@@ -153,35 +167,72 @@ def for_delivery(delivery: Delivery) -> list[Mapping[str, Any]]:
 class RetryPolicy:
     """How long a batch is held: pauses double from ``initial_ms`` up to ``max_ms``, with jitter.
 
-    ``attempts_max`` None is without end.
+    ``attempts_max`` None is without end. ``grace_ms``: how long the other sinks may go on trying once one has failed
+    for good, before the pipeline ends.
     """
 
     initial_ms: int = 200
     max_ms: int = 30_000
     attempts_max: int | None = None
+    grace_ms: int = 5_000
 
 
 def deliver_all(
     sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy | None = None, stop: threading.Event | None = None
 ) -> None:
-    """Deliver to each sink in turn, holding the batch while one cannot take it.
+    """Deliver to all sinks at the same time, holding the batch until each of them has it.
 
-    A sink that has taken the batch is not called again for it. Raises the sink's error where it is permanent, where
-    ``attempts_max`` is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered
-    again.
+    No sink waits for another: one that is slow, down, or fails for good keeps the batch from nobody else. A sink that
+    has taken the batch is not called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
+    is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Every
+    other sink was called at least once by then, in the first two cases for another ``grace_ms``; what it raised is
+    logged.
     """
     policy = policy or RetryPolicy()
     stop = stop or threading.Event()
-    for sink in sinks:
-        bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
-        Retrying(
-            retry=retry_if_exception_type(RetryableError),
-            wait=_Pause(policy),
-            stop=bound | stop_when_event_set(stop),
-            sleep=sleep_using_event(stop),
-            before_sleep=_warn(sink, delivery),
-            reraise=True,
-        )(sink.deliver, delivery)
+    if len(sinks) == 1:
+        _until_taken(sinks[0], delivery, policy, stop)
+    elif sinks:
+        _to_many(sinks, delivery, policy, stop)
+
+
+def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, stop: threading.Event) -> None:
+    ending = threading.Event()  # ``stop`` was set, or a sink has failed for good: nobody tries again
+    ends_s: float | None = None
+    with ThreadPoolExecutor(len(sinks), "sink") as pool:
+        calls = [pool.submit(_until_taken, sink, delivery, policy, ending) for sink in sinks]
+        waiting: set[Future[None]] = set(calls)
+        try:
+            while waiting:
+                done, waiting = wait(waiting, LOOK_S, FIRST_COMPLETED)
+                if ends_s is None and any(call.exception() is not None for call in done):
+                    ends_s = time.monotonic() + policy.grace_ms / 1000
+                if stop.is_set() or (ends_s is not None and time.monotonic() >= ends_s):
+                    ending.set()
+        except BaseException:
+            ending.set()
+            raise
+    failed = [(sink, error) for sink, call in zip(sinks, calls, strict=True) if (error := call.exception()) is not None]
+    if not failed:
+        return
+    failed.sort(key=lambda each: isinstance(each[1], RetryableError))  # what ends the pipeline is what is raised
+    for sink, error in failed[1:]:
+        log.error("another sink does not have the batch either", sink=type(sink).__name__, error=str(error))
+    raise failed[0][1]
+
+
+def _until_taken(sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: threading.Event) -> None:
+    if isinstance(sink, Heedful):
+        sink.heed(stop)
+    bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
+    Retrying(
+        retry=retry_if_exception_type(RetryableError),
+        wait=_Pause(policy),
+        stop=bound | stop_when_event_set(stop),
+        sleep=sleep_using_event(stop),
+        before_sleep=_warn(sink, delivery),
+        reraise=True,
+    )(sink.deliver, delivery)
 
 
 class _Pause:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Mapping
-from typing import Any, Self, TextIO
+from typing import IO, Any, Self, TextIO
 
+import structlog
 from rich.console import Console
 from rich.text import Text
 
@@ -14,6 +16,9 @@ from crossline.core import config_sinks
 from crossline.core.errors import SinkError
 from crossline.core.plaintext import printable
 
+log = structlog.get_logger(__name__)
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN}
 SEVERITY_STYLE = {"info": "dim", "low": "cyan", "medium": "yellow", "high": "red", "critical": "bold white on red"}
 
 
@@ -24,20 +29,27 @@ class _Screen(Console):
         self.quiet = True
 
 
+def _screen_on(stream: IO[str]) -> _Screen:
+    return _Screen(file=stream, soft_wrap=True, highlight=False, emoji=False)
+
+
 class ConsoleSink:
     """Prints one line an alert: time, severity, rule and version, sentence, record. Coloured on a terminal.
 
     ``stream``: the standard output where None. ``limit``: the most lines per batch; the rest is counted.
 
     Guarantee: each alert once in the life of the process; a batch that a kill interrupted is printed again by the next.
-    A batch that was held half way is printed from its start. A screen that went away (a closed pipe) ends the printing,
-    not the pipeline.
+    A screen that went away (a closed pipe or terminal) ends the printing, not the pipeline; one that cannot take a line
+    now (a file on a full disk) holds the batch. What its encoding does not have is written as escapes.
     """
 
     def __init__(self, stream: TextIO | None = None, limit: int = 50) -> None:
         self._stream = stream
         self._limit = limit
         self._last: int | None = None
+        self._printing: int | None = None
+        self._printed = 0
+        self._encoding = "utf-8"
         self._console: _Screen | None = None
 
     @classmethod
@@ -47,23 +59,38 @@ class ConsoleSink:
 
     def open(self) -> None:
         """Look at what kind of screen it is."""
-        self._console = _Screen(file=self._stream or sys.stdout, soft_wrap=True, highlight=False, emoji=False)
+        stream = self._stream or sys.stdout
+        self._encoding = getattr(stream, "encoding", None) or "utf-8"
+        self._console = _screen_on(stream)
 
     def deliver(self, delivery: Delivery) -> None:
-        """Print the alerts of a batch not printed yet; raises SinkError where the output takes nothing now."""
+        """Print the alerts of a batch not printed yet; raises SinkError where the screen takes no line now."""
         if self._console is None or (self._last is not None and delivery.batch_id <= self._last):
             return
+        if self._printing != delivery.batch_id:
+            self._printing, self._printed = delivery.batch_id, 0
         alerts = for_delivery(delivery)
-        try:
-            for alert in alerts[: self._limit]:
-                self._console.print(alert_line(alert))
-            if len(alerts) > self._limit:
-                self._console.print(f"… and {len(alerts) - self._limit:,} more alerts in this batch", style="dim")
-        except OSError as error:
-            # The output may be a file on a full disk. What rich holds back would come out twice.
-            self.open()
-            raise SinkError(f"the screen cannot be written now: {error.strerror or error}") from error
+        lines = [alert_line(alert) for alert in alerts[: self._limit]]
+        if len(alerts) > self._limit:
+            lines.append(Text(f"… and {len(alerts) - self._limit:,} more alerts in this batch", "dim"))
+        for line in lines[self._printed :]:
+            self._print(self._console, line)
+            self._printed += 1
         self._last = delivery.batch_id
+
+    def _print(self, console: Console, line: Text) -> None:
+        fitting = line.plain.encode(self._encoding, "backslashreplace").decode(self._encoding)
+        if fitting != line.plain:
+            line.plain = fitting
+        try:
+            console.print(line)
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                self._console = _screen_on(console.file)  # the old one would print the line again
+                raise SinkError(f"the screen cannot be written to now: {error}") from error
+            # Nobody looks any more: the stream is closed, or the terminal is gone.
+            console.quiet = True
+            log.warning("the screen went away, alerts are no longer printed", error=str(error))
 
     def close(self) -> None:
         """Nothing is held; the stream is not ours to close."""

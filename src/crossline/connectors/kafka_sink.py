@@ -3,81 +3,29 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
-import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+import structlog
+from confluent_kafka import KafkaException
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.kafka_client import librdkafka_settings
+from crossline.connectors.kafka_courier import Courier, Patience, Refused, names_at_end
+from crossline.connectors.kafka_errors import TOO_LARGE, of_one_topic, told
+from crossline.connectors.kafka_messages import Outgoing, alert_message, dead_message
 from crossline.core import config_kafka
-from crossline.core.alertjson import json_bytes
-from crossline.core.errors import CrosslineError, PermanentError, SinkError, UsageError
+from crossline.core.errors import CrosslineError, RetryableError, SinkError
 from crossline.core.times import format_instant
-from crossline.core.values import DeadLetter
 
-# Errors that pass, by the protocol's own table and the client's own waiting in vain. The client marks an error as
-# retriable only in transactions, so the mark alone would end a pipeline over a change of leader.
-_PASSING = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,  # someone may create it; the message says so
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.BROKER_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.NETWORK_EXCEPTION,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.NOT_ENOUGH_REPLICAS,
-    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    KafkaError.NOT_CONTROLLER,
-    KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.THROTTLING_QUOTA_EXCEEDED,
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - the client's public constants are named so
-    KafkaError._ISR_INSUFF,  # noqa: SLF001
-    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
-    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
-    KafkaError._PURGE_QUEUE,  # noqa: SLF001
-    KafkaError._RESOLVE,  # noqa: SLF001
-    KafkaError._TIMED_OUT,  # noqa: SLF001
-    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
-    KafkaError._TRANSPORT,  # noqa: SLF001
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-}
-_NAME_HEADERS = ("alert_id", "dead_letter_id")
+LIMIT_MIN = 512  # bytes: a topic that does not take that takes nothing
+_SPARE = 512  # what the client may count beside our own count of a message
+_HEADER_MAX = 500  # characters of what is no topic's name
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
-
-@dataclass(frozen=True, slots=True)
-class _Outgoing:
-    """A message; its first header is its name, by which it is sent once."""
-
-    key: bytes | None
-    value: bytes
-    headers: dict[str, str]
-
-    @property
-    def name(self) -> str:
-        return next(iter(self.headers.values()))
-
-
-def _dead_message(letter: DeadLetter) -> _Outgoing:
-    place = {"stream": letter.stream, "partition": letter.partition, "offset": str(letter.offset)}
-    headers = {
-        "dead_letter_id": "/".join([*place.values(), letter.reason]),
-        "reason": letter.reason,
-        "detail": letter.detail,
-        **place,
-    }
-    key = letter.record_id.encode() if letter.record_id is not None else None
-    return _Outgoing(key, letter.raw or b"", headers)
+log = structlog.get_logger(__name__)
 
 
 class KafkaSink:
@@ -92,6 +40,10 @@ class KafkaSink:
     back first (0: none), and what stands there is not sent again: exactly once over kills too, as long as the
     interrupted batch and what others wrote after it fit in that, and the broker was done with what a killed process had
     under way. Shadow alerts are never sent.
+
+    A message that is larger than the client or the topic takes is sent cut, and says so (see ``kafka_messages``). A
+    topic that is not there, or may not be written, holds the batch, and keeps nothing from the other topics. A
+    ``sink_topic`` that can be no topic's name goes to ``topic``, with the name in the header ``sink_topic``.
 
     ``timeout_ms``: how long a batch may take before it is tried again.
     """
@@ -113,11 +65,11 @@ class KafkaSink:
         self._dedupe_tail = dedupe_tail
         self._timeout_ms = timeout_ms
         self._clock_ms = clock_ms
-        self._producer: Producer | None = None
+        self._courier = Courier(self._client, timeout_ms, self._taken)
         self._tails: dict[str, set[str]] = {}
         self._batch_id: int | None = None
         self._acknowledged: set[tuple[str, str]] = set()
-        self._failed: list[tuple[KafkaError, str]] = []
+        self._narrow: set[str] = set()  # topics that take less than the client puts into one batch
 
     @classmethod
     def from_settings(cls, settings: config_kafka.KafkaSink, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
@@ -130,174 +82,125 @@ class KafkaSink:
 
         A broker that is away shows at the first delivery.
         """
-        settings = {
-            "linger.ms": 5,
-            "compression.type": "lz4",
-            "message.timeout.ms": self._timeout_ms,
-            **self._client,
-            "enable.idempotence": True,
-            "acks": "all",
-        }
-        try:
-            self._producer = Producer(settings)
-        except KafkaException as error:
-            raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
+        self._courier.open()
+
+    def heed(self, stop: threading.Event) -> None:
+        """Wait for brokers no longer than a second once ``stop`` is set."""
+        self._courier.stop = stop
 
     def deliver(self, delivery: Delivery) -> None:
-        """Send what is not there yet and wait until the brokers have it."""
+        """Send what is not there yet and wait until the brokers have it.
+
+        Raises once all has been sent that could be: SinkError where trying again may help.
+        """
         if delivery.batch_id != self._batch_id:
             self._batch_id = delivery.batch_id
             self._acknowledged.clear()
         try:
             self._send(delivery)
         except CrosslineError:
-            self._start_again()
+            # Nobody knows what of it was written: drop what is queued, and read the topics back.
+            self._courier.drop()
+            self._tails.clear()
             raise
 
     def close(self) -> None:
         """Let go of the client; what was delivered is already acknowledged."""
-        self._producer = None
+        self._courier.drop()
         self._tails.clear()
+
+    def _taken(self, message: Outgoing) -> None:
+        self._acknowledged.add(message.place)
 
     def _send(self, delivery: Delivery) -> None:
-        self._failed = []
-        sent: set[tuple[str, str]] = set()
-        for topic, message in self._messages(delivery):
-            if topic not in self._tails:
-                self._tails[topic] = self._tail_ids(topic)
-            place = (topic, message.name)
-            if message.name in self._tails[topic] or place in self._acknowledged or place in sent:
+        failures: dict[str, CrosslineError] = {}
+        fresh = list(self._fresh(self._messages(delivery), failures))
+        refused = self._courier.send(m for m in fresh if m.topic not in self._narrow)
+        refused += self._courier.send((m for m in fresh if m.topic in self._narrow), alone=True)
+        large = _too_large(refused, failures)
+        if large:
+            self._send_large(large, failures)
+        if failures:
+            ends = [error for error in failures.values() if not isinstance(error, RetryableError)]
+            kind = type(ends[0]) if ends else SinkError
+            raise kind("; ".join(str(error) for error in failures.values()))
+
+    def _fresh(self, messages: Iterable[Outgoing], failures: dict[str, CrosslineError]) -> Iterator[Outgoing]:
+        """Those that do not stand in their topic yet, each once; none of a topic that cannot be looked into."""
+        seen: set[tuple[str, str]] = set()
+        for message in messages:
+            if message.place in self._acknowledged or message.place in seen or message.topic in failures:
                 continue
-            sent.add(place)
-            self._produce(topic, message)
-        left = self._running().flush(self._timeout_ms / 1000 + 1) if sent else 0
-        if self._failed:
-            raise _told(*self._failed[0])
-        if left:
-            raise SinkError(f"Kafka has not acknowledged {left} messages in {self._timeout_ms} ms")
+            seen.add(message.place)
+            if message.topic not in self._tails:
+                try:
+                    self._tails[message.topic] = self._names_at_end(message.topic)
+                except KafkaException as error:
+                    failures[message.topic] = told(error.args[0], message.topic)
+                    if not of_one_topic(error.args[0]):
+                        raise failures[message.topic] from None
+                    continue
+            if message.name not in self._tails[message.topic]:
+                yield message
 
-    def _start_again(self) -> None:
-        """After a failure nobody knows what of it was written: drop what is queued, and read the topics back."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.purge()
-            producer.poll(0)
-        self._tails.clear()
-
-    def _running(self) -> Producer:
-        if self._producer is None:
-            self.open()
-        if self._producer is None:
-            raise PermanentError("the Kafka client did not start")
-        return self._producer
-
-    def _messages(self, delivery: Delivery) -> Iterator[tuple[str, _Outgoing]]:
-        now = format_instant(self._clock_ms())
-        for alert in for_delivery(delivery):
-            value = json_bytes({**alert, "delivered_at": now})
-            headers = {"alert_id": alert["alert_id"]}
-            yield alert.get("sink_topic") or self._topic, _Outgoing(entity_key(alert["key"]), value, headers)
-        if self._dead_letter_topic is not None:
-            for letter in delivery.dead:
-                yield self._dead_letter_topic, _dead_message(letter)
-
-    def _produce(self, topic: str, message: _Outgoing) -> None:
-        def acknowledged(error: KafkaError | None, _: Message) -> None:
-            if error is None:
-                self._acknowledged.add((topic, message.name))
-            else:
-                self._failed.append((error, topic))
-
-        producer = self._running()
-        deadline = time.monotonic() + self._timeout_ms / 1000
-        while True:
-            try:
-                producer.produce(
-                    topic,
-                    key=message.key,
-                    value=message.value,
-                    headers=[(name, text.encode()) for name, text in message.headers.items()],
-                    on_delivery=acknowledged,
-                )
-            except BufferError:
-                producer.poll(0.1)  # the client's queue is full: let it drain
-                if time.monotonic() > deadline:
-                    raise SinkError(f"Kafka has taken nothing for topic {topic} in {self._timeout_ms} ms") from None
-            except KafkaException as error:
-                raise _told(error.args[0], topic) from None
-            else:
-                producer.poll(0)
-                return
-
-    def _tail_ids(self, topic: str) -> set[str]:
-        """Alert ids of the last ``dedupe_tail`` records of each partition of ``topic``."""
+    def _names_at_end(self, topic: str) -> set[str]:
         if self._dedupe_tail == 0:
             return set()
-        consumer = Consumer(
-            {**self._client, "group.id": "crossline-dedupe", "enable.auto.commit": False, "enable.partition.eof": True}
+        return names_at_end(
+            self._client, topic, self._dedupe_tail, Patience(self._timeout_ms / 1000, self._courier.stop)
         )
-        try:
-            return _read_tail(consumer, topic, self._dedupe_tail, self._timeout_ms / 1000)
-        except KafkaException as error:
-            raise _told(error.args[0], topic) from None
-        finally:
-            consumer.close()
+
+    def _send_large(self, messages: list[Outgoing], failures: dict[str, CrosslineError]) -> None:
+        """Each alone, since a batch is refused as a whole; what is refused alone is cut, to half its size each time."""
+        client_max = self._courier.bytes_max - _SPARE
+        alone = [m for m in messages if m.size <= client_max and m.topic not in self._narrow]
+        refused = {m.place for m in _too_large(self._courier.send(alone, alone=True), failures)}
+        done = {m.place for m in alone} - refused
+        self._narrow.update(topic for topic, _ in done)
+        wholes = {m.place: m for m in messages if m.place not in done}
+        limits = {place: client_max if m.size > client_max else m.size // 2 for place, m in wholes.items()}
+        while limits:
+            cut = {place: wholes[place].cut(limit) for place, limit in limits.items()}
+            refused = {m.place for m in _too_large(self._courier.send(cut.values(), alone=True), failures)}
+            for place, message in cut.items():
+                if place in refused and limits[place] > LIMIT_MIN:
+                    limits[place] = max(LIMIT_MIN, limits[place] // 2)
+                    continue
+                _tell(wholes[place], message, failures, taken=place in self._acknowledged)
+                del limits[place]
+
+    def _messages(self, delivery: Delivery) -> Iterator[Outgoing]:
+        now = format_instant(self._clock_ms())
+        for alert in for_delivery(delivery):
+            wanted = alert.get("sink_topic") or self._topic
+            fits = _TOPIC_NAME.fullmatch(wanted) is not None
+            headers = {} if fits else {"sink_topic": str(wanted)[:_HEADER_MAX]}
+            yield alert_message(wanted if fits else self._topic, {**alert, "delivered_at": now}, headers)
+        if self._dead_letter_topic is not None:
+            for letter in delivery.dead:
+                yield dead_message(self._dead_letter_topic, letter)
 
 
-def _read_tail(consumer: Consumer, topic: str, count: int, timeout_s: float) -> set[str]:
-    deadline = time.monotonic() + timeout_s
-    found = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
-    if found.error is not None:
-        # A topic that is not there has nothing in it; whether it may be made, producing will tell.
-        if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return set()
-        raise KafkaException(found.error)
-    waiting: dict[int, int] = {}
-    starts = []
-    for partition in found.partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
-        if high > low:
-            waiting[partition] = high
-            starts.append(TopicPartition(topic, partition, max(low, high - count)))
-    consumer.assign(starts)
-    ids: set[str] = set()
-    while waiting:
-        if time.monotonic() > deadline:
-            raise SinkError(f"the end of topic {topic} could not be read back within {timeout_s:.0f} s")
-        for message in consumer.consume(1000, timeout=0.2):
-            _take(message, waiting, ids)
-    return ids
+def _too_large(refused: Refused, failures: dict[str, CrosslineError]) -> list[Outgoing]:
+    """The messages that were refused for their size; what else was refused goes to ``failures``, by topic."""
+    large = []
+    for message, error in refused:
+        if error.code() in TOO_LARGE:
+            large.append(message)
+        else:
+            failures.setdefault(message.topic, told(error, message.topic))
+    return large
 
 
-def _take(message: Message, waiting: dict[int, int], ids: set[str]) -> None:
-    """Note the id of ``message``; its partition is done at its end, or at the record before the watermark seen."""
-    error = message.error()
-    if error is not None:
-        if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
-            raise KafkaException(error)
-        waiting.pop(message.partition(), None)
-        return
-    headers = message.headers() or []
-    ids.update(value.decode(errors="replace") for name, value in headers if name in _NAME_HEADERS and value)
-    if message.offset() + 1 >= waiting.get(message.partition(), 0):
-        waiting.pop(message.partition(), None)
-
-
-def entity_key(key: Mapping[str, Any]) -> bytes | None:
-    """The message key: the bytes of a single text value, else the JSON list of the values; None without any."""
-    values = list(key.values())
-    if not values:
-        return None
-    if len(values) == 1 and isinstance(values[0], str):
-        return values[0].encode()
-    return orjson.dumps(values)
-
-
-def _told(error: KafkaError, topic: str) -> CrosslineError:
-    """The client's error as ours; after a fatal one of the idempotent producer, a new producer may succeed."""
-    text = f"Kafka did not take what goes to topic {topic}: {error.str()}"
-    if error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:  # noqa: SLF001
-        text += f"; create the topic {topic}"
-    if error.retriable() or error.fatal() or error.code() in _PASSING:
-        return SinkError(text)
-    return PermanentError(text)
+def _tell(whole: Outgoing, cut: Outgoing, failures: dict[str, CrosslineError], *, taken: bool) -> None:
+    if taken:
+        log.warning(
+            "a message is larger than its topic takes, and was sent cut",
+            topic=whole.topic,
+            name=whole.name,
+            bytes=whole.size,
+            sent=cut.size,
+        )
+    elif whole.topic not in failures:
+        text = f"topic {whole.topic} takes no message of {cut.size} bytes; raise max.message.bytes of the topic"
+        failures[whole.topic] = SinkError(text)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from crossline.connectors.jsonl import STATE_SUFFIX
+from crossline.connectors.once_file import STATE_SUFFIX
 from crossline.core.errors import PermanentError, UsageError
 
 # What is wrong with a name, and not with the disk.

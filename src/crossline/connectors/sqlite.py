@@ -5,73 +5,42 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import orjson
+from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
 from crossline.connectors.base import Delivery, wall_clock_ms
+from crossline.connectors.identity import identity_of
+from crossline.connectors.sqlite_schema import check_schema, ensure_schema
+from crossline.connectors.standing import Standing
 from crossline.core import config_sinks
 from crossline.core.alertjson import json_bytes, number_of, read_alert
 from crossline.core.errors import SinkError, StateError, UsageError
 from crossline.core.times import format_instant
 
-SCHEMA_VERSION = 1
-BUSY_MS = 10_000
-
-# ``evidence`` is a view: the ids stand once, in the alert's own text, and writing them costs nothing.
-_SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE alerts (
-    seq INTEGER PRIMARY KEY, alert_id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, rule_id TEXT NOT NULL,
-    rule_version INTEGER NOT NULL, rule_type TEXT NOT NULL, severity TEXT NOT NULL, score REAL, action TEXT,
-    key TEXT NOT NULL, stream TEXT NOT NULL, record_id TEXT NOT NULL, event_time TEXT NOT NULL,
-    ingest_time TEXT NOT NULL, value NUMERIC, threshold NUMERIC, message TEXT NOT NULL,
-    detected_at TEXT, delivered_at TEXT NOT NULL, pipeline TEXT NOT NULL, batch_id INTEGER NOT NULL, body TEXT NOT NULL
-);
-CREATE INDEX alerts_by_time ON alerts (event_time);
-CREATE INDEX alerts_by_rule ON alerts (rule_id, event_time);
-CREATE VIEW evidence AS
-    SELECT a.alert_id AS alert_id, e.key AS position, e.value AS record_id
-    FROM alerts AS a, json_each(a.body, '$.evidence.record_ids') AS e;
-CREATE TABLE dead_letters (
-    seq INTEGER PRIMARY KEY, stream TEXT NOT NULL, "partition" TEXT NOT NULL, "offset" INTEGER NOT NULL,
-    reason TEXT NOT NULL, detail TEXT NOT NULL, record_id TEXT, raw BLOB, delivered_at TEXT NOT NULL,
-    pipeline TEXT NOT NULL, batch_id INTEGER NOT NULL, UNIQUE (stream, "partition", "offset", reason)
-);
-CREATE TABLE late_records (
-    seq INTEGER PRIMARY KEY, stream TEXT NOT NULL, "partition" TEXT NOT NULL, "offset" INTEGER NOT NULL,
-    record_id TEXT NOT NULL, event_time TEXT NOT NULL, ingest_time TEXT NOT NULL, lateness_ms INTEGER NOT NULL,
-    raw BLOB, delivered_at TEXT NOT NULL, pipeline TEXT NOT NULL, batch_id INTEGER NOT NULL,
-    UNIQUE (stream, "partition", "offset")
-);
-CREATE TABLE rule_history (
-    seq INTEGER PRIMARY KEY, pipeline TEXT NOT NULL, batch_id INTEGER NOT NULL, rule_id TEXT, version INTEGER,
-    body TEXT NOT NULL, delivered_at TEXT NOT NULL, UNIQUE (pipeline, body)
-);
-CREATE TABLE batches (
-    pipeline TEXT NOT NULL, batch_id INTEGER NOT NULL, alerts INTEGER NOT NULL, dead_letters INTEGER NOT NULL,
-    late_records INTEGER NOT NULL, figures TEXT NOT NULL, delivered_at TEXT NOT NULL, PRIMARY KEY (pipeline, batch_id)
-) WITHOUT ROWID;
-CREATE TABLE runs (run_id INTEGER PRIMARY KEY, pipeline TEXT NOT NULL, started_at TEXT NOT NULL, ended_at TEXT);
-"""
+# How long one attempt waits for a lock. Attempts follow each other by the policy of the batch, which heeds a stop.
+BUSY_MS = 500
+OPEN_MS = 10_000
 
 # Of each pair of like rows the first stays. DO NOTHING is bound to that one clash: OR IGNORE would also drop a row
 # with a null where none may be.
 _ALERT = """
 INSERT INTO alerts (alert_id, kind, rule_id, rule_version, rule_type, severity, score, action, key, stream, record_id,
     event_time, ingest_time, value, threshold, message, detected_at, delivered_at, pipeline, batch_id, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (alert_id) DO NOTHING"""
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (alert_id, pipeline) DO NOTHING"""
 _DEAD = """
-INSERT INTO dead_letters (stream, "partition", "offset", reason, detail, record_id, raw, delivered_at, pipeline,
-    batch_id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, "partition", "offset", reason) DO NOTHING"""
+INSERT INTO dead_letters (stream, "partition", "offset", reason, detail, record_id, raw, identity, delivered_at,
+    pipeline, batch_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (identity, pipeline) DO NOTHING"""
 _LATE = """
 INSERT INTO late_records (stream, "partition", "offset", record_id, event_time, ingest_time, lateness_ms, raw,
     delivered_at, pipeline, batch_id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, "partition", "offset") DO NOTHING"""
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream, "partition", "offset", record_id, pipeline)
+    DO NOTHING"""
 _RULE = """
 INSERT INTO rule_history (rule_id, version, body, delivered_at, pipeline, batch_id)
 VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (pipeline, body) DO NOTHING"""
@@ -83,8 +52,12 @@ VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (pipeline, batch_id) DO NOTHING"""
 class SqliteSink:
     """Stores every delivery in one transaction: all of it or nothing.
 
-    Guarantee: exactly once, over kills and redeliveries. Rows are unique by alert id (or by position, for records), and
-    the first one delivered stays. Shadow alerts and those of rules that feed only other rules are stored as well.
+    Guarantee: exactly once, over kills and redeliveries, whatever the numbers of the batches. Rows are unique by
+    pipeline and alert id (records: by position and id), and the first one delivered stays. Shadow alerts and those of
+    rules that feed only other rules are stored as well. Several pipelines may share a store.
+
+    A store that is deleted or replaced while it is open takes no batch: its path is compared with the file that is
+    written, before and after each transaction.
 
     A killed process loses nothing that ``deliver`` took, since the pages are the kernel's by then. A power failure is
     another matter: with ``synchronous`` normal SQLite leaves the log unsynced at a commit, so that the last batches
@@ -104,6 +77,7 @@ class SqliteSink:
         self._clock_ms = clock_ms
         self._connection: sqlite3.Connection | None = None
         self._run_id: int | None = None
+        self._files: list[Standing] = []
 
     @classmethod
     def from_settings(cls, settings: config_sinks.SqliteSink, pipeline: str) -> Self:
@@ -111,37 +85,55 @@ class SqliteSink:
         return cls(Path(settings.path), pipeline)
 
     def open(self) -> None:
-        """Create the file where there is none; raises StateError where it is not a store that this version writes."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        """Create the file where there is none, and bring an older store to this version.
+
+        Raises StateError where it is not a store that this version writes, SinkError where it stays locked for ten
+        seconds or the disk does not take it.
+        """
+        attempts = Retrying(
+            retry=retry_if_exception_message(match=".*locked"),
+            stop=stop_after_delay(OPEN_MS / 1000),
+            wait=wait_fixed(0.1),
+            reraise=True,
+        )
+        # Pieces of waiting that a signal can come between.
+        attempts(self._open)
+
+    def _open(self) -> None:
         with _told(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             # foreachBatch calls from a thread of its own; calls never overlap.
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False
             )
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(f"PRAGMA synchronous = {self.synchronous.upper()}")
+                connection.execute("PRAGMA cache_size = -65536")
+                with _transaction(connection):
+                    ensure_schema(connection, self.path)
+                    run = "INSERT INTO runs (pipeline, started_at) VALUES (?, ?)"
+                    self._run_id = connection.execute(run, (self.pipeline, self._now())).lastrowid
+                # The log beside it holds what is not in the file yet.
+                self._files = [Standing.of(path) for path in (self.path, self._log_path) if path.exists()]
+            except BaseException:
+                connection.close()
+                raise
             self._connection = connection
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(f"PRAGMA synchronous = {self.synchronous.upper()}")
-            connection.execute("PRAGMA cache_size = -65536")
-            with _transaction(connection):
-                _ensure_schema(connection, self.path)
-                run = "INSERT INTO runs (pipeline, started_at) VALUES (?, ?)"
-                self._run_id = connection.execute(run, (self.pipeline, self._now())).lastrowid
 
     def deliver(self, delivery: Delivery) -> None:
-        """Store ``delivery``; what is there already stays as it is."""
+        """Store ``delivery``; what is there already stays as it is.
+
+        Raises SinkError where it is locked, the disk does not take it, or the file was deleted or replaced.
+        """
         if self._connection is None:
             raise StateError(f"the store {self.path} is not open")
+        self._check_files()
         now = self._now()
         mark = (delivery.pipeline, delivery.batch_id)
         with _told(self.path), _transaction(self._connection) as connection:
             connection.executemany(_ALERT, _alert_rows(delivery, now))
-            connection.executemany(
-                _DEAD,
-                (
-                    (d.stream, d.partition, d.offset, d.reason, d.detail, d.record_id, d.raw, now, *mark)
-                    for d in delivery.dead
-                ),
-            )
+            connection.executemany(_DEAD, _dead_rows(delivery, now))
             connection.executemany(_LATE, _late_rows(delivery, now))
             connection.executemany(
                 _RULE,
@@ -149,15 +141,23 @@ class SqliteSink:
             )
             sizes = (len(delivery.alerts), len(delivery.dead), len(delivery.late))
             connection.execute(_BATCH, (*mark, *sizes, orjson.dumps(dict(delivery.figures)).decode(), now))
+        self._check_files()
 
     def close(self) -> None:
-        """Note the end of the run and close the file."""
+        """Note the end of the run and close the file; raises SinkError where only the latter can be done at once."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        with _told(self.path):
+        with _told(self.path), closing(connection):
             connection.execute("UPDATE runs SET ended_at = ? WHERE run_id = ?", (self._now(), self._run_id))
-            connection.close()
+
+    @property
+    def _log_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
+
+    def _check_files(self) -> None:
+        for file in self._files:
+            file.check()
 
     def _now(self) -> str:
         return format_instant(self._clock_ms())
@@ -191,6 +191,12 @@ def _alert_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
         )
 
 
+def _dead_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
+    for d in delivery.dead:
+        mark = (now, delivery.pipeline, delivery.batch_id)
+        yield (d.stream, d.partition, d.offset, d.reason, d.detail, d.record_id, d.raw, identity_of(d), *mark)
+
+
 def _late_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
     for r in delivery.late:
         times = (format_instant(r.event_ms), format_instant(r.ingest_ms), r.lateness_ms)
@@ -216,39 +222,17 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours: what may pass (a lock, a full disk) is retryable, a damaged file is not."""
+    """Errors of SQLite and of the disk as ours: what may pass (a lock, a full disk) is retryable, damage is not."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except (sqlite3.OperationalError, OSError) as error:
         raise SinkError(f"the store {path} cannot be written now: {error}") from error
+    except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError) as error:
+        raise StateError(f"the store {path} cannot hold what it was given: {error}") from error
     except sqlite3.DatabaseError as error:
         raise StateError(
             f"the store {path} is not a readable SQLite file: {error}; move it away or restore it"
         ) from error
-
-
-def _ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    if tables == 0:
-        for statement in _SCHEMA.split(";\n"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
-    check_schema(connection, path)
-
-
-def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise StateError unless ``connection`` has a store of this version."""
-    try:
-        row = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchone()
-    except sqlite3.OperationalError:
-        row = None
-    if row is None:
-        raise StateError(f"{path} is a database of something else; give the store a path of its own")
-    if row[0] != str(SCHEMA_VERSION):
-        raise StateError(
-            f"the store {path} has schema version {row[0]}; this crossline reads and writes version {SCHEMA_VERSION}: "
-            f"use the crossline that wrote it, or give the store another path"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +279,7 @@ class StoreReader:
             raise UsageError(f"there is no store at {path}; give the path of a pipeline's sqlite sink")
         self.path = path
         with _told(path):
-            self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_MS / 1000)
+            self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=OPEN_MS / 1000)
             self._connection.row_factory = sqlite3.Row
             check_schema(self._connection, path)
 

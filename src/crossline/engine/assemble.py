@@ -13,8 +13,6 @@ from pyspark.sql import SparkSession
 from crossline.connectors.base import Delivery, Sink, build_sink
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.infile import read_pipeline
-from crossline.connectors.kafka_client import librdkafka_settings
-from crossline.connectors.kafka_fetch import KafkaFetch
 from crossline.core.config import Pipeline as Config
 from crossline.core.config_fields import Settings
 from crossline.core.config_kafka import KafkaSource
@@ -29,8 +27,7 @@ from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
 from crossline.engine.rulefeed import DirectoryFeed
 from crossline.engine.runtime.session import DAEMON, build_session, wake_workers
 from crossline.engine.source.inputs import FileInput, file_source, generated_source
-from crossline.engine.source.intake import KafkaIntake
-from crossline.engine.source.kafka import kafka_reader
+from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.generate.source import read_source
 from crossline.rulelog.directory import IngestClock
@@ -103,7 +100,9 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
         backfill=config.engine.backfill,
         narrow=local and shards <= held,
     )
-    sources = [_source(config, stream, checkpoint, cores, options) for stream in config.sources]
+    sources = [
+        _source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(config.sources)
+    ]
     feed = DirectoryFeed(config, {stream: _clock_of(config, stream) for stream in config.sources})
     sinks = [options.sink(sink, config.name) for sink in config.sinks]
     return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch)
@@ -139,13 +138,12 @@ def _check_format(config: Config, stream: str) -> None:
         )
 
 
-def _source(config: Config, stream: str, checkpoint: str, cores: int, options: RunOptions) -> SourcePlan:
+def _source(config: Config, stream: str, number: int, checkpoint: str, cores: int, options: RunOptions) -> SourcePlan:
     source = config.sources[stream]
     _check_format(config, stream)
     if isinstance(source, KafkaSource):
-        reader = kafka_reader(source, os.environ, source.max_records_per_batch or config.engine.max_batch_records)
-        fetch = KafkaFetch(librdkafka_settings(source.brokers, source.security, os.environ))
-        return SourcePlan(stream, reader.stream, KafkaIntake(stream), fetch, reader.history, fetch.close)
+        records_max = source.max_records_per_batch or config.engine.max_batch_records
+        return kafka_source(stream, source, os.environ, records_max, checkpoint, number)
     if isinstance(source, GeneratorSource):
         generator = read_source(source.model_dump(exclude_none=True))
         return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)

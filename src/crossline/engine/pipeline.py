@@ -155,6 +155,7 @@ class Pipeline:
             with self._changes.judging():
                 plan = self._plan((frame, self._intake), self._changes.file, self._cache)
                 outcome = collect(plan, self._fetchers())
+                verified = [source.verify() for source in self._sources]
                 self._changes.judged(outcome.clocks)
             events = self._changes.events()
             wall_ms = outcome.spent.wall_ms(began_ms, time.time() * 1e3)
@@ -175,6 +176,8 @@ class Pipeline:
             after = Stopwatch()
             deliver_all(self._sinks, delivery, stop=self._stopping)
             after.lap("deliver")
+            for settle in verified:
+                settle()
             self._changes.told(events)
             self._total(delivery)
             self._advance(batch_id)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 
 def unfinished(checkpoint: str) -> bool:
@@ -13,6 +16,24 @@ def unfinished(checkpoint: str) -> bool:
 def committed(checkpoint: str, batch: int) -> bool:
     """Whether Spark is done with ``batch`` and will not run it again."""
     return (Path(checkpoint) / "spark" / "commits" / str(batch)).exists()
+
+
+def offsets_of(checkpoint: str, batch: int) -> list[dict[str, Any] | None]:
+    """Where ``batch`` ends in each source, in their order; None for one that has given nothing yet."""
+    lines = (Path(checkpoint) / "spark" / "offsets" / str(batch)).read_text().splitlines()
+    # A version, the batch's metadata, then one line a source.
+    return [None if line == "-" else orjson.loads(line) for line in lines[2:]]
+
+
+def next_offsets(checkpoint: str, source: int) -> dict[str, Any] | None:
+    """Where reading of source number ``source`` goes on; None where nothing says so yet."""
+    last = _newest(checkpoint, "commits")
+    if last >= 0:
+        return offsets_of(checkpoint, last)[source]
+    # Nothing is done, but a first batch may have been planned: Spark's Kafka source has noted where it begins.
+    begun = Path(checkpoint) / "spark" / "sources" / str(source) / "0"
+    found: dict[str, Any] | None = orjson.loads(begun.read_bytes().partition(b"\n")[2]) if begun.exists() else None
+    return found
 
 
 def _newest(checkpoint: str, log: str) -> int:

@@ -155,6 +155,15 @@ def test_show_as_json_is_the_alert(db: Path) -> None:
     assert shown == {**ALERTS[2], "delivered_at": "2026-01-01T00:00:07.500Z"}
 
 
+def test_show_of_an_alert_that_two_pipelines_found_shows_both(tmp_path: Path) -> None:
+    found = alert("11aa0000-0000-5000-8000-000000000001")
+    batches = [Delivery(name, 0, alerts=[{**found, "message": f"of {name}"}]) for name in ("p", "q")]
+    db = store(tmp_path / "crossline.db", *batches)
+    lines = run("show", "11aa", "--db", db, "--json").stdout.splitlines()
+    assert [json.loads(line)["message"] for line in lines] == ["of p", "of q"]
+    assert all(text in run("show", "11aa", "--db", db).stdout for text in ("of p", "of q"))
+
+
 def test_a_prefix_of_several_ids_lists_them(db: Path) -> None:
     error = refused("show", "--db", db, "11a")
     assert error.exit_code == 1

@@ -1,17 +1,23 @@
-"""Reading topics with Spark's Kafka source."""
+"""Reading topics with Spark's Kafka source, for as long as they are the topics that the checkpoint reads."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from crossline.connectors.kafka_client import java_settings
+from crossline.connectors.kafka_client import java_settings, librdkafka_settings
+from crossline.connectors.kafka_fetch import KafkaFetch
+from crossline.connectors.kafka_topics import TopicWatch
 from crossline.core.config_kafka import KafkaSource
+from crossline.engine.progress import next_offsets
+from crossline.engine.source.intake import KafkaIntake
+from crossline.engine.source.plan_source import SourcePlan
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "value")
 LOG_APPEND_TIME = 1
@@ -57,6 +63,27 @@ def _rows(frame: DataFrame) -> DataFrame:
     stamped = fn.col("timestampType") == LOG_APPEND_TIME
     known = fn.when(stamped, fn.col("timestamp")).otherwise(fn.current_timestamp())
     return frame.select(*COLUMNS, known.alias("known"))
+
+
+def kafka_source(
+    stream: str, source: KafkaSource, environment: Mapping[str, str], records_max: int, checkpoint: str, number: int
+) -> SourcePlan:
+    """The topics of ``source`` as source ``number`` of a pipeline, at most ``records_max`` records a batch."""
+    reader = kafka_reader(source, environment, records_max)
+    client = librdkafka_settings(source.brokers, source.security, environment)
+    fetch = KafkaFetch(client)
+    topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
+    watch = TopicWatch(topics, client, Path(checkpoint) / "sources" / stream / "topics.json")
+
+    def opened(spark: SparkSession) -> DataFrame:
+        watch.begin(next_offsets(checkpoint, number))
+        return reader.stream(spark)
+
+    def close() -> None:
+        fetch.close()
+        watch.close()
+
+    return SourcePlan(stream, opened, KafkaIntake(stream), fetch, reader.history, close, verify=watch.ask)
 
 
 def kafka_reader(source: KafkaSource, environment: Mapping[str, str], records_max: int) -> KafkaReader:

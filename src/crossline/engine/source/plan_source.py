@@ -29,12 +29,18 @@ def records_before(offsets: Mapping[str, Any] | None) -> int:
     return sum(records_before(each) if isinstance(each, Mapping) else each for each in (offsets or {}).values())
 
 
+def _no_doubt() -> Callable[[], None]:
+    """Most sources look at each piece as they read it."""
+    return _nothing
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
     """How to open a stream in Spark, how tasks read its rows, how to get the bytes of one record again, and its past.
 
-    ``close``: leave what ``fetch`` holds open. ``left``: what was there when it was looked at last and is in no batch,
-    as texts for people.
+    ``verify``: called once a batch has been read, asks whether it came from where the batches before it came from; what
+    it returns is called before the batch is committed, and raises where it did not. ``close``: leave what is held open.
+    ``left``: what was there when it was looked at last and is in no batch, as texts for people.
 
     ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
     DataFrame. ``amount``: how much lies before an offset; ``slice_max``: how much of a past to read at once.
@@ -49,3 +55,4 @@ class SourcePlan:
     amount: Callable[[dict[str, Any] | None], int] = records_before
     slice_max: int = 100_000
     left: Callable[[], list[str]] = _all
+    verify: Callable[[], Callable[[], None]] = _no_doubt

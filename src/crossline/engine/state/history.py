@@ -11,6 +11,7 @@ import orjson
 
 from crossline.core.rules.ruleset import BEGINNING_MS
 from crossline.core.shard import StreamClocks
+from crossline.engine.progress import offsets_of
 
 EVERY_MS = 1_000  # of ingest time between two marks
 KEEP_BYTES = 64 << 20  # of marks; with more, the older half goes
@@ -50,7 +51,7 @@ class HistoryLog:
         ingest_ms = {stream: each.ingest_ms for stream, each in clocks.items()}
         event_ms = {stream: each.event_ms for stream, each in clocks.items() if each.event_ms is not None}
         slowest_ms = {stream: each.slowest_ms for stream, each in clocks.items()}
-        mark = Mark(batch, self._offsets_of(batch), ingest_ms, event_ms, slowest_ms)
+        mark = Mark(batch, offsets_of(str(self._folder), batch), ingest_ms, event_ms, slowest_ms)
         raw = orjson.dumps(mark)
         aside = self._last.with_suffix(".tmp")
         aside.write_bytes(raw)
@@ -62,11 +63,6 @@ class HistoryLog:
             if grown:
                 self._trim()
             self._written = ingest_ms
-
-    def _offsets_of(self, batch: int) -> list[dict[str, Any] | None]:
-        lines = (self._folder / "spark" / "offsets" / str(batch)).read_text().splitlines()
-        # A version, the batch's metadata, then one line a source; "-" where a source has given nothing yet.
-        return [None if line == "-" else orjson.loads(line) for line in lines[2:]]
 
     def last(self) -> Mark | None:
         """The mark of the newest finished batch."""

@@ -1,0 +1,63 @@
+"""Errors of the Kafka client as ours: which pass, and which are of one topic or one message alone."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError
+
+from crossline.core.errors import CrosslineError, PermanentError, SinkError
+
+TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE}
+# What someone can mend while the batch is held, and what keeps nothing from other topics.
+_OF_A_TOPIC = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic {}",
+    KafkaError._UNKNOWN_TOPIC: "create the topic {}",  # noqa: SLF001 - the client's public constants are named so
+    KafkaError._UNKNOWN_PARTITION: "create the topic {}",  # noqa: SLF001
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "let the sink's user read and write topic {}",
+    KafkaError.TOPIC_EXCEPTION: "give topic {} a name that Kafka takes",
+    KafkaError.POLICY_VIOLATION: "see what the brokers' policy asks of topic {}",
+    KafkaError.LEADER_NOT_AVAILABLE: "see that the brokers of topic {} are up",
+}
+# Errors that pass, by the protocol's own table and the client's own waiting in vain. The client marks an error as
+# retriable only in transactions, so the mark alone would end a pipeline over a change of leader.
+_PASSING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._ISR_INSUFF,  # noqa: SLF001
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+}
+
+
+def of_one_topic(error: KafkaError) -> bool:
+    """Whether other topics may well take what this one does not."""
+    return error.code() in _OF_A_TOPIC
+
+
+def told(error: KafkaError, topic: str) -> CrosslineError:
+    """The client's error as ours; after a fatal one of the idempotent producer, a new producer may succeed."""
+    text = f"Kafka did not take what goes to topic {topic}: {error.str()}"
+    if of_one_topic(error):
+        return SinkError(f"{text}; {_OF_A_TOPIC[error.code()].format(topic)}")
+    if error.retriable() or error.fatal() or error.code() in _PASSING:
+        return SinkError(text)
+    return PermanentError(text)

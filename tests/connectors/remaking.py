@@ -1,0 +1,31 @@
+"""Topics of a real broker that are deleted and made again."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Producer
+
+from crossline.connectors.kafka_broker import LocalBroker
+
+WAIT_S = 30.0
+
+
+def send(broker: LocalBroker, topic: str, count: int, partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": broker.brokers, "acks": "all"})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=partition)
+    assert producer.flush(WAIT_S) == 0
+
+
+def delete(broker: LocalBroker, topic: str) -> None:
+    admin = broker.admin()
+    admin.delete_topics([topic], operation_timeout=WAIT_S)[topic].result(WAIT_S)
+    deadline_s = time.monotonic() + WAIT_S
+    while topic in admin.list_topics(timeout=WAIT_S).topics:  # a broker hears of it a moment later
+        assert time.monotonic() < deadline_s
+
+
+def remake(broker: LocalBroker, topic: str, partitions: int = 1) -> None:
+    delete(broker, topic)
+    broker.create_topic(topic, partitions)
