@@ -278,6 +278,16 @@ class Rule(BaseModel):
         return sentence.say(value, threshold, operator, window_ms, key, count, evidence)
 
 
+class Envelope(Rule):
+    """What every rule has: stands in for a rule whose type is not known, so that all else of it is told."""
+
+    rule_type: str = ""
+
+    def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:  # noqa: ARG002 - the type would know
+        """Any."""
+        return None
+
+
 class StatelessRule(Rule):
     """A rule that looks at the record alone: it is a hit where ``condition`` holds."""
 
