@@ -14,10 +14,10 @@ from rich.table import Table
 
 from crossline.cli.summary import Progress
 from crossline.core.errors import UsageError
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.schema import StreamSpec, load_streams
-
-RULE_SUFFIXES = (".yaml", ".yml", ".json")
+from crossline.rulelog.content import read_text
+from crossline.rulelog.reading import Known, read_rules
 
 
 def register(app: typer.Typer) -> None:
@@ -49,11 +49,11 @@ def backtest(
     from crossline.replay.backtest import backtest as replay
     from crossline.rulelog.lists import ListsDirectory
 
-    streams = load_streams(stream.read_text(encoding="utf-8"), str(stream))
+    streams = load_streams(read_text(stream), str(stream))
     history = History(streams, inputs_by_stream(input_, streams))
     named = ListsDirectory(lists).load() if lists else {}
-    mine = rules_as_of_log(rules, pipeline) if as_of_log else read_rules(rules, streams)
-    other = read_rules(compare, streams) if compare else None
+    mine = rules_as_of_log(rules, pipeline) if as_of_log else RuleSet.from_rules(read_rules(rules, Known(streams)))
+    other = RuleSet.from_rules(read_rules(compare, Known(streams))) if compare else None
     spark = build_session("backtest")
     progress = Progress(sys.stderr)
     try:
@@ -89,15 +89,6 @@ def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[s
         else:
             raise UsageError(f"--input {item}: the stream file has {', '.join(streams)}; write --input NAME={item}")
     return inputs
-
-
-def read_rules(path: Path, streams: dict[str, StreamSpec]) -> RuleSet:
-    """The rules of a file, or of all rule files of a folder."""
-    files = sorted(p for p in path.iterdir() if p.suffix in RULE_SUFFIXES) if path.is_dir() else [path]
-    loaded = [item.rule for f in files for item in load_rules_text(f.read_text(encoding="utf-8"), str(f), streams)]
-    if not loaded:
-        raise UsageError(f"{path}: found no rules; expected rule files ({', '.join(RULE_SUFFIXES)})")
-    return RuleSet.from_rules(loaded)
 
 
 def rules_as_of_log(path: Path, pipeline: str | None) -> RuleSet:

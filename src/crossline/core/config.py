@@ -175,8 +175,8 @@ class Pipeline:
 def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipeline:
     """The pipeline that ``text`` describes; ``source`` is what the file is called in messages.
 
-    ``read`` gives the text of a file that is named relative to the pipeline file; what it raises as OSError or
-    UnicodeDecodeError becomes a problem. Raises RefusedError with all that is wrong, in this file and the stream file.
+    ``read`` gives the text of a file that is named relative to the pipeline file; what it raises as OSError, ValueError
+    or RefusedError becomes a problem. Raises RefusedError with all that is wrong, in this file and the stream file.
     """
     document = load_yaml(text, source)
     report = Report(document)
@@ -209,7 +209,7 @@ def _streams(
             return load_streams(read(written), written), []
         except RefusedError as error:
             return None, list(error.problems)
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             report.add(("streams",), shown(written), f"a stream file that can be read ({reason})")
     elif isinstance(written, dict) and written:

@@ -15,7 +15,6 @@ from crossline.connectors.console import ConsoleSink
 from crossline.connectors.kafka_client import librdkafka_settings
 from crossline.connectors.kafka_fetch import KafkaFetch
 from crossline.core.config import Pipeline as Config
-from crossline.core.config import load_pipeline
 from crossline.core.config_fields import Settings
 from crossline.core.config_kafka import KafkaSource
 from crossline.core.config_sinks import ConsoleSink as ConsoleSettings
@@ -33,6 +32,7 @@ from crossline.engine.source.intake import KafkaIntake
 from crossline.engine.source.kafka import kafka_reader
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.generate.source import read_source
+from crossline.rulelog.content import read_pipeline
 
 SHARDS_PER_CORE = 1
 
@@ -56,11 +56,11 @@ class RunOptions:
 
 
 def read_config(path: str) -> Config:
-    """The pipeline file at ``path``, checked whole, its relative paths still as written."""
-    folder = Path(path).parent
-    return load_pipeline(
-        Path(path).read_text(encoding="utf-8"), path, lambda name: (folder / name).read_text(encoding="utf-8")
-    )
+    """The pipeline file at ``path``, checked whole, its relative paths still as written.
+
+    Raises RefusedError with all that is wrong in it, UsageError where it cannot be read.
+    """
+    return read_pipeline(path)
 
 
 def session_for(config: Config) -> SparkSession:

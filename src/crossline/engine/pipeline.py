@@ -224,20 +224,22 @@ class Pipeline:
         told = ""
         while not self._stopping.wait(RULE_POLL_S):
             try:
+                # Reading and checking takes as long as files are large: no batch waits for it.
+                changed = not self._hold_rules and self._feed.changed()
                 with self._between_batches:
-                    self._take_up()
+                    self._take_up(changed)
             except Exception as error:  # noqa: BLE001 - whatever it is, the rules that are live stay live
                 if str(error) != told:
                     told = str(error)
                     log.error("rule changes could not be taken up; trying again", error=told)  # noqa: TRY400
 
-    def _take_up(self) -> None:
+    def _take_up(self, changed: bool) -> None:
         if self._hold_rules:
             return
         if self._lists_later is not None and self._settled():
             self._change_book(self._book.with_rules(self._book.rules, self._lists_later))
             self._lists_later = None
-        if not self._feed.changed() or not self._settled():
+        if not changed or not self._settled():
             return
         highest_ms = max(self._ingest_ms.values(), default=None)
         rules, lists, events = self._feed.take_up(highest_ms)

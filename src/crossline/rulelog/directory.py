@@ -6,6 +6,8 @@ The files are wishes, the log is what judged. It lies in ``.log/<pipeline>.jsonl
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -14,13 +16,12 @@ from crossline.core.rules.report import Finding, Problem, RefusedError
 from crossline.core.rules.ruleset import RuleSet, read_rule
 from crossline.core.schema import StreamSpec
 from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.folder import Files, Folder
+from crossline.rulelog.folder import Files
 from crossline.rulelog.history import History
 from crossline.rulelog.logfile import LogFile, read_log
-from crossline.rulelog.reading import SUFFIXES, FileRule, read_rule_file
+from crossline.rulelog.reading import NOTHING_KNOWN, FileRule, Known, Read, folder_of_rules, guarded, read_files
 
 IngestClock = Literal["wall", "records"]
-Changes = Files
 _Effective = Callable[[int | None], int | None]
 
 
@@ -29,11 +30,20 @@ def log_path(rules: str | Path, pipeline: str) -> Path:
     return Path(rules) / ".log" / f"{pipeline}.jsonl"
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The rule files of the folder, each read and checked, and the names of lists that they were checked against."""
+
+    files: Files
+    names: frozenset[str] | None
+    read: Read
+
+
 class DirectoryRuleLog:
     """The rules of one pipeline. Only this class writes the log, and one process at a time does.
 
     ``streams`` is what rules are checked against; ``list_names`` gives the names of the lists there are, so that a rule
-    that waits for one is taken up when it comes (None: not checked).
+    that waits for one is taken up when it comes (None: not checked). ``sink_topics``: where alerts may go.
     """
 
     def __init__(
@@ -42,15 +52,18 @@ class DirectoryRuleLog:
         pipeline: str,
         streams: Mapping[str, StreamSpec],
         list_names: Callable[[], Collection[str]] | None = None,
+        sink_topics: Collection[str] | None = None,
     ) -> None:
         self.path = Path(path)
-        self._folder = Folder(self.path, SUFFIXES)
+        self._folder = folder_of_rules(self.path)
         self._file = LogFile(log_path(path, pipeline))
         self._streams = streams
         self._list_names = list_names
+        self._sink_topics = sink_topics
         self._history = History()
         self._names: frozenset[str] | None = None
         self._files: Files = {}
+        self._ready: Changes | None = None
 
     def start(self, now_ms: int) -> RuleSet:
         """The rules to begin with; hold the log until ``close``.
@@ -70,25 +83,35 @@ class DirectoryRuleLog:
             if events:
                 self._check_streams()
             else:
-                files = self._folder.changed() or {}
-                self._record([*self._events(files, now_ms, lambda given: given), RuleEvent("started", now_ms)], files)
+                changes = self._checked(self._folder.changed() or {}, self._current_names())
+                events = list(self._events(changes, now_ms, lambda given: given))
+                self._record([*events, RuleEvent("started", now_ms)], changes)
         except BaseException:
             self.close()
             raise
         return self._history.rule_set()
 
     def poll(self) -> Changes | None:
-        """What to hand to ``take_up``, or None where nothing changed. Cheap: names, times and sizes, then contents."""
-        changes = self._folder.changed()
-        if changes is None and self._current_names() != self._names:
+        """What to hand to ``take_up``, read and checked, or None where nothing changed.
+
+        Cheap while nothing changes (names, times and sizes, then contents); else as slow as the files are large, so no
+        batch waits for it. Raises RetryableError where the log is no longer the file that this run holds.
+        """
+        self._file.check()
+        files, names = self._folder.changed(), self._current_names()
+        if files is None:
+            if names == self._names:
+                return None
             # A rule may have waited for a list, or stand on one that is gone.
-            return self._files
-        return changes
+            files = self._files
+        if self._ready is None or (self._ready.files, self._ready.names) != (files, names):
+            self._ready = self._checked(files, names)
+        return self._ready
 
     def take_up(
         self, changes: Changes | None, highest_ingest_ms: int | None, now_ms: int, clock: IngestClock = "wall"
     ) -> tuple[RuleSet, list[RuleEvent]]:
-        """Check ``changes`` (all files of the folder), log what follows from them, and give the rules from now on.
+        """Log what follows from ``changes`` (all files of the folder), and give the rules from now on.
 
         ``changes`` is what ``poll`` gave: None changes nothing, no files at all means that every file is gone.
 
@@ -108,21 +131,24 @@ class DirectoryRuleLog:
         """Let go of the log; safe to call twice."""
         self._file.close()
 
-    def _record(self, events: list[RuleEvent], files: Files) -> None:
+    def _checked(self, files: Files, names: frozenset[str] | None) -> Changes:
+        return Changes(files, names, read_files(files, Known(self._streams, names, self._sink_topics)))
+
+    def _record(self, events: list[RuleEvent], changes: Changes) -> None:
         self._file.append(events)
         for event in events:
             self._history.add(event)
-        self._folder.take(files)
-        self._files, self._names = files, self._current_names()
+        self._folder.take(changes.files)
+        self._files, self._names, self._ready = changes.files, changes.names, None
 
     def _current_names(self) -> frozenset[str] | None:
         return None if self._list_names is None else frozenset(self._list_names())
 
-    def _events(self, files: Files, now_ms: int, effective: _Effective) -> Iterator[RuleEvent]:
+    def _events(self, changes: Changes, now_ms: int, effective: _Effective) -> Iterator[RuleEvent]:
         """What follows from the files: refusals, then publications by rule and version, then warnings."""
-        taken, refused = judge_files(files, self._history, self._streams, self._current_names())
+        taken, refused = judge(changes.read, self._history)
         for source, error in refused.items():
-            digest = files[source].digest
+            digest = changes.files[source].digest
             if (source, digest) not in self._history.refused:
                 yield RuleEvent("refused", now_ms, source=source, digest=digest, text=str(error))
         for each in taken:
@@ -147,30 +173,41 @@ class DirectoryRuleLog:
                 )
 
 
+_ByName = dict[tuple[str, int], FileRule]
+
+
 def judge_files(
-    files: Files, history: History, streams: Mapping[str, StreamSpec] | None, lists: Collection[str] | None
+    files: Files, history: History, known: Known = NOTHING_KNOWN
 ) -> tuple[list[FileRule], dict[str, RefusedError]]:
     """The rules of the files that are accepted, by rule and version, and the refusals by file."""
-    taken: dict[tuple[str, int], FileRule] = {}
+    return judge(read_files(files, known), history)
+
+
+def judge(read: Read, history: History) -> tuple[list[FileRule], dict[str, RefusedError]]:
+    """As ``judge_files``, of files that were read: whether they go together, and may follow what was published."""
+    taken: _ByName = {}
     refused: dict[str, RefusedError] = {}
-    for source, content in files.items():
-        try:
-            rules = read_rule_file(source, content, streams, lists)
-        except RefusedError as error:
-            refused[source] = error
-            continue
-        fresh: dict[tuple[str, int], FileRule] = {}
-        problems: list[Problem] = []
-        for each in rules:
-            name = (each.rule.rule_id, each.rule.version)
-            finding = _clash(each, fresh.get(name) or taken.get(name)) or history.finding(each.rule)
-            problems += [each.problem(finding)] if finding is not None else []
-            fresh.setdefault(name, each)
-        if problems:
-            refused[source] = RefusedError(problems)
+    for source, rules in read.items():
+        fresh = rules if isinstance(rules, RefusedError) else guarded(source, partial(_fresh, rules, taken, history))
+        if isinstance(fresh, RefusedError):
+            refused[source] = fresh
         else:
-            taken = {**fresh, **taken}
+            taken |= {name: each for name, each in fresh.items() if name not in taken}
     return [taken[name] for name in sorted(taken)], refused
+
+
+def _fresh(rules: list[FileRule], taken: _ByName, history: History) -> _ByName:
+    """The rules of a file by rule and version; raises RefusedError where one may not stand beside ``taken``."""
+    fresh: _ByName = {}
+    problems: list[Problem] = []
+    for each in rules:
+        name = (each.rule.rule_id, each.rule.version)
+        finding = _clash(each, fresh.get(name) or taken.get(name)) or history.finding(each.rule)
+        problems += [each.problem(finding)] if finding is not None else []
+        fresh.setdefault(name, each)
+    if problems:
+        raise RefusedError(problems)
+    return fresh
 
 
 def _clash(each: FileRule, other: FileRule | None) -> Finding | None:

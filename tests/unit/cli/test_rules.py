@@ -111,7 +111,7 @@ def test_check_refuses_what_is_not_there(project: Path) -> None:
         run("check", "none")
     with pytest.raises(UsageError, match=r"gone\.yaml cannot be read: No such file"):
         run("check", "gone.yaml")
-    with pytest.raises(UsageError, match=r"the stream file gone\.yaml cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"^gone\.yaml cannot be read: No such file"):
         run("check", "rules", "--stream", "gone.yaml")
 
 
@@ -241,7 +241,7 @@ def test_publish_does_not_break_another_file(project: Path) -> None:
     (project / "a.yaml").write_text(LARGE.replace("100", "200"), encoding="utf-8")
     with pytest.raises(RefusedError, match=r"^a\.yaml:3: .*\n.*\n.*; large\.yaml:2 has another$"):
         run("publish", "a.yaml")
-    assert [each.name for each in (project / "rules").iterdir()] == ["large.yaml"]
+    assert [each.name for each in (project / "rules").iterdir() if each.name != ".log"] == ["large.yaml"]
 
 
 def test_set_status_edits_one_line(project: Path) -> None:

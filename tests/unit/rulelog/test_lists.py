@@ -29,7 +29,7 @@ def test_a_changed_list_is_noticed_and_a_bad_one_keeps_the_last(tmp_path: Path) 
     assert lists.poll() is None
 
     file.write_text("[a, b]", encoding="utf-8")
-    found, events = lists.take_up(lists.poll() or {}, 6)
+    found, events = lists.take_up(lists.poll(), 6)
     assert found == {"cards": ["a", "b"]}
     assert [(event.event, event.text) for event in events] == [("list_changed", "list cards: 2 entries")]
 
@@ -39,11 +39,11 @@ def test_a_list_that_is_gone_stays_and_is_told_once(tmp_path: Path) -> None:
     lists = ListsDirectory(tmp_path)
     lists.load()
     (tmp_path / "cards.txt").unlink()
-    found, events = lists.take_up(lists.poll() or {}, 7)
+    found, events = lists.take_up(lists.poll(), 7)
     assert found == {"cards": ["a"]}
     assert [event.event for event in events] == ["absent"]
     (tmp_path / "more.txt").write_text("b\n", encoding="utf-8")
-    found, events = lists.take_up(lists.poll() or {}, 8)
+    found, events = lists.take_up(lists.poll(), 8)
     assert [event.event for event in events] == ["list_changed"]
     assert sorted(found) == ["cards", "more"]
 

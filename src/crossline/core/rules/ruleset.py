@@ -64,7 +64,7 @@ def load_rules_document(
 ) -> list[LoadedRule]:
     """As ``load_rules_text``, of a text that is read already.
 
-    Whatever a check of one rule raises that it may not refuses that rule at its line; the others are checked all the same.
+    Whatever a check of one rule raises it may not refuses that rule at its line; the others are checked too.
     """
     report = Report(document)
     loaded: list[LoadedRule] = []
