@@ -65,6 +65,11 @@ def content_of(path: Path, bytes_max: int = SIZE_MAX) -> FileContent:
         raise UsageError(f"{_printable(str(path))} cannot be read: {reason}") from None
 
 
+def is_folder(path: Path) -> bool:
+    """Whether ``path`` is a folder; no where it cannot be told, as with a name that is too long."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises for some names
+
+
 def read_text(path: str | Path) -> str:
     """The text of a file that a person named.
 

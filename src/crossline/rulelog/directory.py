@@ -15,6 +15,7 @@ from crossline.core.errors import PermanentError, UsageError
 from crossline.core.rules.report import Finding, Problem, RefusedError
 from crossline.core.rules.ruleset import RuleSet, read_rule
 from crossline.core.schema import StreamSpec
+from crossline.rulelog.content import is_folder
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.folder import Files
 from crossline.rulelog.history import History
@@ -73,7 +74,7 @@ class DirectoryRuleLog:
         Raises UsageError where the folder is missing, StateError where the log is damaged or held by another process,
         PermanentError where a rule of the log no longer fits the streams.
         """
-        if not self.path.is_dir():
+        if not is_folder(self.path):
             raise UsageError(
                 f"found no folder {self.path}; expected the folder of the rule files: make it, or name another"
             )

@@ -11,7 +11,7 @@ from typing import Any
 from crossline.core.errors import UsageError
 from crossline.core.rules.report import RefusedError, Report, shown
 from crossline.core.yamltext import load_yaml
-from crossline.rulelog.content import FileContent, refused, text_of
+from crossline.rulelog.content import FileContent, is_folder, refused, text_of
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.folder import Files, Folder
 from crossline.rulelog.reading import guarded
@@ -59,7 +59,7 @@ class ListsDirectory:
 
         There is no last good list at a start, and a rule that finds its list empty would be silent.
         """
-        if not self.path.is_dir():
+        if not is_folder(self.path):
             raise UsageError(f"found no folder {self.path}; expected the folder of the lists: make it, or name another")
         lists, events = self.take_up(self.poll(), 0)
         refusals = [str(event.text) for event in events if event.event == "refused"]

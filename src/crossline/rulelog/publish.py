@@ -14,7 +14,7 @@ import yaml
 from crossline.core.errors import PermanentError, UsageError
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
 from crossline.core.rules.report import Problem, RefusedError, nearest, one_of
-from crossline.rulelog.content import FileContent, content_of
+from crossline.rulelog.content import FileContent, content_of, is_folder
 from crossline.rulelog.directory import judge, judge_files
 from crossline.rulelog.edit import with_status
 from crossline.rulelog.folder import Files
@@ -49,7 +49,7 @@ class RuleFolder:
     """
 
     def __init__(self, path: Path, histories: Collection[History] = (), known: Known = NOTHING_KNOWN) -> None:
-        if not path.is_dir():
+        if not is_folder(path):
             raise UsageError(f"found no folder {path}; expected the folder of the rule files: name it with --rules")
         self.path = path
         self.histories = tuple(histories)

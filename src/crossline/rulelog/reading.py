@@ -16,7 +16,7 @@ from crossline.core.rules.report import Finding, Path, Problem, RefusedError, fa
 from crossline.core.rules.ruleset import load_rules_document
 from crossline.core.schema import StreamSpec
 from crossline.core.yamltext import SIZE_MAX, Document, load_yaml
-from crossline.rulelog.content import FileContent, content_of, text_of
+from crossline.rulelog.content import FileContent, content_of, is_folder, text_of
 from crossline.rulelog.folder import Files, Folder
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -74,7 +74,7 @@ def files_at(path: FilePath) -> dict[str, FileContent]:
 
     Raises UsageError where there is none, or the file cannot be read.
     """
-    if not path.is_dir():
+    if not is_folder(path):
         return {str(path): content_of(path)}
     files = folder_of_rules(path).changed() or {}
     if not files:
