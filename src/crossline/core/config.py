@@ -17,6 +17,7 @@ from crossline.core.config_sources import Source
 from crossline.core.plan import PARTITION_LAG_MS, TimeMode
 from crossline.core.rules.report import (
     Finding,
+    Path,
     Problem,
     RefusedError,
     Report,
@@ -191,6 +192,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
             report.take(finding)
     streams, elsewhere = _streams(document, report, read)
     _check_sources(document, report, streams)
+    _check_paths(document.data, (), report)
     if file is None or streams is None or report.problems or elsewhere:
         problems = sorted(_without_secrets(report.problems), key=lambda problem: problem.line)
         raise RefusedError([*problems, *elsewhere])
@@ -228,6 +230,14 @@ def _check_sources(document: Document, report: Report, streams: dict[str, Stream
         if name not in streams:
             hint = nearest(name, streams) or f"the streams: {one_of(streams, 30)}"
             report.add(("sources", name), f"source for stream {shown(name)}", "the name of a declared stream", hint)
+
+
+def _check_paths(data: Any, at: Path, report: Report) -> None:
+    """A NUL ends a name for the system: no file can be called so."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        if key in PATH_KEYS and isinstance(value, str) and "\0" in value:
+            report.add((*at, key), shown(value), "a path without a NUL")
+        _check_paths(value, (*at, key), report)
 
 
 def _without_secrets(problems: Sequence[Problem]) -> list[Problem]:

@@ -128,3 +128,11 @@ def test_rules_may_name_the_topics_that_every_kafka_sink_has() -> None:
     assert topics("{kind: console}") is None
     assert topics("{kind: console}", one) == {"alerts", "cards", "web"}
     assert topics(one, other) == {"alerts", "web"}
+
+
+def test_a_path_with_a_nul_is_told() -> None:
+    text = SHORT.replace("path: in/*.jsonl", 'path: "in\\0"').replace("path: out/crossline.db", 'path: "\\0"')
+    with pytest.raises(RefusedError) as caught:
+        load_pipeline(text, "p.yaml", reader(GOLDEN))
+    told = [(each.line, each.path) for each in caught.value.problems if each.expected == "a path without a NUL"]
+    assert told == [(5, "sources.payments.path"), (8, "sinks[0].path")]

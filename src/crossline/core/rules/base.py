@@ -131,7 +131,11 @@ class Rule(BaseModel):
         "shadow or active, shadow to active and back, active to paused and back, any to retired.",
     )
     source_topic: Annotated[str, BeforeValidator(_source)] = Field(description="The stream that it reads.")
-    sink_topic: str | None = Field(None, description="Where its alerts go, if not to the pipeline's own sink.")
+    sink_topic: str | None = Field(
+        None,
+        description="Kafka topic for its alerts, out of `topic` and `topics` of the Kafka sinks; none: their "
+        "`topic`. Sinks of other kinds take the alerts of all rules.",
+    )
     conditions: Annotated[Any, BeforeValidator(_check_conditions)] = Field(
         None, description="Which records it looks at; none: all of them. See Conditions."
     )
