@@ -10,6 +10,7 @@ from typing import Any
 
 from crossline.core.errors import UsageError
 from crossline.core.rules.report import RefusedError, Report, shown
+from crossline.core.rules.tree import literal
 from crossline.core.yamltext import load_yaml
 from crossline.rulelog.content import FileContent, is_folder, refused, text_of
 from crossline.rulelog.events import RuleEvent
@@ -144,7 +145,7 @@ def read_list(source: str, content: FileContent) -> list[Any]:
         report.add((), shown(document.data), "a list of values")
     else:
         for number, entry in enumerate(document.data):
-            if not isinstance(entry, str | int | float):
-                report.add((number,), shown(entry), "text, a number, true or false")
+            if literal(entry) is None:
+                report.add((number,), shown(entry), "text, a finite number up to 64 bits, true or false")
     report.raise_if_any()
     return list(document.data)

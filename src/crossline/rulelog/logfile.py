@@ -24,10 +24,17 @@ class LogFile:
     def open(self) -> list[RuleEvent]:
         """Take hold of the file, made where it is not there, and give its events; cuts off a last line that is torn.
 
-        Raises StateError where another process holds it, or where it is damaged before its last line.
+        Raises StateError where another process holds it, where it is damaged before its last line, or cannot be
+        opened.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise StateError(
+                f"the rule log {self.path} cannot be opened: {error.strerror}; expected a file that can be written, in "
+                "a folder that can"
+            ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _check_place(self.path, descriptor)

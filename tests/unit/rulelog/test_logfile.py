@@ -205,3 +205,12 @@ def test_a_torn_write_that_could_not_be_cut_off_is_cut_off_later(
     log.append([REFUSED])
     assert read_log(log.path) == [STARTED, REFUSED]
     log.close()
+
+
+def test_a_log_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").mkdir()
+    with pytest.raises(StateError, match=r"p\.jsonl cannot be opened: Is a directory"):
+        LogFile(tmp_path / "p.jsonl").open()
+    (tmp_path / "file").touch()
+    with pytest.raises(StateError, match=r"p\.jsonl cannot be opened: "):
+        LogFile(tmp_path / "file" / "p.jsonl").open()

@@ -110,7 +110,7 @@ def place(finding: Finding, document: Document, base: Path = ()) -> Problem:
     return Problem(
         document.source,
         line,
-        cut(path_text(path)),
+        _cut_inside(path_text(path)),
         cut(finding.found),
         cut(finding.expected),
         cut(finding.hint) if finding.hint else None,
@@ -142,6 +142,12 @@ def render(problems: Sequence[Problem]) -> str:
     if len(problems) > PROBLEMS_SHOWN:
         parts.append(f"and {len(problems) - PROBLEMS_SHOWN:,} more")
     return "\n\n".join(parts)
+
+
+def _cut_inside(text: str) -> str:
+    """``text`` with its end, which says what kind of field it is."""
+    half = _SAID_WIDTH // 2
+    return text if len(text) <= _SAID_WIDTH else f"{text[:half]}…{text[-half:]}"
 
 
 def path_text(path: Path) -> str:
