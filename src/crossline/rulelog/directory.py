@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from crossline.core.errors import PermanentError, UsageError
+from crossline.core.rules.base import Rule
 from crossline.core.rules.report import Finding, Problem, RefusedError
 from crossline.core.rules.ruleset import RuleSet, read_rule
 from crossline.core.schema import StreamSpec
@@ -23,6 +24,7 @@ from crossline.rulelog.logfile import LogFile, read_log
 from crossline.rulelog.reading import NOTHING_KNOWN, FileRule, Known, Read, folder_of_rules, guarded, read_files
 
 IngestClock = Literal["wall", "records"]
+_ASKED = "effective_from"
 _Effective = Callable[[int | None], int | None]
 
 
@@ -137,8 +139,11 @@ class DirectoryRuleLog:
 
     def _record(self, events: list[RuleEvent], changes: Changes) -> None:
         self._file.append(events)
+        rules = [each.rule for read in changes.read.values() if not isinstance(read, RefusedError) for each in read]
+        known: dict[tuple[object, ...], Rule] = {(r.body_digest(), r.status, r.effective_from): r for r in rules}
         for event in events:
-            self._history.add(event)
+            # The same as what its line in the log says, without reading it again while a batch waits.
+            self._history.add(event, known.get((event.digest, event.status, (event.body or {}).get(_ASKED))))
         self._folder.take(changes.files)
         self._files, self._names, self._ready = changes.files, changes.names, None
 

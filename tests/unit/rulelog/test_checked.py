@@ -9,9 +9,10 @@ import structlog
 
 from crossline.core.rules.types.threshold import ThresholdRule
 from crossline.core.schema import load_streams
-from crossline.rulelog import reading
+from crossline.rulelog import history, reading
 from crossline.rulelog.content import FileContent
 from crossline.rulelog.directory import DirectoryRuleLog, judge_files
+from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
 from crossline.rulelog.reading import Known
 
@@ -94,8 +95,12 @@ def test_reading_is_done_by_poll_alone_and_once(desk: Desk, monkeypatch: pytest.
         read.append(source)
         return real(text, source)
 
+    def reads_again(event: RuleEvent) -> None:
+        raise AssertionError(f"{event.rule_id} is read while a batch waits")
+
     monkeypatch.setattr(reading, "load_yaml", counted)
-    desk.write("a.yaml", rule("a"), rule("b"))
+    monkeypatch.setattr(history, "event_rule", reads_again)
+    desk.write("a.yaml", rule("a"), rule("b", effective_from=7))
     desk.write("m.yaml", "- [")
     changes = desk.log.poll()
     assert read == ["a.yaml", "m.yaml"]
