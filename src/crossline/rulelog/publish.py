@@ -69,11 +69,11 @@ class RuleFolder:
         Raises RefusedError, and leaves the folder as it is, where they are wrong or may not follow what is live;
         RetryableError where another program changes the file in the folder at this moment.
         """
-        if file.resolve().parent == self.path.resolve():
-            raise UsageError(f"{file} is in {self.path} already: a running pipeline takes it up by itself")
         if not file.name.endswith(SUFFIXES) or file.name.startswith("."):
             raise UsageError(f"found file {file.name}; expected a name that ends in {', '.join(SUFFIXES)}")
         content = content_of(file)
+        if file.resolve().parent == self.path.resolve():
+            raise UsageError(f"{file} is in {self.path} already: a running pipeline takes it up by itself")
         with held(self.path):
             before = self.files()
             written = self._checked(before, file.name, content, shown_as=str(file))

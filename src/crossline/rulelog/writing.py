@@ -62,7 +62,8 @@ def replace_file(path: Path, data: bytes, before: FileContent | None) -> None:
     """
     aside: Path | None = None
     try:
-        path = path.resolve() if path.is_symlink() else path
+        # Path.resolve ends in an error of its own where links form a ring.
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path
         aside = _written_aside(path, data)
         there = content_in_folder(path, SIZE_MAX)
         if there is not None and there.error is not None:

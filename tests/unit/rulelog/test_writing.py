@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crossline.core.errors import PermanentError, RetryableError
+from crossline.core.errors import PermanentError, RetryableError, UsageError
 from crossline.core.rules.base import Status
 from crossline.core.rules.ruleset import load_rules_text
 from crossline.rulelog import publish
@@ -140,6 +140,12 @@ def test_only_files_are_replaced(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_bytes(b"there")
     with pytest.raises(RetryableError, match="was changed by someone else"):
         replace_file(tmp_path / "s.yaml", b"x", None)
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    with pytest.raises(PermanentError, match=r"loop\.yaml is not replaced: found Too many levels of symbolic links"):
+        replace_file(tmp_path / "loop.yaml", b"x", None)
+    with pytest.raises(UsageError, match=r"loop\.yaml cannot be read: Too many levels"):
+        RuleFolder(tmp_path).publish(tmp_path / "loop.yaml")
+    (tmp_path / "loop.yaml").unlink()
     with pytest.raises(PermanentError, match=r"t\.yaml cannot be written: No such file or directory"):
         replace_file(tmp_path / "none" / "t.yaml", b"x", None)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["r.yaml", "s.yaml"]
