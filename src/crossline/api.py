@@ -13,8 +13,8 @@ from crossline.core.alert import ALERT_SCHEMA, alert_table
 from crossline.core.alertjson import read_alerts
 from crossline.core.errors import UsageError
 from crossline.core.plan import PARTITION_LAG_MS
-from crossline.core.rules.base import Defaults, Rule
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.schema import StreamSpec
 from crossline.core.schema import load_streams as parse_streams
 from crossline.core.shard import Bounds
@@ -24,8 +24,9 @@ from crossline.engine.runtime.session import RUNTIME_SETTINGS
 from crossline.engine.source.frames import check_frame
 from crossline.engine.source.intake import TableIntake
 from crossline.engine.state.cache import ShardCache
+from crossline.rulelog.content import read_text
+from crossline.rulelog.reading import Known, read_rules
 
-RULE_SUFFIXES = (".yaml", ".yml", ".json")
 STATE_FOLDER = "crossline-state"
 
 
@@ -47,29 +48,22 @@ class Stream:
 
 
 def load_streams(path: str | Path) -> dict[str, Stream]:
-    """The streams of a stream.yaml, by name. Raises RefusedError with all that is wrong in it."""
-    text = Path(path).read_text(encoding="utf-8")
-    return {name: Stream(name, spec) for name, spec in parse_streams(text, str(path)).items()}
+    """The streams of a stream.yaml, by name.
+
+    Raises RefusedError with all that is wrong in it, UsageError where it cannot be read.
+    """
+    return {name: Stream(name, spec) for name, spec in parse_streams(read_text(path), str(path)).items()}
 
 
 def load_rules(path: str | Path, streams: Mapping[str, Stream] | None = None) -> RuleSet:
     """The rules of a file, or of all rule files of a folder; with ``streams``, their fields and types are checked too.
 
     Raises:
-        RefusedError: all that is wrong in a file, with file:line.
-        UsageError: no rules there.
+        RefusedError: all that is wrong in the files, with file:line.
+        UsageError: no rules there, or a file that cannot be read.
     """
-    place = Path(path)
-    files = sorted(p for p in place.iterdir() if p.suffix in RULE_SUFFIXES) if place.is_dir() else [place]
     specs = {name: stream.spec for name, stream in streams.items()} if streams is not None else None
-    rules: list[Rule] = []
-    for file in files:
-        rules += [item.rule for item in load_rules_text(file.read_text(encoding="utf-8"), str(file), specs)]
-    if not rules:
-        raise UsageError(
-            f"{path}: found no rules; expected a rule file or a folder of them ({', '.join(RULE_SUFFIXES)})"
-        )
-    return RuleSet.from_rules(rules)
+    return RuleSet.from_rules(read_rules(Path(path), Known(specs)))
 
 
 def detect(

@@ -206,5 +206,5 @@ def test_rules_of_other_streams_are_refused_at_once(spark: SparkSession, stream:
     with pytest.raises(UsageError, match="no rule reads stream payments; the rules read clicks"):
         cl.detect(table(spark, []), cl.load_rules(tmp_path / "r.yaml"), stream)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="found no rules"):
+    with pytest.raises(UsageError, match="found no rule files"):
         cl.load_rules(tmp_path / "empty")

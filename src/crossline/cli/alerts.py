@@ -18,7 +18,6 @@ from rich.progress import track
 from crossline.cli import screen
 from crossline.cli.alert_text import candidates, csv_lines, dead_table, list_table, story
 from crossline.cli.screen import note, write_lines
-from crossline.connectors.infile import read_pipeline_in_place
 from crossline.connectors.jsonl import dead_line
 from crossline.connectors.outfile import written
 from crossline.connectors.sqlite import AlertFilter, StoreReader
@@ -27,6 +26,7 @@ from crossline.core.errors import PermanentError, UsageError
 from crossline.core.rules.report import nearest
 from crossline.core.times import format_instant, parse_instant_ms
 from crossline.core.values import DeadLetter
+from crossline.rulelog.content import read_pipeline_in_place
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")
 # What a store can count to.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,17 +16,19 @@ from rich.text import Text
 from crossline.cli.screen import Listing, screen
 from crossline.cli.summary import Progress
 from crossline.connectors.files.names import matching_files
-from crossline.connectors.infile import read_text
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
+from crossline.core.config import rule_defaults
 from crossline.core.errors import UsageError
 from crossline.core.plaintext import printable
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.plan import PARTITION_LAG_MS
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.schema import StreamSpec, load_streams
+from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_text
+from crossline.rulelog.reading import SUFFIXES, Known, read_rules
 
 if TYPE_CHECKING:
     from crossline.replay.backtest import History
-
-RULE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def register(app: typer.Typer) -> None:
@@ -34,55 +37,122 @@ def register(app: typer.Typer) -> None:
 
 
 def backtest(
-    rules: Annotated[Path, typer.Option(help="Rule file or folder.", exists=True)],
-    stream: Annotated[Path, typer.Option(help="Stream file.", exists=True, dir_okay=False)],
     input_: Annotated[
         list[str],
-        typer.Option("--input", help="Files, folders or globs; NAME=GLOB where the stream file has several streams."),
+        typer.Option("--input", help="Files, folders or globs; NAME=GLOB where there are several streams."),
     ],
+    rules: Annotated[Path | None, typer.Option(help="Rule file or folder; else the pipeline's.", exists=True)] = None,
+    stream: Annotated[
+        Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
+    ] = None,
     output: Annotated[Path, typer.Option(help="File for the alerts, as JSON lines; what is there goes.")] = Path(
         "alerts.jsonl"
     ),
     as_of_log: Annotated[
         bool, typer.Option("--as-of-log", help="Use the rule versions that were live, from the rule log.")
     ] = False,
-    pipeline: Annotated[str | None, typer.Option(help="Whose rule log, where there are several.")] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            help="Pipeline file: its streams, rules, lists, defaults and partition_lag hold. Or, with --as-of-log, the "
+            "name of the pipeline whose rule log to use."
+        ),
+    ] = None,
     compare: Annotated[
         Path | None, typer.Option(help="Other rules: show what would appear and disappear.", exists=True)
     ] = None,
-    lists: Annotated[Path | None, typer.Option(help="Folder of named lists.", exists=True, file_okay=False)] = None,
+    lists: Annotated[
+        Path | None, typer.Option(help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
     from crossline.replay.backtest import History
     from crossline.rulelog.lists import ListsDirectory
 
-    streams = load_streams(read_text(stream, "the stream file"), str(stream))
-    history = History(streams, inputs_by_stream(input_, streams))
-    named = ListsDirectory(lists).load() if lists else {}
-    mine = rules_as_of_log(rules, pipeline) if as_of_log else read_rules(rules, streams)
-    other = read_rules(compare, streams) if compare else None
+    setting = _setting(rules, stream, lists, pipeline, as_of_log=as_of_log)
+    history = History(setting.streams, inputs_by_stream(input_, setting.streams))
+    named = ListsDirectory(setting.lists).load() if setting.lists else {}
+    known = Known(setting.streams)
+    if as_of_log:
+        mine = rules_as_of_log(setting.rules, setting.name)
+    else:
+        mine = RuleSet.from_rules(read_rules(setting.rules, known))
+    other = RuleSet.from_rules(read_rules(compare, known)) if compare else None
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
-    rule_files = [each for path in (rules, compare) if path for each in files_of(path)]
+    rule_files = [each for path in (setting.rules, compare) if path for each in files_of(path)]
     make_folder(output)
-    with drafted(output, inputs=[stream, *rule_files, *records]) as draft:
-        figures = {**_judge(history, mine, other, named, draft), "output": str(output)}
+    with drafted(output, inputs=[*setting.files, *rule_files, *records]) as draft:
+        figures = {**_judge(history, mine, other, named, setting, draft), "output": str(output)}
     # Where alerts own the standard output, it holds nothing else.
     out = sys.stderr if is_standard_output(output) else sys.stdout
     out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What records are judged by, from the options or from a pipeline file; ``files``: what it was read from."""
+
+    streams: dict[str, StreamSpec]
+    rules: Path
+    lists: Path | None
+    name: str | None
+    files: tuple[Path, ...]
+    defaults: Defaults = field(default_factory=Defaults)
+    partition_lag_ms: int = PARTITION_LAG_MS
+
+
+def _setting(
+    rules: Path | None, stream: Path | None, lists: Path | None, pipeline: str | None, *, as_of_log: bool
+) -> Setting:
+    """Raises UsageError where something is missing, or given twice."""
+    if pipeline is not None and (Path(pipeline).is_file() or pipeline.endswith(SUFFIXES)):
+        if stream is not None:
+            raise UsageError(f"--stream {stream}: {pipeline} names its streams already; leave one of the two out")
+        path = Path(pipeline)
+        config = read_pipeline_in_place(path)
+        return Setting(
+            config.streams,
+            rules or Path(config.rules.path),
+            lists or (Path(config.lists.path) if config.lists else None),
+            config.name,
+            (path,),
+            rule_defaults(config),
+            config.engine.partition_lag,
+        )
+    if pipeline is not None and not as_of_log:
+        raise UsageError(
+            f"--pipeline {pipeline}: no such file; expected a pipeline file, or, with --as-of-log, a pipeline's name"
+        )
+    if stream is None or rules is None:
+        missing = " and ".join(name for name, path in (("--stream", stream), ("--rules", rules)) if path is None)
+        raise UsageError(f"found no {missing}; expected the files that they name, or --pipeline with a pipeline file")
+    return Setting(load_streams(read_text(stream), str(stream)), rules, lists, pipeline, (stream,))
+
+
 def _judge(
-    history: History, mine: RuleSet, other: RuleSet | None, lists: Mapping[str, Sequence[Any]], output: Path
+    history: History,
+    mine: RuleSet,
+    other: RuleSet | None,
+    lists: Mapping[str, Sequence[Any]],
+    setting: Setting,
+    output: Path,
 ) -> dict[str, Any]:
     """Judge ``history`` by each set of rules; the alerts of the first go to ``output``. The figures of both."""
+    from crossline.core.shard import Bounds
     from crossline.engine.runtime.session import build_session
     from crossline.replay.backtest import backtest as replay
 
     spark = build_session("backtest")
     progress = Progress(sys.stderr)
+    told: dict[str, Any] = {
+        "defaults": setting.defaults,
+        "bounds": Bounds(setting.partition_lag_ms),
+        "lists": lists,
+        "on_batch": progress.batch,
+    }
     try:
-        first = replay(spark, mine, history, output, lists=lists, on_batch=progress.batch)
+        first = replay(spark, mine, history, output, **told)
         figures: dict[str, Any] = {
             "records": first.totals.records,
             "alerts": dict(sorted(first.totals.alerts.items())),
@@ -91,9 +161,7 @@ def _judge(
         }
         if other is not None:
             with tempfile.TemporaryDirectory() as folder:
-                second = replay(
-                    spark, other, history, Path(folder) / "other.jsonl", lists=lists, on_batch=progress.batch
-                )
+                second = replay(spark, other, history, Path(folder) / "other.jsonl", **told)
                 figures["compare"] = differences(output, second.path)
     finally:
         progress.done()
@@ -117,20 +185,7 @@ def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[s
 
 def files_of(path: Path) -> list[Path]:
     """The rule files that ``path`` stands for: itself, or those in the folder."""
-    try:
-        return sorted(p for p in path.iterdir() if p.suffix in RULE_SUFFIXES) if path.is_dir() else [path]
-    except OSError as error:
-        raise UsageError(f"the rules {path} cannot be read: {error.strerror}") from None
-
-
-def read_rules(path: Path, streams: dict[str, StreamSpec]) -> RuleSet:
-    """The rules of a file, or of all rule files of a folder."""
-    loaded = [
-        item.rule for f in files_of(path) for item in load_rules_text(read_text(f, "the rule file"), str(f), streams)
-    ]
-    if not loaded:
-        raise UsageError(f"{path}: found no rules; expected rule files ({', '.join(RULE_SUFFIXES)})")
-    return RuleSet.from_rules(loaded)
+    return sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES)) if is_folder(path) else [path]
 
 
 def rules_as_of_log(path: Path, pipeline: str | None) -> RuleSet:

@@ -14,7 +14,7 @@ import typer
 from crossline.cli.doctor_kafka import kafka_findings
 from crossline.cli.doctor_machine import Finding, machine_findings
 from crossline.cli.screen import Listing, show
-from crossline.connectors.infile import read_pipeline_in_place
+from crossline.rulelog.content import read_pipeline_in_place
 
 _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
 

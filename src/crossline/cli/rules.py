@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -23,17 +22,19 @@ from crossline.cli.rule_tables import (
     written_row,
 )
 from crossline.cli.screen import note, write_lines
+from crossline.core.config import in_folder
+from crossline.core.config_sinks import rule_topics
 from crossline.core.errors import UsageError
 from crossline.core.rules.report import render
-from crossline.core.schema import StreamSpec, load_streams
+from crossline.core.schema import load_streams
+from crossline.rulelog.content import FileContent, read_pipeline, read_text
 from crossline.rulelog.directory import find_log, judge_files, logs_in
 from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.folder import FileContent, Folder
 from crossline.rulelog.history import History
 from crossline.rulelog.lists import ListsDirectory
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule
-from crossline.rulelog.reading import SUFFIXES
+from crossline.rulelog.reading import Known, files_at
 
 app = typer.Typer(help="Check, publish and look up rules.", no_args_is_help=True)
 
@@ -51,6 +52,10 @@ class StatusName(StrEnum):
 Rules = Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")]
 Stream = Annotated[Path | None, typer.Option("--stream", help="Stream file to check fields and types against.")]
 Lists = Annotated[Path | None, typer.Option("--lists", help="Folder of the named lists that rules refer to.")]
+PipelineFile = Annotated[
+    Path | None,
+    typer.Option("--pipeline", help="Pipeline file: its streams, lists and topics are what rules are checked against."),
+]
 PipelineName = Annotated[
     str | None, typer.Option("--pipeline", help="Name of the pipeline, where several use the folder.")
 ]
@@ -71,11 +76,14 @@ def check(
     *,
     stream: Stream = None,
     lists: Lists = None,
+    pipeline: PipelineFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Check rule files; tell everything that is wrong with them, and exit with 1 if anything is."""
-    files = _files(paths)
-    taken, refused = judge_files(files, History(), _streams(stream), _list_names(lists))
+    files: dict[str, FileContent] = {}
+    for path in paths:
+        files |= files_at(path)
+    taken, refused = judge_files(files, History(), _known(stream, lists, pipeline))
     problems = [problem for error in refused.values() for problem in error.problems]
     if as_json:
         summary = {"ok": not problems, "files": len(files), "rules": len(taken), "problems": problems}
@@ -84,8 +92,7 @@ def check(
         sys.stdout.write(render(problems) + "\n")
     else:
         note(f"{_counted(len(taken), 'rule')} in {_counted(len(files), 'file')}: nothing wrong")
-    if stream is None:
-        note("fields and types were not checked: name the stream file with --stream")
+    _note_unchecked(stream, pipeline)
     if problems:
         raise typer.Exit(1)
 
@@ -173,17 +180,17 @@ def publish(
     rules: Rules = RULES,
     stream: Stream = None,
     lists: Lists = None,
+    pipeline: PipelineFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a rule file into the folder, if it is right and may follow what is live; a running pipeline takes it up."""
-    folder = _all_logs(rules, stream, lists)
+    folder = _all_logs(rules, _known(stream, lists, pipeline))
     publication = folder.publish(file)
     if as_json:
         write_lines(orjson.dumps(written_row(each)) for each in publication.rules)
     else:
         sys.stdout.write(publication_text(publication.rules, ran=bool(folder.histories)))
-    if stream is None:
-        note("fields and types were not checked: name the stream file with --stream")
+    _note_unchecked(stream, pipeline)
     for name in publication.left_out:
         note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")
 
@@ -196,10 +203,11 @@ def set_status(
     version: Version = None,
     rules: Rules = RULES,
     stream: Stream = None,
+    pipeline: PipelineFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Set a rule's status in its file, if the move is legal; comments and layout of the file stay."""
-    folder = _all_logs(rules, stream, None)
+    folder = _all_logs(rules, _known(stream, None, pipeline))
     written = folder.set_status(rule_id, status.value, version)
     if as_json:
         write_lines([orjson.dumps(written_row(written))])
@@ -209,34 +217,24 @@ def set_status(
         sys.stdout.write(publication_text([written], ran=bool(folder.histories)))
 
 
-def _files(paths: Iterable[Path]) -> dict[str, FileContent]:
-    files: dict[str, FileContent] = {}
-    for path in paths:
-        if path.is_dir():
-            found = {str(path / name): content for name, content in (Folder(path, SUFFIXES).changed() or {}).items()}
-            if not found:
-                raise UsageError(f"found no rule files in {path}; expected names that end in {', '.join(SUFFIXES)}")
-            files |= found
-        else:
-            try:
-                files[str(path)] = FileContent(path.read_bytes())
-            except OSError as error:
-                raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    return files
-
-
-def _streams(stream: Path | None) -> Mapping[str, StreamSpec] | None:
-    if stream is None:
-        return None
-    try:
-        return load_streams(stream.read_text(encoding="utf-8"), str(stream))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UsageError(f"the stream file {stream} cannot be read: {reason}") from None
+def _known(stream: Path | None, lists: Path | None, pipeline: Path | None) -> Known:
+    """What rules are checked against: what a pipeline file says, or a stream file and a folder of lists."""
+    if pipeline is None:
+        return Known(None if stream is None else load_streams(read_text(stream), str(stream)), _list_names(lists))
+    if stream is not None or lists is not None:
+        raise UsageError("--pipeline names streams and lists already: leave out --stream and --lists")
+    config = in_folder(read_pipeline(pipeline), str(pipeline.parent))
+    names = _list_names(Path(config.lists.path)) if config.lists is not None else []
+    return Known(config.streams, names, rule_topics(config.sinks))
 
 
 def _list_names(lists: Path | None) -> list[str] | None:
     return None if lists is None else sorted(ListsDirectory(lists).load())
+
+
+def _note_unchecked(stream: Path | None, pipeline: Path | None) -> None:
+    if stream is None and pipeline is None:
+        note("fields and types were not checked: name the stream file with --stream")
 
 
 def _folder(rules: Path, pipeline: str | None) -> tuple[RuleFolder, list[RuleEvent] | None]:
@@ -246,10 +244,10 @@ def _folder(rules: Path, pipeline: str | None) -> tuple[RuleFolder, list[RuleEve
     return RuleFolder(rules, [History(events)] if events else []), events or None
 
 
-def _all_logs(rules: Path, stream: Path | None, lists: Path | None) -> RuleFolder:
+def _all_logs(rules: Path, known: Known) -> RuleFolder:
     """The folder with the logs of all pipelines on it: what is written has to be right for each."""
     logs = [events for path in logs_in(rules).values() if (events := read_log(path))]
-    return RuleFolder(rules, [History(events) for events in logs], _streams(stream), _list_names(lists))
+    return RuleFolder(rules, [History(events) for events in logs], known)
 
 
 def _names(folder: RuleFolder) -> set[str]:

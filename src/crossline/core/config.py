@@ -15,8 +15,10 @@ from crossline.core.config_kafka import A_SECRET, is_secret
 from crossline.core.config_sinks import Sink
 from crossline.core.config_sources import Source
 from crossline.core.plan import PARTITION_LAG_MS, TimeMode
+from crossline.core.rules.base import Defaults
 from crossline.core.rules.report import (
     Finding,
+    Path,
     Problem,
     RefusedError,
     Report,
@@ -172,12 +174,22 @@ class Pipeline:
     engine: EngineSettings
 
 
+def rule_defaults(pipeline: Pipeline) -> Defaults:
+    """What holds for rules that do not say otherwise, as they take it."""
+    given = pipeline.defaults
+    return Defaults(
+        time_mode=given.time_mode,
+        watermark_delay_ms=given.watermark_delay,
+        allowed_lateness_ms=given.allowed_lateness,
+    )
+
+
 def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipeline:
     """The pipeline that ``text`` describes; ``source`` is what the file is called in messages.
 
-    ``read`` gives the text of a file that is named relative to the pipeline file; what it raises as OSError or
-    ValueError (no UTF-8, no name that a file can have) becomes a problem. Raises RefusedError with all that is wrong,
-    in this file and the stream file.
+    ``read`` gives the text of a file that is named relative to the pipeline file; what it raises as OSError, ValueError
+    (no UTF-8, no name that a file can have) or RefusedError becomes a problem. Raises RefusedError with all that is
+    wrong, in this file and the stream file.
     """
     document = load_yaml(text, source)
     report = Report(document)
@@ -192,6 +204,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
             report.take(finding)
     streams, elsewhere = _streams(document, report, read)
     _check_sources(document, report, streams)
+    _check_paths(document.data, (), report)
     if file is None or streams is None or report.problems or elsewhere:
         problems = sorted(_without_secrets(report.problems), key=lambda problem: problem.line)
         raise RefusedError([*problems, *elsewhere])
@@ -229,6 +242,14 @@ def _check_sources(document: Document, report: Report, streams: dict[str, Stream
         if name not in streams:
             hint = nearest(name, streams) or f"the streams: {one_of(streams, 30)}"
             report.add(("sources", name), f"source for stream {shown(name)}", "the name of a declared stream", hint)
+
+
+def _check_paths(data: Any, at: Path, report: Report) -> None:
+    """A NUL ends a name for the system: no file can be called so."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        if key in PATH_KEYS and isinstance(value, str) and "\0" in value:
+            report.add((*at, key), shown(value), "a path without a NUL")
+        _check_paths(value, (*at, key), report)
 
 
 def _without_secrets(problems: Sequence[Problem]) -> list[Problem]:

@@ -113,6 +113,10 @@ class KafkaSink(_Kafka):
     """Alerts to a topic, keyed by entity, written once (idempotent producer, all replicas)."""
 
     kind: Literal["kafka"] = Field(description="Which kind of sink this is.")
+    topics: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[],
+        description="Further topics, which rules may name as `sink_topic`; a rule that names another one is refused.",
+    )
     dead_letter_topic: str | None = Field(
         default=None, min_length=1, description="Topic for dead letters; by default, none."
     )

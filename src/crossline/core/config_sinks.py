@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator
@@ -38,3 +39,12 @@ SINKS: dict[str, type[Settings]] = {
     "kafka": KafkaSink,
 }
 Sink = Annotated[SqliteSink | JsonlSink | ConsoleSink | KafkaSink, PlainValidator(by_kind(SINKS))]
+
+
+def rule_topics(sinks: Iterable[Settings]) -> frozenset[str] | None:
+    """The topics that a rule may name as ``sink_topic``: those of each Kafka sink, since each is given all alerts.
+
+    None where there is no Kafka sink: then topics mean nothing, and a rule written for another place may name any.
+    """
+    known = [frozenset((sink.topic, *sink.topics)) for sink in sinks if isinstance(sink, KafkaSink)]
+    return frozenset.intersection(*known) if known else None

@@ -31,7 +31,8 @@ TimeUnit = Literal["ms", "s", "us", "ns", "iso8601"]
 
 FUTURE_MS = 3_600_000
 KINDS: tuple[str, ...] = get_args(FieldKind)
-_STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,249}", re.ASCII)
+# A stream has a folder of its name in the checkpoint; as with Kafka's topics, these two names are none.
+_STREAM_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,249}", re.ASCII)
 _TYPE = re.compile(r"(?P<open>\[?)\s*(?P<kind>[a-z]+)(?P<inner>\??)\s*(?P<close>\]?)(?P<outer>\??)", re.ASCII)
 _TYPE_FORM = f"a type ({', '.join(KINDS)}), with ? where it may be missing, [type] for a list, or nested fields"
 
@@ -122,7 +123,7 @@ def _check_streams(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
         raise refusal("a mapping of stream names to streams")
     findings = [
-        Finding((name,), shown(name), "a stream name of letters, digits, and . _ -, at most 249")
+        Finding((name,), shown(name), "a stream name of letters, digits, and . _ -, at most 249; not . or ..")
         for name in value
         if not _STREAM_NAME.fullmatch(name)
     ]

@@ -8,6 +8,8 @@ from fractions import Fraction
 
 DURATION_FORM = "a duration such as 45s, 10 min, 200ms or 24h"
 INSTANT_FORM = "an instant such as 2026-01-31T09:30:00Z, or epoch milliseconds"
+YEAR_1_MS = -62_135_596_800_000
+YEAR_10000_MS = 253_402_300_800_000
 DURATION_MS_MAX = 100 * 365 * 86_400_000
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -20,7 +22,7 @@ _NAMES = {
 }
 UNIT_MS_BY_NAME = {name: _UNIT_MS[unit] for unit, names in _NAMES.items() for name in names}
 
-_PART = re.compile(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)")
+_PART = re.compile(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)", re.ASCII)
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_NAIVE = datetime(1970, 1, 1)  # noqa: DTZ001 - formatting appends the Z itself

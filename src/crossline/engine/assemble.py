@@ -12,14 +12,13 @@ from pyspark.sql import SparkSession
 
 from crossline.connectors.base import Delivery, Sink, build_sink
 from crossline.connectors.console import ConsoleSink
-from crossline.connectors.infile import read_pipeline
 from crossline.core.config import Pipeline as Config
+from crossline.core.config import rule_defaults
 from crossline.core.config_fields import Settings
 from crossline.core.config_kafka import KafkaSource
 from crossline.core.config_sinks import ConsoleSink as ConsoleSettings
 from crossline.core.config_sources import FilesSource, GeneratorSource
 from crossline.core.errors import UsageError
-from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book, BookFile
@@ -30,6 +29,7 @@ from crossline.engine.source.inputs import FileInput, file_source, generated_sou
 from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.generate.source import read_source
+from crossline.rulelog.content import read_pipeline
 from crossline.rulelog.directory import IngestClock
 
 SHARDS_PER_CORE = 1
@@ -56,8 +56,11 @@ class RunOptions:
 
 
 def read_config(path: str) -> Config:
-    """The pipeline file at ``path``, checked whole, its relative paths still as written."""
-    return read_pipeline(Path(path))
+    """The pipeline file at ``path``, checked whole, its relative paths still as written.
+
+    Raises RefusedError with all that is wrong in it, UsageError where it cannot be read.
+    """
+    return read_pipeline(path)
 
 
 def session_for(config: Config) -> SparkSession:
@@ -72,11 +75,7 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
     options = options or RunOptions()
     cores = spark.sparkContext.defaultParallelism
     checkpoint = str(Path(config.engine.checkpoint).absolute())
-    defaults = Defaults(
-        time_mode=config.defaults.time_mode,
-        watermark_delay_ms=config.defaults.watermark_delay,
-        allowed_lateness_ms=config.defaults.allowed_lateness,
-    )
+    defaults = rule_defaults(config)
     known = BookFile(f"{checkpoint}/book.json")
     before = known.current() if Path(known.path).exists() else None
     shards = _shards(config, before, cores)

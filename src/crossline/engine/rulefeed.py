@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from crossline.core.config import Pipeline as Config
+from crossline.core.config_sinks import rule_topics
 from crossline.core.rules.ruleset import RuleSet
-from crossline.rulelog.directory import DirectoryRuleLog, IngestClock, log_path
-from crossline.rulelog.lists import ListsDirectory
+from crossline.rulelog.directory import Changes, DirectoryRuleLog, IngestClock, log_path
+from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.lists import ListChanges, ListsDirectory
 from crossline.rulelog.logfile import read_log
 
 Lists = Mapping[str, Sequence[Any]]
 
 
 class RuleFeed(Protocol):
-    """Where rule changes come from. ``take_up`` is called between batches only."""
+    """Where rule changes come from. ``changed`` is called beside the batches, ``take_up`` between them only."""
 
     def start(self) -> tuple[RuleSet, Lists]:
         """The rules and lists to begin with."""
@@ -27,7 +29,7 @@ class RuleFeed(Protocol):
         ...
 
     def changed(self) -> bool:
-        """Cheap: is there anything to take up?"""
+        """Is there anything to take up? Cheap while nothing changes; what did is read and checked here."""
         ...
 
     def preview(self) -> RuleSet:
@@ -35,7 +37,7 @@ class RuleFeed(Protocol):
         ...
 
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
-        """Validate and log what changed; rules and lists from now on, and the events for the history.
+        """Log what ``changed`` found; rules and lists from now on, and the events for the history. Fast.
 
         ``highest_ingest_ms``: by stream, of all records judged so far.
         """
@@ -58,13 +60,17 @@ class DirectoryFeed:
 
     def __init__(self, config: Config, clocks: Mapping[str, IngestClock]) -> None:
         self._lists = ListsDirectory(config.lists.path) if config.lists else None
-        self._log = DirectoryRuleLog(config.rules.path, config.name, config.streams, self._list_names)
+        topics = rule_topics(config.sinks)
+        self._log = DirectoryRuleLog(config.rules.path, config.name, config.streams, self._list_names, topics)
         self._path = log_path(config.rules.path, config.name)
         self._clocks = clocks
-        self._waiting: tuple[Any, Any] = (None, None)
+        self._waiting: tuple[ListChanges | None, Changes | None] = (None, None)
+        self._events: list[RuleEvent] = []
 
-    def _list_names(self) -> Sequence[str]:
-        return list(self._lists.lists) if self._lists else []
+    def _list_names(self) -> Collection[str]:
+        """Those that there are, or will be once what waits is taken up."""
+        lists = self._waiting[0]
+        return lists.names if lists is not None else self._lists.lists if self._lists else ()
 
     def start(self) -> tuple[RuleSet, Lists]:
         """The rules of the log, or at the first start those of the folder."""
@@ -76,8 +82,9 @@ class DirectoryFeed:
         return [event.as_dict() for event in read_log(self._path)]
 
     def changed(self) -> bool:
-        """Whether a file of rules or lists changed since the last take-up."""
+        """Whether a file of rules or lists changed since the last take-up; those that did are read and checked."""
         lists = self._lists.poll() if self._lists else None
+        self._waiting = (lists, None)
         rules = self._log.poll()
         self._waiting = (lists, rules)
         return lists is not None or rules is not None
@@ -88,14 +95,15 @@ class DirectoryFeed:
 
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
         """Lists first, since a rule may have waited for one."""
-        events: list[Any] = []
-        changed_lists, changed_rules = self._waiting
-        if self._lists is not None and changed_lists is not None:
-            events += self._lists.take_up(changed_lists, _now_ms())[1]
-            changed_rules = self._log.poll()
-        rules, rule_events = self._log.take_up(changed_rules, highest_ingest_ms, _now_ms(), self._clocks)
-        events += rule_events
-        return rules, self._lists.lists if self._lists else {}, [event.as_dict() for event in events]
+        lists, changes = self._waiting
+        if self._lists is not None and lists is not None:
+            # Kept until they are handed on: the log may not be written now.
+            self._events += self._lists.take_up(lists, _now_ms())[1]
+            self._waiting = (None, changes)
+        rules, rule_events = self._log.take_up(changes, highest_ingest_ms, _now_ms(), self._clocks)
+        events = [event.as_dict() for event in (*self._events, *rule_events)]
+        self._waiting, self._events = (None, None), []
+        return rules, self._lists.lists if self._lists else {}, events
 
     def close(self) -> None:
         """Let go of the rule log."""

@@ -5,7 +5,9 @@ The files are wishes, the log is what judged. It lies in ``.log/<pipeline>.jsonl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -14,16 +16,17 @@ from crossline.core.rules.base import Rule
 from crossline.core.rules.report import Finding, Problem, RefusedError
 from crossline.core.rules.ruleset import FOREVER_MS, RuleSet, read_rule
 from crossline.core.schema import StreamSpec
+from crossline.rulelog.content import is_folder
 from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.folder import Files, Folder
+from crossline.rulelog.folder import Files
 from crossline.rulelog.history import History
 from crossline.rulelog.logfile import LogFile, read_log
-from crossline.rulelog.reading import SUFFIXES, FileRule, read_rule_file
+from crossline.rulelog.reading import NOTHING_KNOWN, FileRule, Known, Read, folder_of_rules, guarded, read_files
 
 IngestClock = Literal["wall", "records"]
 # Where what is not logged yet would hold from: after all records, so that it judges none.
 PREVIEW_MS = FOREVER_MS - 1
-Changes = Files
+_ASKED = "effective_from"
 _Effective = Callable[[Rule], int | None]
 
 
@@ -32,11 +35,20 @@ def log_path(rules: str | Path, pipeline: str) -> Path:
     return Path(rules) / ".log" / f"{pipeline}.jsonl"
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The rule files of the folder, each read and checked, and the names of lists that they were checked against."""
+
+    files: Files
+    names: frozenset[str] | None
+    read: Read
+
+
 class DirectoryRuleLog:
     """The rules of one pipeline. Only this class writes the log, and one process at a time does.
 
     ``streams`` is what rules are checked against; ``list_names`` gives the names of the lists there are, so that a rule
-    that waits for one is taken up when it comes (None: not checked).
+    that waits for one is taken up when it comes (None: not checked). ``sink_topics``: where alerts may go.
     """
 
     def __init__(
@@ -45,15 +57,18 @@ class DirectoryRuleLog:
         pipeline: str,
         streams: Mapping[str, StreamSpec],
         list_names: Callable[[], Collection[str]] | None = None,
+        sink_topics: Collection[str] | None = None,
     ) -> None:
         self.path = Path(path)
-        self._folder = Folder(self.path, SUFFIXES)
+        self._folder = folder_of_rules(self.path)
         self._file = LogFile(log_path(path, pipeline))
         self._streams = streams
         self._list_names = list_names
+        self._sink_topics = sink_topics
         self._history = History()
         self._names: frozenset[str] | None = None
         self._files: Files = {}
+        self._ready: Changes | None = None
 
     def start(self, now_ms: int) -> RuleSet:
         """The rules to begin with; hold the log until ``close``.
@@ -63,7 +78,7 @@ class DirectoryRuleLog:
         Raises UsageError where the folder is missing, StateError where the log is damaged or held by another process,
         PermanentError where a rule of the log no longer fits the streams.
         """
-        if not self.path.is_dir():
+        if not is_folder(self.path):
             raise UsageError(
                 f"found no folder {self.path}; expected the folder of the rule files: make it, or name another"
             )
@@ -73,20 +88,30 @@ class DirectoryRuleLog:
             if events:
                 self._check_streams()
             else:
-                files = self._folder.changed() or {}
-                self._record([*self._events(files, now_ms, _as_given), RuleEvent("started", now_ms)], files)
+                changes = self._checked(self._folder.changed() or {}, self._current_names())
+                events = list(self._events(changes, now_ms, _as_given))
+                self._record([*events, RuleEvent("started", now_ms)], changes)
         except BaseException:
             self.close()
             raise
         return self._history.rule_set()
 
     def poll(self) -> Changes | None:
-        """What to hand to ``take_up``, or None where nothing changed. Cheap: names, times and sizes, then contents."""
-        changes = self._folder.changed()
-        if changes is None and self._current_names() != self._names:
+        """What to hand to ``take_up``, read and checked, or None where nothing changed.
+
+        Cheap while nothing changes (names, times and sizes, then contents); else as slow as the files are large, so no
+        batch waits for it. Raises RetryableError where the log is no longer the file that this run holds.
+        """
+        self._file.check()
+        files, names = self._folder.changed(), self._current_names()
+        if files is None:
+            if names == self._names:
+                return None
             # A rule may have waited for a list, or stand on one that is gone.
-            return self._files
-        return changes
+            files = self._files
+        if self._ready is None or (self._ready.files, self._ready.names) != (files, names):
+            self._ready = self._checked(files, names)
+        return self._ready
 
     def take_up(
         self,
@@ -95,7 +120,7 @@ class DirectoryRuleLog:
         now_ms: int,
         clocks: Mapping[str, IngestClock] | None = None,
     ) -> tuple[RuleSet, list[RuleEvent]]:
-        """Check ``changes`` (all files of the folder), log what follows from them, and give the rules from now on.
+        """Log what follows from ``changes`` (all files of the folder), and give the rules from now on.
 
         ``changes`` is what ``poll`` gave: None changes nothing, no files at all means that every file is gone.
 
@@ -121,29 +146,30 @@ class DirectoryRuleLog:
         """What the rules would be with ``changes``, which judge nothing yet and are not logged."""
         history = self._history.copy()
         if changes is not None:
-            for event in self._events(changes, 0, lambda _: PREVIEW_MS):
-                history.add(event)
+            _go_on(history, self._events(changes, 0, lambda _: PREVIEW_MS), changes)
         return history.rule_set()
 
     def close(self) -> None:
         """Let go of the log; safe to call twice."""
         self._file.close()
 
-    def _record(self, events: list[RuleEvent], files: Files) -> None:
+    def _checked(self, files: Files, names: frozenset[str] | None) -> Changes:
+        return Changes(files, names, read_files(files, Known(self._streams, names, self._sink_topics)))
+
+    def _record(self, events: list[RuleEvent], changes: Changes) -> None:
         self._file.append(events)
-        for event in events:
-            self._history.add(event)
-        self._folder.take(files)
-        self._files, self._names = files, self._current_names()
+        _go_on(self._history, events, changes)
+        self._folder.take(changes.files)
+        self._files, self._names, self._ready = changes.files, changes.names, None
 
     def _current_names(self) -> frozenset[str] | None:
         return None if self._list_names is None else frozenset(self._list_names())
 
-    def _events(self, files: Files, now_ms: int, effective: _Effective) -> Iterator[RuleEvent]:
+    def _events(self, changes: Changes, now_ms: int, effective: _Effective) -> Iterator[RuleEvent]:
         """What follows from the files: refusals, then publications by rule and version, then warnings."""
-        taken, refused = judge_files(files, self._history, self._streams, self._current_names())
+        taken, refused = judge(changes.read, self._history)
         for source, error in refused.items():
-            digest = files[source].digest
+            digest = changes.files[source].digest
             if (source, digest) not in self._history.refused:
                 yield RuleEvent("refused", now_ms, source=source, digest=digest, text=str(error))
         for each in taken:
@@ -171,30 +197,41 @@ class DirectoryRuleLog:
                 )
 
 
+_ByName = dict[tuple[str, int], FileRule]
+
+
 def judge_files(
-    files: Files, history: History, streams: Mapping[str, StreamSpec] | None, lists: Collection[str] | None
+    files: Files, history: History, known: Known = NOTHING_KNOWN
 ) -> tuple[list[FileRule], dict[str, RefusedError]]:
     """The rules of the files that are accepted, by rule and version, and the refusals by file."""
-    taken: dict[tuple[str, int], FileRule] = {}
+    return judge(read_files(files, known), history)
+
+
+def judge(read: Read, history: History) -> tuple[list[FileRule], dict[str, RefusedError]]:
+    """As ``judge_files``, of files that were read: whether they go together, and may follow what was published."""
+    taken: _ByName = {}
     refused: dict[str, RefusedError] = {}
-    for source, content in files.items():
-        try:
-            rules = read_rule_file(source, content, streams, lists)
-        except RefusedError as error:
-            refused[source] = error
-            continue
-        fresh: dict[tuple[str, int], FileRule] = {}
-        problems: list[Problem] = []
-        for each in rules:
-            name = (each.rule.rule_id, each.rule.version)
-            finding = _clash(each, fresh.get(name) or taken.get(name)) or history.finding(each.rule)
-            problems += [each.problem(finding)] if finding is not None else []
-            fresh.setdefault(name, each)
-        if problems:
-            refused[source] = RefusedError(problems)
+    for source, rules in read.items():
+        fresh = rules if isinstance(rules, RefusedError) else guarded(source, partial(_fresh, rules, taken, history))
+        if isinstance(fresh, RefusedError):
+            refused[source] = fresh
         else:
-            taken = {**fresh, **taken}
+            taken |= {name: each for name, each in fresh.items() if name not in taken}
     return [taken[name] for name in sorted(taken)], refused
+
+
+def _fresh(rules: list[FileRule], taken: _ByName, history: History) -> _ByName:
+    """The rules of a file by rule and version; raises RefusedError where one may not stand beside ``taken``."""
+    fresh: _ByName = {}
+    problems: list[Problem] = []
+    for each in rules:
+        name = (each.rule.rule_id, each.rule.version)
+        finding = _clash(each, fresh.get(name) or taken.get(name)) or history.finding(each.rule)
+        problems += [each.problem(finding)] if finding is not None else []
+        fresh.setdefault(name, each)
+    if problems:
+        raise RefusedError(problems)
+    return fresh
 
 
 def _clash(each: FileRule, other: FileRule | None) -> Finding | None:
@@ -202,6 +239,17 @@ def _clash(each: FileRule, other: FileRule | None) -> Finding | None:
         return None
     found = f"version {each.rule.version} of {each.rule.rule_id} again"
     return Finding(("version",), found, f"one body and status for it; {other.source}:{other.line} has another")
+
+
+def _go_on(history: History, events: Iterable[RuleEvent], changes: Changes) -> None:
+    """Add ``events`` of ``changes`` to ``history``, by the rules as they were read.
+
+    That is the same as what their lines in the log say, without reading them again while a batch waits.
+    """
+    rules = [each.rule for read in changes.read.values() if not isinstance(read, RefusedError) for each in read]
+    known: dict[tuple[object, ...], Rule] = {(r.body_digest(), r.status, r.effective_from): r for r in rules}
+    for event in list(events):
+        history.add(event, known.get((event.digest, event.status, (event.body or {}).get(_ASKED))))
 
 
 def _as_given(rule: Rule) -> int | None:

@@ -21,7 +21,7 @@ def with_status(text: str, source: str, path: Path, status: str) -> str:
     document = load_yaml(text, source)
     rule = _at(document, path)
     line, column = document.position((*path, "status" if "status" in rule else "rule_id"))
-    lines = document.text.splitlines(keepends=True)
+    lines = list(document.lines)
     head, here = lines[line - 1][: column - 1], lines[line - 1][column - 1 :]
     if "status" in rule:
         edited = _STATUS.sub(lambda found: found["key"] + found["quote"] + status + found["quote"], here, count=1)

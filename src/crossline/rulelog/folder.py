@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from crossline.core.errors import RetryableError
+from crossline.rulelog.content import FileContent, content_in_folder
 
 # A file written twice within one tick of the file system's clock keeps its time: one this young is read again.
 _YOUNG_NS = 100_000_000
 
 _Stamps = dict[str, tuple[int, int, int, int]]
 
-
-@dataclass(frozen=True, slots=True)
-class FileContent:
-    """A file as it was read: its bytes, or why it could not be read."""
-
-    data: bytes
-    error: str | None = None
-
-    @property
-    def digest(self) -> str:
-        """Of the content."""
-        return digest_of(self.data if self.error is None else self.error.encode())
-
-
 Files = Mapping[str, FileContent]
 
 
-def digest_of(data: bytes) -> str:
-    """128 bits of BLAKE2b, in hexadecimal."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
 class Folder:
-    """The files in ``path`` with one of ``suffixes``; no hidden ones, no subfolders. A missing folder is empty."""
+    """The files in ``path`` with one of ``suffixes``; no hidden ones, nothing in subfolders. A missing folder is empty.
 
-    def __init__(self, path: Path, suffixes: tuple[str, ...]) -> None:
+    What bears such a name and is no file of at most ``bytes_max`` that can be read has its reason as its content.
+    """
+
+    def __init__(self, path: Path, suffixes: tuple[str, ...], bytes_max: int) -> None:
         self.path = path
         self._suffixes = suffixes
+        self._bytes_max = bytes_max
         self._stamps: _Stamps | None = None
         self._taken: Files | None = None
 
     def changed(self) -> Files | None:
-        """All files, where any differs from those last given to ``take``; else None. Cheap while nothing is touched."""
+        """All files, where any differs from those last given to ``take``; else None. Cheap while nothing is touched.
+
+        Raises RetryableError where the folder itself cannot be read.
+        """
         stamps = self._stat()
         if stamps == self._stamps:
             return None
@@ -70,23 +59,31 @@ class Folder:
         try:
             with os.scandir(self.path) as entries:
                 found = [e for e in entries if e.name.endswith(self._suffixes) and not e.name.startswith(".")]
-                return {e.name: _stamp(e) for e in sorted(found, key=lambda e: e.name) if e.is_file()}
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise RetryableError(f"the folder {self.path} cannot be read: {error.strerror}") from error
+        stamps = ((entry.name, _stamp(entry)) for entry in sorted(found, key=lambda entry: entry.name))
+        return {name: stamp for name, stamp in stamps if stamp is not None}
 
     def _read(self, stamps: _Stamps) -> Files:
         files = {}
         for name in stamps:
-            try:
-                files[name] = FileContent((self.path / name).read_bytes())
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                files[name] = FileContent(b"", error.strerror or str(error))
+            content = content_in_folder(self.path / name, self._bytes_max)
+            shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            if content is not None:
+                # No log could hold the name of such a file.
+                files[shown] = content if shown == name else FileContent(b"", "a name that is not UTF-8")
         return files
 
 
-def _stamp(entry: os.DirEntry[str]) -> tuple[int, int, int, int]:
-    stat = entry.stat()
-    # The time of change beside that of modification, which copying tools set back.
-    return stat.st_ctime_ns, stat.st_mtime_ns, stat.st_size, stat.st_ino
+def _stamp(entry: os.DirEntry[str]) -> tuple[int, int, int, int] | None:
+    """What changes with the file, or with a link that leads nowhere; None where it is gone."""
+    for follow in (True, False):
+        try:
+            stat = entry.stat(follow_symlinks=follow)
+        except OSError:
+            continue
+        # The time of change beside that of modification, which copying tools set back.
+        return stat.st_ctime_ns, stat.st_mtime_ns, stat.st_size, stat.st_ino
+    return None

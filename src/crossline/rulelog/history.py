@@ -51,11 +51,14 @@ class History:
         for event in events:
             self.add(event)
 
-    def add(self, event: RuleEvent) -> None:
-        """Go on by one event. Raises StateError for a body that this crossline does not read."""
+    def add(self, event: RuleEvent, rule: Rule | None = None) -> None:
+        """Go on by one event; ``rule`` is the one it is about, where it was read already.
+
+        Raises StateError for a body that this crossline does not read.
+        """
         match event.event:
             case "published" | "status_changed":
-                self._publish(event)
+                self._publish(event, rule or event_rule(event))
             case "ended" if event.rule_id in self.rules and event.version is not None:
                 ended = self.rules[event.rule_id].versions[event.version]
                 changes = {"status": "retired", "effective_from": event.effective_from_ms}
@@ -67,8 +70,7 @@ class History:
             case _:
                 pass
 
-    def _publish(self, event: RuleEvent) -> None:
-        rule = event_rule(event)
+    def _publish(self, event: RuleEvent, rule: Rule) -> None:
         history = self.rules.setdefault(rule.rule_id, RuleHistory())
         history.versions[rule.version] = rule
         history.source, history.absent = str(event.source), False

@@ -19,23 +19,32 @@ class LogFile:
         self.path = path
         self._descriptor: int | None = None
         self._size = 0
+        self._torn = False
 
     def open(self) -> list[RuleEvent]:
         """Take hold of the file, made where it is not there, and give its events; cuts off a last line that is torn.
 
-        Raises StateError where another process holds it, or where it is damaged before its last line.
+        Raises StateError where another process holds it, where it is damaged before its last line, or cannot be
+        opened.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise StateError(
+                f"the rule log {self.path} cannot be opened: {error.strerror}; expected a file that can be written, in "
+                "a folder that can"
+            ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _check_place(self.path, descriptor)
             events, self._size = parse_events(self.path.read_bytes(), self.path)
             if not any(event.event == "started" for event in events):
                 # The first start ended before it was written down; it has no effect, and is done again.
                 events, self._size = [], 0
             os.ftruncate(descriptor, self._size)
             os.fsync(descriptor)
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         except BlockingIOError:
             os.close(descriptor)
             raise StateError(f"{self.path} is held by another run of this pipeline: stop that one first") from None
@@ -47,19 +56,37 @@ class LogFile:
 
     def append(self, events: Iterable[RuleEvent]) -> None:
         """Write ``events`` and wait for the disk. Raises RetryableError, with nothing appended, where it cannot."""
-        if self._descriptor is None:
-            raise StateError(f"{self.path} is not open")
+        descriptor = self._checked()
         data = b"".join(event.to_line() for event in events)
         try:
+            if self._torn:
+                os.ftruncate(descriptor, self._size)
+            self._torn = True
             written = 0
             while written < len(data):
-                written += os.write(self._descriptor, data[written:])
-            os.fsync(self._descriptor)
-        except OSError as error:
+                written += os.write(descriptor, data[written:])
+            os.fsync(descriptor)
+            # What went to a file that was deleted meanwhile was not written down.
+            _check_place(self.path, descriptor)
+        except (OSError, RetryableError) as error:
             with suppress(OSError):
-                os.ftruncate(self._descriptor, self._size)
-            raise RetryableError(f"the rule log {self.path} cannot be written: {error.strerror}") from error
+                os.ftruncate(descriptor, self._size)
+                self._torn = False
+            if isinstance(error, OSError):
+                raise RetryableError(f"the rule log {self.path} cannot be written: {error.strerror}") from error
+            raise
+        self._torn = False
         self._size += len(data)
+
+    def check(self) -> None:
+        """Raise RetryableError where the file at ``path`` is not the one that is held: it was deleted or replaced."""
+        self._checked()
+
+    def _checked(self) -> int:
+        if self._descriptor is None:
+            raise StateError(f"{self.path} is not open")
+        _check_place(self.path, self._descriptor)
+        return self._descriptor
 
     def close(self) -> None:
         """Let go of the file; safe to call twice."""
@@ -96,23 +123,26 @@ def parse_events(data: bytes, path: Path) -> tuple[list[RuleEvent], int]:
     return events, end
 
 
-def _sync_folder(folder: Path) -> None:
+def _check_place(path: Path, descriptor: int) -> None:
+    held = os.fstat(descriptor)
+    try:
+        there = path.stat()
+    except OSError as error:
+        problem = f"is no longer there ({error.strerror})"
+    else:
+        if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino):
+            return
+        problem = "was replaced by another file"
+    raise RetryableError(
+        f"the rule log {path} {problem}: nothing is taken up while the log that this run holds is not in its place. "
+        f"Move that very file back; or stop this run, put back a copy, and start again"
+    )
+
+
+def sync_folder(folder: Path) -> None:
     """A new file is there after a power cut only once its folder is on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that a reader meets the old file or the new one, never a part."""
-    aside = path.with_name(f".{path.name}.tmp")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    if path.exists():
-        aside.chmod(path.stat().st_mode & 0o7777)
-    aside.replace(path)
-    _sync_folder(path.parent)

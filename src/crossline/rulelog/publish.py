@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
@@ -12,13 +14,13 @@ import yaml
 from crossline.core.errors import PermanentError, UsageError
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
 from crossline.core.rules.report import Problem, RefusedError, nearest, one_of
-from crossline.core.schema import StreamSpec
-from crossline.rulelog.directory import judge_files
+from crossline.rulelog.content import FileContent, content_of, is_folder
+from crossline.rulelog.directory import judge, judge_files
 from crossline.rulelog.edit import with_status
-from crossline.rulelog.folder import FileContent, Files, Folder
+from crossline.rulelog.folder import Files
 from crossline.rulelog.history import History
-from crossline.rulelog.logfile import replace_file
-from crossline.rulelog.reading import SUFFIXES, FileRule, read_rule_file
+from crossline.rulelog.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, folder_of_rules, read_files
+from crossline.rulelog.writing import held, replace_file
 
 Change = Literal["published", "status_changed", "unchanged"]
 
@@ -41,46 +43,41 @@ class Publication:
 
 
 class RuleFolder:
-    """A folder of rule files with the logs of the pipelines that run on it; ``histories`` has one for each."""
+    """A folder of rule files with the logs of the pipelines that run on it; ``histories`` has one for each.
 
-    def __init__(
-        self,
-        path: Path,
-        histories: Collection[History] = (),
-        streams: Mapping[str, StreamSpec] | None = None,
-        lists: Collection[str] | None = None,
-    ) -> None:
-        if not path.is_dir():
+    Commands that change it wait for each other, and replace only what they read.
+    """
+
+    def __init__(self, path: Path, histories: Collection[History] = (), known: Known = NOTHING_KNOWN) -> None:
+        if not is_folder(path):
             raise UsageError(f"found no folder {path}; expected the folder of the rule files: name it with --rules")
         self.path = path
         self.histories = tuple(histories)
-        self._streams = streams
-        self._lists = lists
+        self._known = known
 
     def files(self) -> Files:
         """The rule files as they stand."""
-        return Folder(self.path, SUFFIXES).changed() or {}
+        return folder_of_rules(self.path).changed() or {}
 
     def rules(self) -> tuple[list[FileRule], dict[str, RefusedError]]:
         """The rules in the files that can be read, by rule and version, and what is wrong with the others."""
-        return judge_files(self.files(), History(), self._streams, self._lists)
+        return judge_files(self.files(), History(), self._known)
 
     def publish(self, file: Path) -> Publication:
         """Put the rules of ``file`` into the folder, under the file's name.
 
-        Raises RefusedError, and leaves the folder as it is, where they are wrong or may not follow what is live.
+        Raises RefusedError, and leaves the folder as it is, where they are wrong or may not follow what is live;
+        RetryableError where another program changes the file in the folder at this moment.
         """
-        if file.resolve().parent == self.path.resolve():
-            raise UsageError(f"{file} is in {self.path} already: a running pipeline takes it up by itself")
         if not file.name.endswith(SUFFIXES) or file.name.startswith("."):
             raise UsageError(f"found file {file.name}; expected a name that ends in {', '.join(SUFFIXES)}")
-        try:
-            content = FileContent(file.read_bytes())
-        except OSError as error:
-            raise UsageError(f"{file} cannot be read: {error.strerror}") from None
-        before = self.files()
-        written = self._checked(before, file.name, content, shown_as=str(file))
-        replace_file(self.path / file.name, content.data)
+        content = content_of(file)
+        if file.resolve().parent == self.path.resolve():
+            raise UsageError(f"{file} is in {self.path} already: a running pipeline takes it up by itself")
+        with held(self.path):
+            before = self.files()
+            written = self._checked(before, file.name, content, shown_as=str(file))
+            replace_file(self.path / file.name, content.data, before.get(file.name))
         gone = _rule_ids(before) - _rule_ids({**before, file.name: content})
         return Publication(tuple(written), tuple(sorted(gone)))
 
@@ -88,10 +85,13 @@ class RuleFolder:
         """Set the status in the rule's file (of ``version``; the highest there is), and change nothing else in it.
 
         A rule that is live while its file is gone gets a file again. Raises PermanentError for an illegal move, or
-        where there is no such rule, RefusedError where its file cannot be taken up.
+        where there is no such rule, RefusedError where its file cannot be taken up, RetryableError as ``publish``.
         """
-        before = self.files()
-        standing, refused = self.rules()
+        with held(self.path):
+            return self._set_status(self.files(), rule_id, status, version)
+
+    def _set_status(self, before: Files, rule_id: str, status: Status, version: int | None) -> Written:
+        standing, refused = judge_files(before, History(), self._known)
         mine = [each for each in standing if each.rule.rule_id == rule_id and version in {None, each.rule.version}]
         if mine:
             each = mine[-1]
@@ -107,17 +107,22 @@ class RuleFolder:
             text = yaml.safe_dump({**rule.to_json(), "status": status}, sort_keys=False, allow_unicode=True)
         content = FileContent(text.encode())
         written = self._checked(before, name, content, shown_as=name)
-        replace_file(self.path / name, content.data)
+        replace_file(self.path / name, content.data, before.get(name))
         return next(each for each in written if each.rule.rule_id == rule_id and each.rule.status == status)
 
     def _checked(self, before: Files, name: str, content: FileContent, shown_as: str) -> list[Written]:
         """The rules of the new file; raises RefusedError where a pipeline would refuse it, or another because of it."""
-        rules = read_rule_file(shown_as, content, self._streams, self._lists)
+        rules = read_files({shown_as: content}, self._known)[shown_as]
+        if isinstance(rules, RefusedError):
+            raise rules
+        read_before = read_files(before, self._known)
+        # Under the name that it will have there; where it is new and does not go with another file, it is the one told.
+        read_after = {**read_before, **read_files({name: content}, self._known)}
         changed: set[tuple[str, int]] = set()
         known: set[tuple[str, int]] = set()
         for history in self.histories or (History(),):
-            _, refused_before = judge_files(before, history, self._streams, self._lists)
-            _, refused = judge_files({**before, name: content}, history, self._streams, self._lists)
+            _, refused_before = judge(read_before, history)
+            _, refused = judge(read_after, history)
             problems = [
                 _renamed(problem, name, shown_as)
                 for source, error in refused.items()
@@ -156,8 +161,11 @@ class RuleFolder:
         raise no_rule(rule_id, names, version)
 
     def _new_name(self, rule: Rule) -> str:
-        name = f"{rule.rule_id}.yaml"
-        return f"{rule.rule_id}.v{rule.version}.yaml" if (self.path / name).exists() else name
+        """A name that no file has. An id may begin with a dot, which would hide the file, or like an option."""
+        stem = f"rule{rule.rule_id}" if rule.rule_id[0] in ".-" else rule.rule_id
+        more = (f"{stem}.v{rule.version}.{number}.yaml" for number in count(2))
+        names = chain((f"{stem}.yaml", f"{stem}.v{rule.version}.yaml"), more)
+        return next(name for name in names if not os.path.lexists(self.path / name))
 
 
 def no_rule(rule_id: str, names: Collection[str], version: int | None = None) -> PermanentError:
@@ -176,7 +184,7 @@ def _check_move(rule_id: str, now: Status, status: Status) -> None:
 
 
 def _rule_ids(files: Files) -> set[str]:
-    taken, _ = judge_files(files, History(), None, None)
+    taken, _ = judge_files(files, History())
     return {each.rule.rule_id for each in taken}
 
 

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path as FilePath
+from typing import TypeVar
 
+import structlog
+
+from crossline.core.errors import UsageError
 from crossline.core.rules.base import Rule
-from crossline.core.rules.report import Finding, Path, Problem, place
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.report import Finding, Path, Problem, RefusedError, fault_finding, place
+from crossline.core.rules.ruleset import load_rules_document
 from crossline.core.schema import StreamSpec
-from crossline.core.yamltext import Document, load_yaml
-from crossline.rulelog.folder import FileContent
-from crossline.rulelog.lists import text_of
+from crossline.core.yamltext import SIZE_MAX, Document, load_yaml
+from crossline.rulelog.content import FileContent, content_of, is_folder, text_of
+from crossline.rulelog.folder import Files, Folder
 
 SUFFIXES = (".yaml", ".yml", ".json")
+
+log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What rules may refer to: streams by name, names of lists, topics of sinks. None: that is not checked."""
+
+    streams: Mapping[str, StreamSpec] | None = None
+    lists: Collection[str] | None = None
+    sink_topics: Collection[str] | None = None
+
+
+NOTHING_KNOWN = Known()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +60,69 @@ class FileRule:
         return place(finding, self.document, self.path)
 
 
-def read_rule_file(
-    source: str,
-    content: FileContent,
-    streams: Mapping[str, StreamSpec] | None = None,
-    lists: Collection[str] | None = None,
-) -> list[FileRule]:
+# By file: its rules, or why it is refused.
+Read = Mapping[str, list[FileRule] | RefusedError]
+
+
+def folder_of_rules(path: FilePath) -> Folder:
+    """The rule files in the folder ``path``."""
+    return Folder(path, SUFFIXES, SIZE_MAX)
+
+
+def files_at(path: FilePath) -> dict[str, FileContent]:
+    """The rule file that a person named, or those of a folder, by their paths.
+
+    Raises UsageError where there is none, or the file cannot be read.
+    """
+    if not is_folder(path):
+        return {str(path): content_of(path)}
+    files = folder_of_rules(path).changed() or {}
+    if not files:
+        raise UsageError(f"found no rule files in {path}; expected names that end in {', '.join(SUFFIXES)}")
+    return {str(path / name): content for name, content in files.items()}
+
+
+def read_rules(path: FilePath, known: Known = NOTHING_KNOWN) -> list[Rule]:
+    """The rules of a file, or of all rule files of a folder, in the order of their names.
+
+    Raises UsageError where there are none, RefusedError with all that is wrong in all files.
+    """
+    read = read_files(files_at(path), known)
+    problems = [problem for each in read.values() if isinstance(each, RefusedError) for problem in each.problems]
+    if problems:
+        raise RefusedError(problems)
+    rules = [item.rule for each in read.values() if not isinstance(each, RefusedError) for item in each]
+    if not rules:
+        raise UsageError(f"{path}: found no rules; expected a rule file or a folder of them ({', '.join(SUFFIXES)})")
+    return rules
+
+
+def read_files(files: Files, known: Known = NOTHING_KNOWN) -> Read:
+    """Each file read and checked by itself."""
+    return {
+        source: guarded(source, partial(read_rule_file, source, content, known)) for source, content in files.items()
+    }
+
+
+def read_rule_file(source: str, content: FileContent, known: Known = NOTHING_KNOWN) -> list[FileRule]:
     """The rules of a file; raises RefusedError with all that is wrong with it."""
-    text = text_of(source, content)
-    loaded = load_rules_text(text, source, streams, lists)
-    document = load_yaml(text, source)
-    paths = rule_paths(document.data)
-    return [FileRule(item.rule, document, path) for item, path in zip(loaded, paths, strict=True)]
+    document = load_yaml(text_of(source, content), source)
+    loaded = load_rules_document(document, known.streams, known.lists, known.sink_topics)
+    return [FileRule(item.rule, document, item.path) for item in loaded]
 
 
-def rule_paths(data: Any) -> list[Path]:
-    """Where the rules stand in a file's data: at its top, in a list, or in several documents of either."""
-    if not isinstance(data, list):
-        return [] if data is None else [()]
-    paths: list[Path] = []
-    for number, item in enumerate(data):
-        if isinstance(item, list):
-            paths += [(number, inner) for inner in range(len(item))]
-        elif item is not None:
-            paths.append((number,))
-    return paths
+def guarded(source: str, check: Callable[[], _T]) -> _T | RefusedError:
+    """What ``check`` gives, or why the file ``source`` is refused.
+
+    The last line of defence: whatever else a check raises is logged as a fault of ours, and refuses this file alone.
+    """
+    try:
+        return check()
+    except RefusedError as error:
+        for fault in error.faults:
+            log.error("a rule could not be checked", source=source, exc_info=fault)  # noqa: TRY400 - with its own traceback
+        return error
+    except Exception as error:
+        log.exception("a file could not be checked", source=source)
+        finding = fault_finding(error)
+        return RefusedError([Problem(source, 1, "", finding.found, finding.expected, finding.hint)])

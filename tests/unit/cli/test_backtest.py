@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.cli.backtest import as_text
+from crossline.cli.backtest import _setting, as_text
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
 from crossline.core.errors import PermanentError
@@ -74,3 +74,38 @@ def test_what_it_says_fits_the_screen(monkeypatch: pytest.MonkeyPatch, columns: 
     assert joined.count(rule) == 2
     for part in ("2,000,000records", "12,345", "out/[bold]/alerts\\x1b.jsonl", "3duplicate_id", "+2,000", "-3"):
         assert part in joined
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--pipeline", "shop"], "--pipeline shop: no such file; expected a pipeline file, or, with --as-of-log"),
+        (["--pipeline", "pipeline.yaml"], "pipeline.yaml names its streams already; leave one of the two out"),
+        (["--pipeline", "gone.yaml"], "gone.yaml"),
+    ],
+)
+def test_a_pipeline_is_a_file_or_the_name_of_a_log(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str], options: list[str], told: str
+) -> None:
+    assert run(*options) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_is_missing_is_told(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["backtest", "--input", "in/*.jsonl"]) == 2
+    assert "found no --stream and --rules" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_pipeline_file_says_what_its_stream_would_judge_by(run: Callable[..., int]) -> None:
+    text = Path("pipeline.yaml").read_text()
+    Path("pipeline.yaml").write_text(
+        text + "defaults: {watermark_delay: 5s, allowed_lateness: 1h}\nengine: {partition_lag: 7m}\n"
+        if "engine:" not in text
+        else text.replace(
+            "engine:", "defaults: {watermark_delay: 5s, allowed_lateness: 1h}\nengine:\n  partition_lag: 7m"
+        )
+    )
+    setting = _setting(None, None, None, "pipeline.yaml", as_of_log=False)
+    assert (setting.defaults.watermark_delay_ms, setting.defaults.allowed_lateness_ms) == (5_000, 3_600_000)
+    assert setting.partition_lag_ms == 420_000
+    assert (setting.rules, setting.name, list(setting.streams)) == (Path("rules"), "payments", ["payments"])

@@ -12,8 +12,7 @@ from typer.testing import CliRunner, Result
 from crossline.cli.init import register
 from crossline.core.config import load_pipeline
 from crossline.core.errors import UsageError
-from crossline.rulelog.folder import Folder
-from crossline.rulelog.reading import SUFFIXES, read_rule_file
+from crossline.rulelog.reading import Known, folder_of_rules, read_rule_file
 
 
 def run(*arguments: str) -> Result:
@@ -43,8 +42,10 @@ def test_the_project_is_whole(tmp_path: Path) -> None:
 
     text = (folder / "pipeline.yaml").read_text(encoding="utf-8")
     pipeline = load_pipeline(text, "pipeline.yaml", lambda name: (folder / name).read_text(encoding="utf-8"))
-    files = Folder(folder / pipeline.rules.path, SUFFIXES).changed() or {}
-    rules = [each.rule for name, content in files.items() for each in read_rule_file(name, content, pipeline.streams)]
+    files = folder_of_rules(folder / pipeline.rules.path).changed() or {}
+    rules = [
+        each.rule for name, content in files.items() for each in read_rule_file(name, content, Known(pipeline.streams))
+    ]
     assert [(rule.rule_id, rule.rule_type, rule.status) for rule in rules] == [
         ("card_testing", "velocity", "active"),
         ("large_payment", "threshold", "active"),

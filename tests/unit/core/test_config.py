@@ -6,7 +6,7 @@ import pytest
 from crossline.core.config import EngineSettings, PipelineDefaults, in_folder, load_pipeline
 from crossline.core.config_kafka import KafkaSecurity
 from crossline.core.config_reference import reference
-from crossline.core.config_sinks import SINKS
+from crossline.core.config_sinks import SINKS, rule_topics
 from crossline.core.config_sources import SOURCES
 from crossline.core.errors import PermanentError
 from crossline.core.rules.report import RefusedError
@@ -113,3 +113,26 @@ def test_every_key_has_a_description() -> None:
 def test_the_reference_is_current() -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
     assert page == reference(), "run: python -m crossline.core.config_reference > docs/configuration.md"
+
+
+def test_rules_may_name_the_topics_that_every_kafka_sink_has() -> None:
+    def topics(*sinks: str) -> frozenset[str] | None:
+        text = SHORT.replace(
+            "streams/payments.yaml", "{payments: {id: i, event_time: {field: t}, fields: {i: string, t: integer}}}"
+        )
+        head, _, _ = text.partition("sinks:")
+        return rule_topics(load_pipeline(f"{head}sinks: [{', '.join(sinks)}]\n", "p.yaml", str).sinks)
+
+    one = '{kind: kafka, brokers: "a:1", topic: alerts, topics: [cards, web]}'
+    other = '{kind: kafka, brokers: "b:1", topic: audit, topics: [alerts, web], dead_letter_topic: dead}'
+    assert topics("{kind: console}") is None
+    assert topics("{kind: console}", one) == {"alerts", "cards", "web"}
+    assert topics(one, other) == {"alerts", "web"}
+
+
+def test_a_path_with_a_nul_is_told() -> None:
+    text = SHORT.replace("path: in/*.jsonl", 'path: "in\\0"').replace("path: out/crossline.db", 'path: "\\0"')
+    with pytest.raises(RefusedError) as caught:
+        load_pipeline(text, "p.yaml", reader(GOLDEN))
+    told = [(each.line, each.path) for each in caught.value.problems if each.expected == "a path without a NUL"]
+    assert told == [(5, "sources.payments.path"), (8, "sinks[0].path")]

@@ -78,6 +78,8 @@ def test_a_stream_travels_to_workers() -> None:
         ("schema_version: 1", "schema_version: 2", 1, "expected 1"),
         ("streams:", "stream:", 2, "did you mean streams?"),
         ("  clicks:", "  cli cks:", 17, "a stream name"),
+        ("  clicks:", "  ..:", 17, "not . or .."),
+        ("  clicks:", "  .:", 17, "not . or .."),
         ("    fields: {n: integer, at: timestamp}", "    fields: []", 20, "a mapping of field names"),
     ],
 )

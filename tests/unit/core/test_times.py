@@ -29,7 +29,27 @@ def test_reads_durations(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "  ", "10", "10 x", "m", "-5s", "1.5ms", "10m!", "1_000s", "99999999d", None, True, 10, [], "1e3s"]
+    "bad",
+    [
+        "",
+        "  ",
+        "10",
+        "10 x",
+        "m",
+        "-5s",
+        "1.5ms",
+        "10m!",
+        "1_000s",
+        "99999999d",
+        None,
+        True,
+        10,
+        [],
+        "1e3s",
+        "\u0661\u0660m",
+        "1\u0660m",
+        "\uff11s",
+    ],
 )
 def test_refuses_what_is_no_duration(bad: object) -> None:
     with pytest.raises(ValueError, match=r"duration|milliseconds|100 years"):

@@ -114,8 +114,10 @@ def test_a_file_that_cannot_be_read_is_refused(desk: Desk) -> None:
     assert [("refused" in line, "a.yaml" in line, "b.yaml" in line) for line in lines] == [
         (True, True, False),
         (True, False, True),
+        (True, False, False),
         (False, False, False),
     ]
+    assert "c.yaml:1\\n  found a link to what is not there; expected a file that can be read" in lines[2]
 
 
 REFUSALS = [
@@ -258,7 +260,7 @@ def test_a_rule_waits_for_its_list(tmp_path: Path) -> None:
     assert len(log.start(0)) == 0
     assert log.poll() is None
     names.append("amounts")
-    rules, _ = log.take_up(log.poll() or {}, {}, 5)
+    rules, _ = log.take_up(log.poll(), {}, 5)
     assert intervals(rules) == [("large", 1, 5, FOREVER_MS, "active")]
     log.close()
 

@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,90 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     log.close()
     with pytest.raises(StateError, match="is not open"):
         log.append([REFUSED])
+
+
+def replaced(path: Path) -> None:
+    aside = path.with_suffix(".copy")
+    aside.write_bytes(path.read_bytes())
+    aside.replace(path)
+
+
+@pytest.mark.parametrize(("change", "said"), [(Path.unlink, "is no longer there"), (replaced, "was replaced")])
+def test_a_log_that_is_no_longer_in_its_place_takes_nothing(
+    desk: Desk, change: Callable[[Path], object], said: str
+) -> None:
+    desk.write("a.yaml", rule())
+    desk.start()
+    path = desk.folder / ".log" / "p.jsonl"
+    kept = desk.folder / ".log" / "kept"
+    kept.hardlink_to(path)
+    whole = kept.read_bytes()
+    desk.write("a.yaml", rule(version=2))
+    changes = desk.log.poll()
+    change(path)
+    with pytest.raises(RetryableError, match=rf"p\.jsonl {said}"):
+        desk.log.take_up(changes, None, 2_000)
+    with pytest.raises(RetryableError, match=rf"p\.jsonl {said}"):
+        desk.log.poll()
+    assert kept.read_bytes() == whole
+    kept.replace(path)
+    assert [(e.event, e.version) for e in desk.take_up()[1]] == [("published", 2)]
+    assert len(read_log(path)) == 3
+
+
+def test_a_log_that_goes_while_it_is_written_has_nothing_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogFile(tmp_path / "p.jsonl")
+    log.open()
+    log.append([STARTED])
+    real = os.fsync
+
+    def deleted(descriptor: int) -> None:
+        real(descriptor)
+        log.path.rename(tmp_path / "away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("crossline.rulelog.logfile.os.fsync", deleted)
+        with pytest.raises(RetryableError, match="is no longer there"):
+            log.append([REFUSED])
+    (tmp_path / "away").rename(log.path)
+    assert read_log(log.path) == [STARTED]
+    log.append([REFUSED])
+    assert read_log(log.path) == [STARTED, REFUSED]
+    log.close()
+
+
+def test_a_torn_write_that_could_not_be_cut_off_is_cut_off_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogFile(tmp_path / "p.jsonl")
+    log.open()
+    log.append([STARTED])
+    real = os.write
+
+    def half(descriptor: int, data: bytes) -> int:
+        if len(data) < 20:
+            raise OSError(5, "Input/output error")
+        return real(descriptor, data[: len(data) - 10])
+
+    def fails(*_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("crossline.rulelog.logfile.os.write", half)
+        patch.setattr("crossline.rulelog.logfile.os.ftruncate", fails)
+        with pytest.raises(RetryableError, match="cannot be written: Input/output error"):
+            log.append([REFUSED])
+    log.append([REFUSED])
+    assert read_log(log.path) == [STARTED, REFUSED]
+    log.close()
+
+
+def test_a_log_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").mkdir()
+    with pytest.raises(StateError, match=r"p\.jsonl cannot be opened: Is a directory"):
+        LogFile(tmp_path / "p.jsonl").open()
+    (tmp_path / "file").touch()
+    with pytest.raises(StateError, match=r"p\.jsonl cannot be opened: "):
+        LogFile(tmp_path / "file" / "p.jsonl").open()

@@ -131,7 +131,11 @@ class Rule(BaseModel):
         "shadow or active, shadow to active and back, active to paused and back, any to retired.",
     )
     source_topic: Annotated[str, BeforeValidator(_source)] = Field(description="The stream that it reads.")
-    sink_topic: str | None = Field(None, description="Where its alerts go, if not to the pipeline's own sink.")
+    sink_topic: str | None = Field(
+        None,
+        description="Kafka topic for its alerts, out of `topic` and `topics` of the Kafka sinks; none: their "
+        "`topic`. Sinks of other kinds take the alerts of all rules.",
+    )
     conditions: Annotated[Any, BeforeValidator(_check_conditions)] = Field(
         None, description="Which records it looks at; none: all of them. See Conditions."
     )
@@ -276,6 +280,16 @@ class Rule(BaseModel):
         """The alert's message: the description with its placeholders filled in, or a plain sentence of the type."""
         sentence = self._described or self.default_sentence(value)
         return sentence.say(value, threshold, operator, window_ms, key, count, evidence)
+
+
+class Envelope(Rule):
+    """What every rule has: stands in for a rule whose type is not known, so that all else of it is told."""
+
+    rule_type: str = ""
+
+    def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:  # noqa: ARG002 - the type would know
+        """Any."""
+        return None
 
 
 class StatelessRule(Rule):

@@ -22,6 +22,10 @@ Path = tuple[str | int, ...]
 
 SNIPPET_WIDTH = 110
 _VALUE_WIDTH = 60
+# What a message takes over from a file: names in it may be as long as the file.
+_SAID_WIDTH = 1_000
+_NAME_WIDTH = 100
+PROBLEMS_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +62,15 @@ class Problem:
 
 
 class RefusedError(UsageError):
-    """What was written is refused. ``problems`` has all that is wrong with it; the message is the rendered report."""
+    """What was written is refused. ``problems`` has all that is wrong with it; the message is the rendered report.
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    ``faults``: exceptions of the checks themselves, which are ours and belong into a log.
+    """
+
+    def __init__(self, problems: Sequence[Problem], faults: Sequence[Exception] = ()) -> None:
         super().__init__(render(problems))
         self.problems = tuple(problems)
+        self.faults = tuple(faults)
 
     def __reduce__(self) -> tuple[type[RefusedError], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)
@@ -74,6 +82,7 @@ class Report:
 
     document: Document
     problems: list[Problem] = field(default_factory=list)
+    faults: list[Exception] = field(default_factory=list)
 
     def add(self, path: Path, found: str, expected: str, hint: str | None = None) -> None:
         """Note a problem at ``path`` of the document."""
@@ -86,7 +95,12 @@ class Report:
     def raise_if_any(self) -> None:
         """Raise RefusedError with all problems, in the order of the file; nothing where there are none."""
         if self.problems:
-            raise RefusedError(sorted(self.problems, key=lambda problem: problem.line))
+            raise RefusedError(sorted(self.problems, key=lambda problem: problem.line), self.faults)
+
+    def fault(self, base: Path, error: Exception) -> None:
+        """Note that checking what stands at ``base`` ended in ``error``, which no check may raise."""
+        self.faults.append(error)
+        self.take(fault_finding(error), base)
 
 
 def place(finding: Finding, document: Document, base: Path = ()) -> Problem:
@@ -94,17 +108,46 @@ def place(finding: Finding, document: Document, base: Path = ()) -> Problem:
     path = (*base, *finding.path)
     line, _ = document.position(path)
     return Problem(
-        document.source, line, path_text(path), finding.found, finding.expected, finding.hint, document.snippet(path)
+        document.source,
+        line,
+        _cut_inside(path_text(path)),
+        cut(finding.found),
+        cut(finding.expected),
+        cut(finding.hint) if finding.hint else None,
+        document.snippet(path),
     )
 
 
+def fault_finding(error: Exception) -> Finding:
+    """What to say of a file or rule on which a check ended in ``error``."""
+    found = f"what the check of it does not cope with ({type(error).__name__}: {error})"
+    hint = "this is a fault of crossline, and the log has more: please report it with the file"
+    return Finding((), found, "a rule that can be checked", hint)
+
+
+def cut(text: str) -> str:
+    """``text`` as far as a message takes it over from a file."""
+    return text if len(text) <= _SAID_WIDTH else text[: _SAID_WIDTH - 1] + "…"
+
+
 def render(problems: Sequence[Problem]) -> str:
-    """All ``problems`` as text, a blank line between them, headed by their number where there are several."""
-    parts = [problem.render() for problem in problems]
-    if len(parts) > 1:
+    """``problems`` as text, a blank line between them, headed by their number where there are several.
+
+    Of very many the first are told: the text goes to a screen, and into the rule log.
+    """
+    parts = [problem.render() for problem in problems[:PROBLEMS_SHOWN]]
+    if len(problems) > 1:
         sources = sorted({problem.source for problem in problems})
-        parts.insert(0, f"{len(parts)} problems in {', '.join(sources)}")
+        parts.insert(0, f"{len(problems)} problems in {listed(sources)}")
+    if len(problems) > PROBLEMS_SHOWN:
+        parts.append(f"and {len(problems) - PROBLEMS_SHOWN:,} more")
     return "\n\n".join(parts)
+
+
+def _cut_inside(text: str) -> str:
+    """``text`` with its end, which says what kind of field it is."""
+    half = _SAID_WIDTH // 2
+    return text if len(text) <= _SAID_WIDTH else f"{text[:half]}…{text[-half:]}"
 
 
 def path_text(path: Path) -> str:
@@ -124,6 +167,8 @@ def shown(value: Any) -> str:
 
 def nearest(name: object, names: Iterable[str]) -> str | None:
     """``did you mean …?`` for the closest of ``names``; None where nothing is close."""
+    if not isinstance(name, str | int | float) or len(str(name)) > _NAME_WIDTH:
+        return None
     known = {known.lower(): known for known in names}
     close = difflib.get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.6)
     return f"did you mean {known[close[0]]}?" if close else None
@@ -131,14 +176,18 @@ def nearest(name: object, names: Iterable[str]) -> str | None:
 
 def one_of(names: Iterable[str], limit: int = 12) -> str:
     """``one of a, b, c``, cut after ``limit`` names."""
-    listed = list(names)
-    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
-    return ("one of " if len(listed) > 1 else "") + ", ".join(listed[:limit]) + more
+    known = list(names)
+    return ("one of " if len(known) > 1 else "") + listed(known, limit)
 
 
-def crop(text: str, line: int, column: int) -> str:
-    """Line number ``line`` of ``text``, cut to a readable width around ``column``."""
-    lines = text.splitlines()
+def listed(names: Sequence[str], limit: int = 12) -> str:
+    """``a, b, c``, cut after ``limit`` names."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def crop(lines: Sequence[str], line: int, column: int) -> str:
+    """Number ``line`` of ``lines``, cut to a readable width around ``column``."""
     whole = lines[line - 1].rstrip() if 0 < line <= len(lines) else ""
     if len(whole) <= SNIPPET_WIDTH:
         return whole

@@ -5,21 +5,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from crossline.core.errors import UsageError
-from crossline.core.rules.base import Rule
-from crossline.core.rules.registry import find_rule_type
+from crossline.core.rules.base import Envelope, Rule
+from crossline.core.rules.registry import find_rule_type, rule_types
 from crossline.core.rules.report import Finding, Path, Report, findings_from_validation, nearest, one_of, shown
+from crossline.core.rules.tree import leaves
 from crossline.core.schema import StreamSpec
-from crossline.core.yamltext import load_yaml
+from crossline.core.times import INSTANT_FORM, YEAR_1_MS, YEAR_10000_MS
+from crossline.core.yamltext import VALUES_MAX, Document, load_yaml, measure
 
 BEGINNING_MS = -(2**62)
 FOREVER_MS = 2**62
+# Bounds on what a person writes: each version of a rule is a line of the rule log, and is judged by every worker.
+RULES_MAX = 20_000
+RULE_SIZE_MAX = 256 * 1024
+CONDITIONS_MAX = 1_000
 _LIST_HINT = "a file holds one rule, or a list of rules without a name above it"
 
 Kind = Literal["active", "shadow"]
@@ -27,39 +33,88 @@ Kind = Literal["active", "shadow"]
 
 @dataclass(frozen=True, slots=True)
 class LoadedRule:
-    """A rule and where it was written."""
+    """A rule and where it was written: the file, its line (from 1), and the path in the file's data."""
 
     rule: Rule
     source: str
     line: int
+    path: Path
 
 
 def load_rules_text(
-    text: str, source: str, streams: Mapping[str, StreamSpec] | None = None, lists: Collection[str] | None = None
+    text: str,
+    source: str,
+    streams: Mapping[str, StreamSpec] | None = None,
+    lists: Collection[str] | None = None,
+    sink_topics: Collection[str] | None = None,
 ) -> list[LoadedRule]:
     """The rules of a YAML or JSON text: one rule, or a list, or several documents.
 
-    With ``streams`` (and the names of ``lists``) fields and types are checked too. Raises RefusedError with all that is
-    wrong in the text.
+    With ``streams`` (and the names of ``lists``) fields and types are checked too, with ``sink_topics`` where alerts
+    go. Raises RefusedError with all that is wrong in the text.
     """
-    document = load_yaml(text, source)
+    return load_rules_document(load_yaml(text, source), streams, lists, sink_topics)
+
+
+def load_rules_document(
+    document: Document,
+    streams: Mapping[str, StreamSpec] | None = None,
+    lists: Collection[str] | None = None,
+    sink_topics: Collection[str] | None = None,
+) -> list[LoadedRule]:
+    """As ``load_rules_text``, of a text that is read already.
+
+    Whatever a check of one rule raises it may not refuses that rule at its line; the others are checked too.
+    """
     report = Report(document)
     loaded: list[LoadedRule] = []
     first_at: dict[tuple[str, int], LoadedRule] = {}
-    for path, data in _bodies(document.data):
-        rule, findings = read_rule(data, streams, lists)
-        for finding in findings:
-            report.take(finding, path)
-        if rule is None:
-            continue
-        item = LoadedRule(rule, source, document.position(path)[0])
-        first = first_at.setdefault((rule.rule_id, rule.version), item)
-        if first.rule.body_digest() != rule.body_digest():
-            where = f"its body of line {first.line}, or a new version"
-            report.add((*path, "version"), f"version {rule.version} of {rule.rule_id} with another body", where)
-        loaded.append(item)
+    for number, (path, data) in enumerate(_bodies(document.data), 1):
+        if number > RULES_MAX:
+            report.add(path, f"more than {RULES_MAX:,} rules", "a smaller file, and the others in one of their own")
+            break
+        try:
+            rule, findings = _read_bounded(data, streams, lists, sink_topics)
+            if rule is not None:
+                item = LoadedRule(rule, document.source, document.position(path)[0], path)
+                findings = _clash(first_at.setdefault((rule.rule_id, rule.version), item), item)
+                loaded.append(item)
+            for finding in findings:
+                report.take(finding, path)
+        except Exception as error:  # noqa: BLE001 - a fault in a check is told as such, and harms one rule
+            report.fault(path, error)
     report.raise_if_any()
     return loaded
+
+
+def _clash(first: LoadedRule, item: LoadedRule) -> list[Finding]:
+    rule = item.rule
+    if first.rule.body_digest() == rule.body_digest():
+        return []
+    where = f"its body of line {first.line}, or a new version"
+    return [Finding(("version",), f"version {rule.version} of {rule.rule_id} with another body", where)]
+
+
+def _read_bounded(
+    data: Any,
+    streams: Mapping[str, StreamSpec] | None,
+    lists: Collection[str] | None,
+    sink_topics: Collection[str] | None,
+) -> tuple[Rule | None, list[Finding]]:
+    """``read_rule`` within the bounds of what is newly written; what a rule log holds already is not held to them."""
+    if measure(data, VALUES_MAX, RULE_SIZE_MAX)[1] > RULE_SIZE_MAX:
+        found = f"a rule of more than {RULE_SIZE_MAX:,} bytes, with what aliases name written out"
+        return None, [Finding((), found, "a smaller rule", "a long list of values has its place in a named list")]
+    rule, findings = read_rule(data, streams, lists, sink_topics)
+    if rule is None:
+        return None, findings
+    conditions = sum(1 for condition in rule.all_conditions() for _ in leaves(condition.node))
+    if conditions > CONDITIONS_MAX:
+        findings.append(Finding(("conditions",), f"{conditions:,} conditions", f"at most {CONDITIONS_MAX:,} in a rule"))
+    if rule.effective_from is not None and not YEAR_1_MS <= rule.effective_from < YEAR_10000_MS:
+        found = f"{rule.effective_from}, outside the years 1 to 9999"
+        findings.append(Finding(("effective_from",), found, INSTANT_FORM))
+    return (None if findings else rule), findings
 
 
 def _bodies(data: Any) -> list[tuple[Path, Any]]:
@@ -76,26 +131,44 @@ def _bodies(data: Any) -> list[tuple[Path, Any]]:
 
 
 def read_rule(
-    data: Any, streams: Mapping[str, StreamSpec] | None = None, lists: Collection[str] | None = None
+    data: Any,
+    streams: Mapping[str, StreamSpec] | None = None,
+    lists: Collection[str] | None = None,
+    sink_topics: Collection[str] | None = None,
 ) -> tuple[Rule | None, list[Finding]]:
     """The rule that ``data`` writes and what is wrong with it; a rule only where nothing is."""
     if not isinstance(data, dict):
         return None, [Finding((), shown(data), "a rule: a mapping of fields to values")]
     cls = find_rule_type(data.get("rule_type"), "rule_type" in data)
+    findings: list[Finding] = []
     if isinstance(cls, Finding):
-        return None, [replace(cls, hint=_LIST_HINT) if isinstance(data.get("rules"), list) else cls]
+        if isinstance(data.get("rules"), list):
+            return None, [replace(cls, hint=_LIST_HINT)]
+        # What every rule has can be told of a rule of any type.
+        findings, cls, data = [cls], Envelope, _of_the_envelope(data)
     try:
         rule = cls.model_validate(data)
-        findings: list[Finding] = []
     except ValidationError as error:
-        findings = findings_from_validation(error, cls)
+        findings += findings_from_validation(error, cls)
         # Errors without a location are of the rule as a whole: every field by itself could be read.
         wrong = {details["loc"][0] for details in error.errors(include_url=False) if details["loc"]}
         rule = _readable_part(cls, data, wrong)
         if wrong:
             findings += _apart_from(findings, rule.findings())
     findings += _apart_from(findings, _stream_findings(rule, streams, lists))
+    findings += _apart_from(findings, _topic_findings(rule, sink_topics))
     return (None if findings else rule), findings
+
+
+def _of_the_envelope(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``data`` that all rules have, and those that are misspelt; the others are those of some type."""
+    types = {name for cls in rule_types().values() for name in cls.model_fields}
+    absent = [name for name in Envelope.model_fields if name not in data]
+    return {
+        name: value
+        for name, value in data.items()
+        if name != "rule_type" and (name in Envelope.model_fields or (name not in types and nearest(name, absent)))
+    }
 
 
 def _apart_from(known: list[Finding], more: Iterable[Finding]) -> list[Finding]:
@@ -107,14 +180,23 @@ def _apart_from(known: list[Finding], more: Iterable[Finding]) -> list[Finding]:
 def _readable_part(cls: type[Rule], data: Mapping[str, Any], wrong: Collection[object]) -> Rule:
     """The rule as far as it could be read, so that all that is wrong is told at once; other fields are None."""
     values: dict[str, Any] = {}
+    readers = _field_readers(cls)
     for name, info in cls.model_fields.items():
         if name in data and name not in wrong:
-            kind: Any = Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
-            values[name] = TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(data[name])
+            values[name] = readers[name].validate_python(data[name])
         else:
             values[name] = None if info.is_required() or name in wrong else info.default
     values["conditions"] = data.get("conditions")
     return cls.model_construct(**values)
+
+
+@cache
+def _field_readers(cls: type[Rule]) -> dict[str, TypeAdapter[Any]]:
+    kinds: dict[str, Any] = {
+        name: Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
+        for name, info in cls.model_fields.items()
+    }
+    return {name: TypeAdapter(kind, config=ConfigDict(strict=True)) for name, kind in kinds.items()}
 
 
 def _stream_findings(
@@ -127,6 +209,15 @@ def _stream_findings(
         expected = f"the name of a stream: {one_of(streams) or 'there is none'}"
         return [Finding(("source_topic",), shown(name), expected, nearest(name, streams))]
     return rule.stream_findings(name, streams[name], lists)
+
+
+def _topic_findings(rule: Rule, sink_topics: Collection[str] | None) -> list[Finding]:
+    """A topic that no sink has. A version that is to send nothing any more may keep it, so that it can be ended."""
+    topic = rule.sink_topic
+    if sink_topics is None or topic is None or topic in sink_topics or rule.status in {"paused", "retired"}:
+        return []
+    hint = nearest(topic, sink_topics) or "name it under topics of the pipeline's Kafka sink, and create it"
+    return [Finding(("sink_topic",), shown(topic), f"a topic of the sinks: {one_of(sorted(sink_topics))}", hint)]
 
 
 @dataclass(frozen=True, slots=True)

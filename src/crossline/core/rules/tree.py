@@ -199,7 +199,8 @@ def _parse_leaf(raw: Mapping[str, Any], path: Path, findings: list[Finding]) -> 
         found = shown(name) if "field" in raw else "nothing"
         findings.append(Finding((*path, "field"), found, "the name of a field of the record"))
     if operator not in OPERATORS:
-        hint = f"did you mean {_SYNONYMS[operator]}?" if operator in _SYNONYMS else nearest(operator, OPERATORS)
+        synonym = _SYNONYMS.get(operator) if isinstance(operator, str) else None
+        hint = f"did you mean {synonym}?" if synonym else nearest(operator, OPERATORS)
         found = shown(operator) if "operator" in raw else "nothing"
         findings.append(Finding((*path, "operator"), found, one_of(OPERATORS, 20), hint))
     if len(findings) > before:

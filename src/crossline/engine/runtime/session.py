@@ -95,7 +95,7 @@ def _as_they_are(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _retrying(master: str) -> str:
     """Local masters try a failed task again, as clusters do: a worker that dies does not end the query."""
-    found = re.fullmatch(r"local\[(\*|\d+)\]", master)
+    found = re.fullmatch(r"local\[(\*|\d+)\]", master, re.ASCII)
     return f"local[{found.group(1)},{TASK_TRIES}]" if found else master
 
 

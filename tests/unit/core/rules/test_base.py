@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.core.rules.base import Defaults, Lateness, legal_move, legal_moves
+from crossline.core.times import YEAR_1_MS, YEAR_10000_MS
 
 from .rulekit import THRESHOLD, VELOCITY, rule, said, without
 
@@ -175,7 +176,12 @@ def test_the_digest_does_not_change_between_releases() -> None:
     assert rule(VELOCITY).body_digest() == "901959199c8ce0efba883ebe8acbfe2893672f1a888b9f8b024b518f19b84c02"
 
 
-@given(st.sampled_from(STATUSES), st.integers(-(2**61), 2**61) | st.none(), st.integers(0, 10**9), st.booleans())
+@given(
+    st.sampled_from(STATUSES),
+    st.integers(YEAR_1_MS, YEAR_10000_MS - 1) | st.none(),
+    st.integers(0, 10**9),
+    st.booleans(),
+)
 def test_a_rule_survives_json_and_pickle(status: str, effective: int | None, delay_ms: int, current: bool) -> None:
     body = {
         **VELOCITY,
