@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sys
-import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress
 from crossline.core.errors import UsageError
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.schema import StreamSpec, load_streams
 
+if TYPE_CHECKING:
+    from crossline.replay.backtest import History
+
+Lists = Mapping[str, Sequence[Any]]
 RULE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -44,9 +50,7 @@ def backtest(
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
-    from crossline.engine.runtime.session import build_session
     from crossline.replay.backtest import History
-    from crossline.replay.backtest import backtest as replay
     from crossline.rulelog.lists import ListsDirectory
 
     streams = load_streams(stream.read_text(encoding="utf-8"), str(stream))
@@ -54,10 +58,26 @@ def backtest(
     named = ListsDirectory(lists).load() if lists else {}
     mine = rules_as_of_log(rules, pipeline) if as_of_log else read_rules(rules, streams)
     other = read_rules(compare, streams) if compare else None
+    with stoppable() as stopping:
+        figures = _figures(stopping, (mine, other), history, output, named)
+    sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+
+
+def _figures(
+    stopping: Stopping, rules: tuple[RuleSet, RuleSet | None], history: History, output: Path, named: Lists
+) -> dict[str, Any]:
+    """Judge ``history`` by the first rules, and compare with the second where there are such."""
+    from crossline.engine.runtime.session import build_session
+    from crossline.engine.runtime.temp import own_folder_for
+    from crossline.replay.backtest import backtest as replay
+
     spark = build_session("backtest")
     progress = Progress(sys.stderr)
+    mine, other = rules
+    judge = partial(replay, spark, lists=named, on_batch=progress.batch, on_start=stopping.stops)
     try:
-        first = replay(spark, mine, history, output, lists=named, on_batch=progress.batch)
+        stopping.check()
+        first = judge(mine, history, output)
         figures: dict[str, Any] = {
             "records": first.totals.records,
             "alerts": dict(sorted(first.totals.alerts.items())),
@@ -66,15 +86,13 @@ def backtest(
             "output": str(output),
         }
         if other is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                second = replay(
-                    spark, other, history, Path(folder) / "other.jsonl", lists=named, on_batch=progress.batch
-                )
+            with own_folder_for("compare") as folder:
+                second = judge(other, history, folder / "other.jsonl")
                 figures["compare"] = differences(output, second.path)
     finally:
         progress.done()
         spark.stop()
-    sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+    return figures
 
 
 def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[str, list[str]]:

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from crossline.cli.stopping import stoppable
 from crossline.core.errors import UsageError
 from crossline.core.times import parse_instant_ms
 
@@ -52,20 +53,19 @@ def demo(
     _lay_out(folder, records, pace)
     config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder.absolute()))
     sys.stderr.write(f"starting Spark; {records:,} payments will come at {pace:,} per second\n")
-    spark = session_for(config)
     seen: list[dict[str, Any]] = []
-    running = assemble(
-        spark,
-        config,
-        RunOptions(
-            on_batch=lambda delivery, _: seen.extend(map(dict, delivery.alerts)), screen=sys.stderr if as_json else None
-        ),
+    options = RunOptions(
+        on_batch=lambda delivery, _: seen.extend(map(dict, delivery.alerts)), screen=sys.stderr if as_json else None
     )
-    try:
-        running.start()
-        totals = running.run_until(records)
-    finally:
-        spark.stop()
+    with stoppable() as stopping:
+        spark = session_for(config)
+        try:
+            stopping.check()
+            running = assemble(spark, config, options)
+            stopping.stops(running)
+            totals = running.start().run_until(records)
+        finally:
+            spark.stop()
     source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
     if not isinstance(source.workload, CardWorkload):
         raise UsageError(f"the demo's pipeline has workload {type(source.workload).__name__}; expected cards")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 import structlog
@@ -9,6 +10,8 @@ import structlog
 
 def configure() -> None:
     """Readable lines on a terminal, one JSON value a line elsewhere."""
+    # It prints what our own code raises into Spark, whole; that is told as an error once the query has ended.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     )

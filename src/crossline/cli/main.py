@@ -25,7 +25,7 @@ for _name in COMMANDS:
 
 
 def main() -> None:
-    """Run the command line; exit 0 done, 1 the answer is no or work failed, 2 wrong use."""
+    """Run the command line; exit 0 done, 1 the answer is no or work failed, 2 wrong use, 128 + a signal's number."""
     configure()
     try:
         app()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -19,6 +19,8 @@ from crossline.core.times import format_instant
 
 SCHEMA_VERSION = 1
 BUSY_MS = 10_000
+SINK_BUSY_MS = 2_000  # a batch is held and tried again anyhow, and a stop waits for the attempt under way
+CLOSE_BUSY_MS = 500
 
 # ``evidence`` is a view: the ids stand once, in the alert's own text, and writing them costs nothing.
 _SCHEMA = """
@@ -115,7 +117,7 @@ class SqliteSink:
         with _told(self.path):
             # foreachBatch calls from a thread of its own; calls never overlap.
             connection = sqlite3.connect(
-                self.path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False
+                self.path, timeout=SINK_BUSY_MS / 1000, isolation_level=None, check_same_thread=False
             )
             self._connection = connection
             connection.execute("PRAGMA journal_mode = WAL")
@@ -154,9 +156,10 @@ class SqliteSink:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        with _told(self.path):
+        # A stop waits for no other program: a run whose end is not noted is one that was killed.
+        with _told(self.path), closing(connection):
+            connection.execute(f"PRAGMA busy_timeout = {CLOSE_BUSY_MS}")
             connection.execute("UPDATE runs SET ended_at = ? WHERE run_id = ?", (self._now(), self._run_id))
-            connection.close()
 
     def _now(self) -> str:
         return format_instant(self._clock_ms())

@@ -31,6 +31,10 @@ class StateError(PermanentError):
     """State on disk is missing, damaged, or of a format that this version does not read."""
 
 
+class StoppedError(CrosslineError):
+    """The work was stopped before its end; the next run goes on from there."""
+
+
 class SourceError(RetryableError):
     """A source cannot be read now."""
 

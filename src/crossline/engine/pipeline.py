@@ -17,7 +17,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 from crossline.connectors.base import Delivery, Sink, deliver_all
 from crossline.connectors.chunks import READY
+from crossline.core.errors import PermanentError, StoppedError
 from crossline.engine.book import Book, BookFile
+from crossline.engine.cancel import Cancellable
+from crossline.engine.checkpoint import Checkpoint
 from crossline.engine.failure import explained
 from crossline.engine.flow import Input, narrow, together, wide
 from crossline.engine.outcome import collect
@@ -95,6 +98,7 @@ class Pipeline:
         feed: RuleFeed,
         sinks: Sequence[Sink],
         on_batch: Callable[[Delivery, Totals], None] | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -103,11 +107,15 @@ class Pipeline:
         self._feed = feed
         self._sinks = sinks
         self._on_batch = on_batch
+        self._checkpoint = checkpoint
         self._file = BookFile(f"{settings.checkpoint}/book.json")
         self._between_batches = threading.Lock()
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="rule-watch", daemon=True)
+        self._jobs = Cancellable(spark, self._stopping)
         self._life = threading.Lock()
+        self._closed = False
+        self._unclosed: list[str] = []
         self._query: StreamingQuery | None = None
         self._intake: Intake
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
@@ -125,12 +133,17 @@ class Pipeline:
         self.totals = Totals()
 
     def start(self) -> Pipeline:
-        """Open sinks, write the book, start the query."""
+        """Open sinks, write the book, start the query.
+
+        Raises StoppedError where it is stopped meanwhile.
+        """
         with self._life:
             try:
                 self._start()
             except BaseException:
                 self._close()
+                for each in self._unclosed:
+                    log.error("not closed", error=each)  # noqa: TRY400 - of what is raised here others tell
                 raise
         return self
 
@@ -151,6 +164,8 @@ class Pipeline:
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
             .foreachBatch(self._deliver)
         )
+        if self._stopping.is_set():
+            raise StoppedError("stopped while it started; nothing was judged")
         self._query = writer.start()
         self._watcher.start()
 
@@ -226,6 +241,8 @@ class Pipeline:
             try:
                 with self._between_batches:
                     self._take_up()
+            except StoppedError:
+                return
             except Exception as error:  # noqa: BLE001 - whatever it is, the rules that are live stay live
                 if str(error) != told:
                     told = str(error)
@@ -265,7 +282,10 @@ class Pipeline:
     def _backfill(self, book: Book) -> None:
         fresh = new_layers(self._book, book)
         try:
-            backfill(self._spark, book, fresh, self._sources, self._history, self._settings.state_root)
+            with self._jobs.jobs():
+                backfill(self._spark, book, fresh, self._sources, self._history, self._settings.state_root)
+        except StoppedError:
+            raise
         except Exception as error:  # noqa: BLE001 - a rule without its past is better than none, or a pipeline that stands
             layers = ", ".join(name for names in fresh.values() for name in names)
             text = f"{layers}: {explained(error)}"
@@ -273,14 +293,13 @@ class Pipeline:
             self._events.append({"schema_version": 1, "event": "without_past", "text": text})
 
     def drain(self) -> Totals:
-        """Process what is there, then stop."""
+        """Process what is there, then stop. Raises StoppedError where it is stopped before its end."""
         with self._told():
             self._running().processAllAvailable()
-        self.stop()
-        return self.totals
+        return self._done()
 
     def run_until(self, records: int) -> Totals:
-        """Until that many records were judged or refused, then stop."""
+        """Until that many records were judged or refused, then stop. Raises StoppedError as ``drain``."""
         self._enough = records
         query = self._running()
         while query.isActive and not self._reached.wait(RULE_POLL_S):
@@ -289,13 +308,19 @@ class Pipeline:
             failure = query.exception()
             if failure is not None:
                 raise failure
-        self.stop()
-        return self.totals
+        return self._done()
 
     def wait(self) -> Totals:
         """Until the query is stopped or fails."""
         with self._told():
             self._running().awaitTermination()
+        return self.totals
+
+    def _done(self) -> Totals:
+        early = self._stopping.is_set()
+        self.stop()
+        if early:
+            raise StoppedError("stopped before all was judged; the next run goes on from there")
         return self.totals
 
     @contextmanager
@@ -306,7 +331,10 @@ class Pipeline:
         except StreamingQueryException as failure:
             if self._stopping.is_set():
                 return
-            self.stop()
+            try:
+                self.stop()
+            except PermanentError as more:
+                log.error("not stopped cleanly", error=str(more))  # noqa: TRY400 - the failure is what is raised
             raise explained(failure) from failure
 
     def _running(self) -> StreamingQuery:
@@ -317,19 +345,32 @@ class Pipeline:
     def stop(self) -> None:
         """Stop the query and close the sinks; a batch that was under way is run again at the next start.
 
-        From any thread, again and again; returns when all is closed.
+        From any thread, again and again; returns when all is closed. What is being done for a start or for new rules is
+        given up. Raises PermanentError where something could not be closed; all else is closed then.
         """
-        with self._life:
-            if self._stopping.is_set():
-                return
-            self._stopping.set()
-            self._running().stop()
-            self._watcher.join()
-            self._close()
+        self._stopping.set()
+        with self._jobs.cancelling(), self._life:
+            if not self._closed:
+                if self._query is not None:
+                    self._tried(self._query.stop)
+                    self._watcher.join()
+                self._close()
+        if self._unclosed:
+            raise PermanentError(f"not stopped cleanly: {'; '.join(self._unclosed)}")
 
     def _close(self) -> None:
+        """Close all there is, whatever becomes of each."""
         for sink in self._opened:
-            sink.close()
+            self._tried(sink.close)
         for source in self._sources:
-            source.close()
-        self._feed.close()
+            self._tried(source.close)
+        self._tried(self._feed.close)
+        if self._checkpoint is not None:
+            self._tried(self._checkpoint.release)
+        self._closed = True
+
+    def _tried(self, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 - told when all is closed
+            self._unclosed.append(str(error).strip() or repr(error))

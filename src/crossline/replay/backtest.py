@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from crossline.core.shard import Bounds
 from crossline.engine.book import Book
 from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
 from crossline.engine.rulefeed import FixedFeed
+from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.source.inputs import FileInput, file_source
 
 if TYPE_CHECKING:
@@ -81,15 +81,20 @@ def backtest(
     defaults: Defaults | None = None,
     lists: Mapping[str, Sequence[Any]] | None = None,
     on_batch: Callable[[Delivery, Totals], None] | None = None,
+    on_start: Callable[[Pipeline], None] | None = None,
 ) -> Replay:
     """Judge ``history`` by ``rules``; alerts go to ``output``, which appears whole when all is judged.
 
+    ``on_start`` is given the pipeline before it starts, to stop it from another thread.
+
     Raises:
+        StoppedError: it was stopped; ``output`` is as it was.
         UsageError: an input matches no file.
     """
     cores = max(1, spark.sparkContext.defaultParallelism)
     aside = output.with_name(f".{output.name}.part")
-    with tempfile.TemporaryDirectory(prefix="crossline-backtest-") as folder:
+    with own_folder_for("backtest") as path:
+        folder = str(path)
         sources = [
             file_source(
                 FileInput(stream, tuple(patterns), history.streams[stream].format),
@@ -106,6 +111,12 @@ def backtest(
         pipeline = Pipeline(
             spark, settings, book, sources, FixedFeed(rules, lists or {}), [AlertWriter(aside)], on_batch
         )
-        totals = pipeline.start().drain()
+        if on_start is not None:
+            on_start(pipeline)
+        try:
+            totals = pipeline.start().drain()
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
     aside.replace(output)
     return Replay(output, totals)

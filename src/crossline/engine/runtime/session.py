@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from crossline.engine.runtime.archive import use_flags
+from crossline.engine.runtime.gateway import session_folder, start_java
 from crossline.engine.runtime.home import spark_home
 from crossline.engine.runtime.jars import ensure_jars
 from crossline.engine.runtime.java import find_java
@@ -51,19 +53,38 @@ def build_session(
         os.environ.setdefault("SPARK_HOME", str(spark_home()))
     os.environ["JAVA_HOME"] = str(find_java().home)
     jars = [jar for group in JAR_GROUPS for jar in ensure_jars(group)]
-    builder = SparkSession.builder.appName(app_name).master(_retrying(master or f"local[{cores}]"))
-    for name, value in {
+    wanted = {
+        "spark.app.name": app_name,
+        "spark.master": _retrying(master or f"local[{cores}]"),
         **_base_settings(jars),
         **(LOOPBACK if here else {}),
         **RUNTIME_SETTINGS,
         **(settings or {}),
-    }.items():
-        builder = builder.config(name, value)
+    }
     # While Java starts: nearly a second that the first query would otherwise wait for.
     threading.Thread(target=import_module, args=("pandas",), daemon=True).start()
-    session = builder.getOrCreate()
+    start_java(wanted)
+    builder = SparkSession.builder
+    for name, value in (_local_dir() | wanted).items():
+        builder = builder.config(name, value)
+    with _own_handlers():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _local_dir() -> dict[str, str]:
+    folder = session_folder()
+    return {} if folder is None else {"spark.local.dir": str(folder)}
+
+
+@contextmanager
+def _own_handlers() -> Iterator[None]:
+    """PySpark takes SIGINT for itself and raises wherever its thread stands; who has said what it shall do keeps it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread() and before not in {signal.default_int_handler, None}:
+        signal.signal(signal.SIGINT, before)
 
 
 def wake_workers(session: SparkSession) -> None:
