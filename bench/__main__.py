@@ -8,8 +8,8 @@ import sys
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
 SMALL = ("kernel", "decode", "memory", "floor", "checkpoint")
-PROGRAMS = (*SMALL, "throughput", "keys", "recovery", "latency", "equality")
-WITH_QUICK = frozenset({"floor", "throughput", "keys", "memory", "recovery", "checkpoint", "latency"})
+PROGRAMS = (*SMALL, "throughput", "keys", "recovery", "latency", "equality", "soak")
+WITH_QUICK = frozenset({"floor", "throughput", "keys", "memory", "recovery", "checkpoint", "latency", "soak"})
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,15 @@ def project_at(root: Path, master: str = "local[2]") -> Project:
     )
 
 
-@contextmanager
-def running(project: Project, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(project: Project, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """``crossline run`` in a session of its own, of which nobody is left at the end."""
-    command = [sys.executable, "-m", "crossline.cli.main", "run", str(project.pipeline), *arguments]
+    return working(project, "run", str(project.pipeline), *arguments)
+
+
+@contextmanager
+def working(project: Project, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command line in a session of its own, of which nobody is left at the end."""
+    command = [sys.executable, "-m", "crossline.cli.main", *arguments]
     with (project.root / "run.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -114,7 +119,7 @@ def log_of(project: Project) -> str:
 
 
 def kill_driver(process: subprocess.Popen[bytes]) -> bool:
-    """Python and Java; Spark's Python workers, in groups of their own, are left to find out. Whether it ran."""
+    """The driver alone; Java and Python workers, in groups of their own, are left to find out. Whether it ran."""
     if process.poll() is not None:
         return False
     os.killpg(process.pid, signal.SIGKILL)

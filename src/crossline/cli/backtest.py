@@ -67,6 +67,7 @@ def _figures(
     stopping: Stopping, rules: tuple[RuleSet, RuleSet | None], history: History, output: Path, named: Lists
 ) -> dict[str, Any]:
     """Judge ``history`` by the first rules, and compare with the second where there are such."""
+    from crossline.engine.runtime.gateway import end_session
     from crossline.engine.runtime.session import build_session
     from crossline.engine.runtime.temp import own_folder_for
     from crossline.replay.backtest import backtest as replay
@@ -91,7 +92,7 @@ def _figures(
                 figures["compare"] = differences(output, second.path)
     finally:
         progress.done()
-        spark.stop()
+        end_session(spark)
     return figures
 
 

@@ -46,6 +46,7 @@ def demo(
     """Copy the card example into ``folder``, run it on generated traffic, and sum up."""
     from crossline.core.config import in_folder
     from crossline.engine.assemble import RunOptions, assemble, read_config, session_for
+    from crossline.engine.runtime.gateway import end_session
     from crossline.generate.cards import CardWorkload
     from crossline.generate.score import score
     from crossline.generate.source import read_source
@@ -65,7 +66,7 @@ def demo(
             stopping.stops(running)
             totals = running.start().run_until(records)
         finally:
-            spark.stop()
+            end_session(spark)
     source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
     if not isinstance(source.workload, CardWorkload):
         raise UsageError(f"the demo's pipeline has workload {type(source.workload).__name__}; expected cards")

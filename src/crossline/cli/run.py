@@ -26,6 +26,7 @@ def run(
     """Run ``pipeline``; relative paths in it start at its folder."""
     from crossline.core.config import in_folder
     from crossline.engine.assemble import RunOptions, assemble, read_config, session_for
+    from crossline.engine.runtime.gateway import end_session
 
     config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
     totals = None
@@ -42,7 +43,7 @@ def run(
             running.stop()
         finally:
             progress.done()
-            spark.stop()
+            end_session(spark)
     if totals is not None:
         text = orjson.dumps(summary_json(config, totals)).decode() if as_json else summary_text(config, totals)
         sys.stdout.write(f"{text}\n")

@@ -26,7 +26,8 @@ from crossline.engine.flow import Input, narrow, together, wide
 from crossline.engine.outcome import collect
 from crossline.engine.progress import committed, unfinished
 from crossline.engine.rulefeed import Lists, RuleFeed
-from crossline.engine.source.intake import Intake
+from crossline.engine.runtime.leftovers import Leftovers
+from crossline.engine.source.intake import ChunkIntake, Intake
 from crossline.engine.source.plan_source import FetchRaw, SourcePlan
 from crossline.engine.state.backfill import backfill, new_layers
 from crossline.engine.state.cache import ShardCache
@@ -113,6 +114,7 @@ class Pipeline:
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="rule-watch", daemon=True)
         self._jobs = Cancellable(spark, self._stopping)
+        self._leftovers = Leftovers(spark, sum(isinstance(source.intake, ChunkIntake) for source in sources))
         self._life = threading.Lock()
         self._closed = False
         self._unclosed: list[str] = []
@@ -167,6 +169,7 @@ class Pipeline:
         if self._stopping.is_set():
             raise StoppedError("stopped while it started; nothing was judged")
         self._query = writer.start()
+        self._leftovers.watch(self._query)
         self._watcher.start()
 
     def _plan(self, raw: Input) -> DataFrame:
@@ -176,6 +179,7 @@ class Pipeline:
         return wide(raw, self._file, self._cache, self._settings.partitions)
 
     def _deliver(self, frame: DataFrame, batch_id: int) -> None:
+        self._leftovers.calls_back()
         with self._between_batches:
             begun, began_ms = time.monotonic(), time.time() * 1e3
             self.totals.first_s = self.totals.first_s or begun
@@ -353,6 +357,7 @@ class Pipeline:
             if not self._closed:
                 if self._query is not None:
                     self._tried(self._query.stop)
+                    self._leftovers.drop()
                     self._watcher.join()
                 self._close()
         if self._unclosed:

@@ -12,7 +12,7 @@ from pathlib import Path
 from crossline.core.config import in_folder
 from crossline.engine.assemble import RunOptions, assemble, read_config
 from crossline.engine.runtime.archive import archive_path, make_flags
-from crossline.engine.runtime.gateway import end_session_java
+from crossline.engine.runtime.gateway import end_session
 from crossline.engine.runtime.session import build_session, java_options
 from crossline.engine.runtime.temp import own_folder_for
 
@@ -46,8 +46,7 @@ def rehearse(archive: Path) -> None:
         flags = java_options(make_flags(aside))
         spark = build_session("rehearsal", "local[2]", settings={"spark.driver.extraJavaOptions": flags})
         assemble(spark, config, RunOptions(complete=True)).start().drain()
-        spark.stop()
-        end_session_java()  # it writes the archive then
+        end_session(spark)  # Java writes the archive then
     if aside.is_file():
         aside.replace(archive)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
+from pyspark.sql import SparkSession
 
 from crossline.core.errors import PermanentError
 from crossline.engine.runtime.temp import OwnFolder, own_folder, sweep
@@ -79,14 +81,22 @@ def _end_java(process: subprocess.Popen[bytes], folder: OwnFolder, wait_s: float
         folder.remove()
 
 
-def end_session_java() -> None:
-    """Have the Java of this process end now; no session can be made after it."""
+def end_session(session: SparkSession) -> None:
+    """Stop ``session`` and have the Java of this process end; no session can be made after it.
+
+    What Spark and its workers say of their own end is not told: whatever failed was told before.
+    """
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - as above
     process = getattr(gateway, "proc", None)
-    if process is not None and _folder is not None:
-        with suppress(Exception):
-            gateway.shutdown()
-        _end_java(process, _folder, _START_S_MAX)
+    if process is None or _folder is None:
+        session.stop()
+        return
+    with suppress(Exception):
+        gateway.jvm.System.err.close()
+    session.stop()
+    with suppress(Exception):
+        gateway.shutdown()
+    _end_java(process, _folder, _START_S_MAX)
 
 
 def _with_folder(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -107,14 +117,19 @@ def _launch(settings: Mapping[str, str], said: Path, lock: int) -> subprocess.Po
         "TMPDIR": str(said.parent),  # of Python's workers
     }
     # A group of its own: a terminal's keys do not reach it, nor what is sent to the group of this process. It inherits
-    # the lock of the folder, which is swept once Java is gone too.
-    return subprocess.Popen(
-        ["/bin/sh", "-c", _DEAF, "sh", submit, *given, *more],
-        stdin=subprocess.PIPE,
-        env=environment,
-        process_group=0,
-        pass_fds=(lock,),
-    )
+    # the lock of the folder, which is swept once Java is gone too. The signals are blocked from the first instant,
+    # before the shell comes to its trap; so they are in all that Java starts, since Java leaves that as it is.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _DEAF, "sh", submit, *given, *more],
+            stdin=subprocess.PIPE,
+            env=environment,
+            process_group=0,
+            pass_fds=(lock,),
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _connection(process: subprocess.Popen[bytes], said: Path) -> tuple[int, str]:

@@ -20,6 +20,7 @@ from crossline.engine.runtime.gateway import session_folder, start_java
 from crossline.engine.runtime.home import spark_home
 from crossline.engine.runtime.jars import ensure_jars
 from crossline.engine.runtime.java import find_java
+from crossline.engine.runtime.leftovers import OPEN_PACKAGES
 
 TASK_TRIES = 4
 DAEMON = "crossline.engine.runtime.daemon"
@@ -119,7 +120,8 @@ def java_options(archive: str) -> str:
     """
     few = (os.cpu_count() or 1) <= FEW_CORES
     collector = " -XX:+UseSerialGC" if few else ""
-    return f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1{collector} {archive}".strip()
+    logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    return f"{logging} -XX:TieredStopAtLevel=1{collector} {OPEN_PACKAGES} {archive}".strip()
 
 
 def _base_settings(jars: Sequence[Path]) -> dict[str, str]:
