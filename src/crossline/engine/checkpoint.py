@@ -93,16 +93,15 @@ class Checkpoint:
         return list(before)
 
     def _check_same(self, before: Mapping[str, Any], mark: SourceMark) -> None:
-        told = f"{self.folder} has read stream {mark.stream} from"
-        if before["kind"] != mark.kind:
-            raise StateError(
-                f"{told} a source of kind {before['kind']}, found {mark.kind}: what was read of one says nothing of "
-                f"the other; put it back, {_ANEW}"
-            )
-        for name, value in before["reads"].items():
-            found = mark.reads.get(name)
+        for name, value, found in [
+            ("a source of kind", before["kind"], mark.kind),
+            *((name, value, mark.reads.get(name)) for name, value in before["reads"].items()),
+        ]:
             if found != value and not (isinstance(value, list) and set(value) <= set(found or ())):
-                raise StateError(f"{told} {name} {_text(value)}, found {_text(found)}: put it back, {_ANEW}")
+                raise StateError(
+                    f"{self.folder} has read stream {mark.stream} from {name} {_text(value)}, found {_text(found)}: "
+                    f"put it back, {_ANEW}"
+                )
 
     def _check_count(self, sources: Sequence[SourceMark]) -> None:
         """Of a checkpoint without an owner, Spark's own offsets say how many sources it had."""
