@@ -121,7 +121,8 @@ def test_a_backtest_is_interrupted(
     project: Project, history: list[str], send: Callable[[subprocess.Popen[bytes], signal.Signals], None]
 ) -> None:
     with working(project, *history) as process:
-        until((project.root / ".found.jsonl.part").exists, project, process)
+        folder = Path(os.environ["TMPDIR"])
+        until(lambda: any(folder.glob("crossline-backtest-*/spark/offsets/0")), project, process)
         send(process, signal.SIGINT)
         assert process.wait(STOP_S) == 130, said(project)
         assert nobody_left(process)

@@ -341,6 +341,11 @@ class Pipeline:
                 log.error("not stopped cleanly", error=str(more))  # noqa: TRY400 - the failure is what is raised
             raise explained(failure) from failure
 
+    @property
+    def running(self) -> bool:
+        """Whether its query was started."""
+        return self._query is not None
+
     def _running(self) -> StreamingQuery:
         if self._query is None:
             raise RuntimeError("the pipeline is not started")

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from crossline.engine.runtime.archive import use_flags
 from crossline.engine.runtime.gateway import session_folder, start_java
-from crossline.engine.runtime.home import spark_home
+from crossline.engine.runtime.home import spark_home, worker_python
 from crossline.engine.runtime.jars import ensure_jars
 from crossline.engine.runtime.java import find_java
 from crossline.engine.runtime.leftovers import OPEN_PACKAGES
@@ -47,8 +47,8 @@ def build_session(
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session on ``master`` (default ``local[cores]``) with the settings below; ``settings`` win over them."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     here = master is None or re.match(r"local|spark://(127\.|localhost)", master) is not None
+    os.environ["PYSPARK_PYTHON"] = str(worker_python()) if here else sys.executable
     if here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("SPARK_HOME", str(spark_home()))
