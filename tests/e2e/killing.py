@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 
+from crossline.engine.runtime.tied import end_with_parent
+
 from .project import Alerts, Project, read_jsonl
 from .traffic import Body
 
@@ -78,7 +80,13 @@ def working(project: Project, *arguments: str) -> Iterator[subprocess.Popen[byte
     """The command line in a session of its own, of which nobody is left at the end."""
     command = [sys.executable, "-m", "crossline.cli.main", *arguments]
     with (project.root / "run.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system
+        )
         try:
             yield process
         finally:
