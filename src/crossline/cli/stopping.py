@@ -87,10 +87,12 @@ class Stopping:
             return
         from crossline.engine.runtime.gateway import kill_java
 
-        kill_java()
-        self.tell()
-        sys.stderr.flush()
-        os._exit(self.code)
+        try:
+            kill_java()
+            self.tell()
+            sys.stderr.flush()
+        finally:
+            os._exit(self.code)
 
 
 @contextmanager

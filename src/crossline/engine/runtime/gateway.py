@@ -35,6 +35,7 @@ _DEAF = 'trap "" INT TERM; exec "$@"'
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 _folder: OwnFolder | None = None
+_process: subprocess.Popen[bytes] | None = None
 
 
 def session_folder() -> Path | None:
@@ -47,13 +48,13 @@ def start_java(settings: Mapping[str, str]) -> None:
 
     Raises PermanentError where it does not come up; what it said stands on the standard error.
     """
-    global _folder  # noqa: PLW0603 - one Java a process, as PySpark has it
+    global _folder, _process  # noqa: PLW0603 - one Java a process, as PySpark has it
     if SparkContext._gateway is not None or _PORT in os.environ:  # noqa: SLF001 - PySpark has no other word for it
         return
     sweep()
     _folder = folder = own_folder()
     said = folder.path / "gateway"
-    process = _launch(_with_folder(settings, folder.path), said, folder.lock)
+    _process = process = _launch(_with_folder(settings, folder.path), said, folder.lock)
     atexit.register(_at_exit, os.getpid(), process, folder)
     port, secret = _connection(process, said)
     os.environ |= {_PORT: str(port), _SECRET: secret}
@@ -61,16 +62,15 @@ def start_java(settings: Mapping[str, str]) -> None:
         gateway = launch_gateway()
     finally:
         del os.environ[_PORT], os.environ[_SECRET]
-    gateway.proc = process
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
 
 
 def kill_java() -> None:
     """End the Java of this process at once; what is under way is as if this process had been killed."""
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - as above
-    if process is not None and _folder is not None:
-        process.kill()
-        process.wait()
+    if _process is not None and _folder is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(_process.pid, signal.SIGKILL)  # the scripts that start it, too
+        _process.wait()
         _folder.remove()
 
 
@@ -95,17 +95,16 @@ def end_session(session: SparkSession) -> None:
 
     What Spark and its workers say of their own end is not told: whatever failed was told before.
     """
-    gateway: Any = SparkContext._gateway  # noqa: SLF001 - as above
-    process = getattr(gateway, "proc", None)
-    if process is None or _folder is None:
+    if _process is None or _folder is None:
         session.stop()
         return
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - as above
     with suppress(Exception):
         gateway.jvm.System.err.close()
     session.stop()
     with suppress(Exception):
         gateway.shutdown()
-    _end_java(process, _folder, _START_S_MAX)
+    _end_java(_process, _folder, _START_S_MAX)
 
 
 def _with_folder(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
