@@ -65,15 +65,6 @@ def start_java(settings: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
 
 
-def kill_java() -> None:
-    """End the Java of this process at once; what is under way is as if this process had been killed."""
-    if _process is not None and _folder is not None:
-        with suppress(ProcessLookupError):
-            os.killpg(_process.pid, signal.SIGKILL)  # the scripts that start it, too
-        _process.wait()
-        _folder.remove()
-
-
 def _at_exit(owner: int, process: subprocess.Popen[bytes], folder: OwnFolder) -> None:
     if os.getpid() == owner:  # not in a process that was forked from it
         _end_java(process, folder, END_S)
