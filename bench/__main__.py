@@ -6,10 +6,12 @@ import argparse
 import subprocess
 import sys
 
+from crossline.engine.runtime.tied import end_with_parent
+
 # In this order; each is a program of its own: python -m bench.NAME --help.
 SMALL = ("kernel", "decode", "memory", "floor", "checkpoint")
-PROGRAMS = (*SMALL, "throughput", "keys", "recovery", "latency", "equality")
-WITH_QUICK = frozenset({"floor", "throughput", "keys", "memory", "recovery", "checkpoint", "latency"})
+PROGRAMS = (*SMALL, "throughput", "keys", "recovery", "latency", "equality", "soak")
+WITH_QUICK = frozenset({"floor", "throughput", "keys", "memory", "recovery", "checkpoint", "latency", "soak"})
 
 
 def main() -> int:
@@ -26,7 +28,8 @@ def main() -> int:
     for number, name in enumerate(names, 1):
         print(f"bench {number}/{len(names)}: {name}", file=sys.stderr, flush=True)
         quick = ["--quick"] if options.quick and name in WITH_QUICK else []
-        if subprocess.run([sys.executable, "-m", f"bench.{name}", *quick], check=False).returncode:
+        command = [sys.executable, "-m", f"bench.{name}", *quick]
+        if subprocess.run(command, check=False, preexec_fn=end_with_parent).returncode:
             failed.append(name)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

@@ -11,7 +11,6 @@ import argparse
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from crossline.core.detect import detect, new_state
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.schema import load_streams
+from crossline.engine.runtime.temp import own_folder_for
 from crossline.generate.tx import LINES_BATCH, TxWorkload
 
 ROOT = Path(__file__).parents[1]
@@ -111,8 +111,8 @@ def main() -> None:
     began = time.monotonic()
     expected = expected_of(lines)
     print(f"the twin judged {options.records:,} records in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    with tempfile.TemporaryDirectory() as folder:
-        told = list(by_detect(lines) if options.direct else by_pipeline(lines, Path(folder)))
+    with own_folder_for("bench") as folder:
+        told = list(by_detect(lines) if options.direct else by_pipeline(lines, folder))
     equal = compare(expected, told)
     print("equal" if equal else "NOT EQUAL")
     sys.exit(0 if equal else 1)

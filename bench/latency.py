@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +29,8 @@ from bench.report import Report, median, percentile, say
 from bench.runs import LOG_TAIL, ROOT, environment, medians
 from bench.workload import STREAM, rule_set, write_pipeline
 from crossline.connectors.kafka_broker import LocalBroker
+from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.runtime.tied import end_with_parent
 from crossline.generate.kafka import SENT_HEADER
 
 PARTITIONS = 2
@@ -66,7 +67,14 @@ def process(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Pope
     """A module run beside this one; asked to end, then ended."""
     with log.open("ab") as out:
         command = [sys.executable, "-m", module, *arguments]
-        running = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=out, stderr=out)
+        running = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment(),
+            stdout=out,
+            stderr=out,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system
+        )
     try:
         yield running
     finally:
@@ -183,7 +191,7 @@ def measure(
 ) -> tuple[list[Phase], list[Mapping[str, Any]], Mapping[str, Any]]:
     """Run the phases until one is not kept up with; those run, the alerts, and the pipeline's own figures."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crossline-bench-")))
+        folder = stack.enter_context(own_folder_for("bench"))
         broker = stack.enter_context(LocalBroker())
         broker.create_topic(STREAM, PARTITIONS)
         broker.create_topic("alerts")

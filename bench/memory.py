@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.schema import StreamSpec
 from crossline.core.shard import Bounds, judge
 from crossline.engine.book import Book
+from crossline.engine.runtime.temp import own_folder_for
 from crossline.generate.tx import TxWorkload
 
 BATCH = 100_000
@@ -105,8 +105,8 @@ def main() -> None:
         return
     report = Report("memory", f"Bytes per retained record, one shard, {records:,} records in all windows")
     for name in options.sets.split(","):
-        with tempfile.TemporaryDirectory() as folder:
-            out = f"{folder}/held.json"
+        with own_folder_for("bench") as folder:
+            out = str(folder / "held.json")
             run_child(["--records", str(records), "--hold", name, out], "bench.memory")
             held = json.loads(Path(out).read_text(encoding="utf-8"))
         say(f"{name}: done, load average {os.getloadavg()[0]:.1f}")

@@ -13,7 +13,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -26,6 +25,8 @@ import psutil
 from bench.report import Report, median, say
 from bench.runs import LOG_TAIL, ROOT, environment
 from bench.workload import Rules, rule_set, velocity, write_pipeline
+from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.runtime.tied import end_with_parent
 
 # R1's key space with a window that nothing leaves; R5 with windows of a day: three key spaces.
 SETS: Mapping[str, Rules] = {
@@ -41,7 +42,14 @@ def start(pipeline: Path, out: Path, records: int) -> subprocess.Popen[bytes]:
     """A pipeline in a process of its own, until ``records`` were judged."""
     command = [sys.executable, "-m", "bench.child", str(pipeline), str(out), "--records", str(records)]
     with (pipeline.parent / "child.log").open("ab") as log:
-        return subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=log, stderr=log)
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment(),
+            stdout=log,
+            stderr=log,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - one thread
+        )
 
 
 def judged(pipeline: Path) -> int:
@@ -76,8 +84,8 @@ def until_judged(pipeline: Path, process: subprocess.Popen[bytes], records: int)
 def measure(rules: Rules, records: int) -> dict[str, Any]:
     """One kill and restart; seconds by phase, and what was there to be rebuilt."""
     source = {"kind": "generator", "workload": "tx", "records": records + 1_500_000}
-    with tempfile.TemporaryDirectory(prefix="crossline-bench-") as folder:
-        pipeline, figures = write_pipeline(Path(folder) / "p", rules, source), Path(folder) / "figures.json"
+    with own_folder_for("bench") as folder:
+        pipeline, figures = write_pipeline(folder / "p", rules, source), folder / "figures.json"
         process = start(pipeline, figures, 2 * records)
         until_judged(pipeline, process, records)
         kill_all(process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ import orjson
 
 from bench.report import median
 from bench.workload import Rules, write_pipeline
+from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.runtime.tied import end_with_parent
 
 ROOT = Path(__file__).parent.parent
 LOG_TAIL = 3_000
@@ -87,9 +88,9 @@ def run_pipeline(
     arguments: Sequence[str] = (),
 ) -> Run:
     """Run a pipeline of its own over ``source`` until all, or ``records`` records, are judged."""
-    with tempfile.TemporaryDirectory(prefix="crossline-bench-") as folder:
-        pipeline = write_pipeline(Path(folder), rules, source, engine=engine)
-        out = Path(folder) / "figures.json"
+    with own_folder_for("bench") as folder:
+        pipeline = write_pipeline(folder / "p", rules, source, engine=engine)
+        out = folder / "figures.json"
         until = ["--records", str(records)] if records is not None else []
         run_child([str(pipeline), str(out), *until, *arguments])
         return Run(orjson.loads(out.read_bytes()))
@@ -101,6 +102,7 @@ def run_child(arguments: Sequence[str], module: str = "bench.child") -> None:
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env=environment(),
+        preexec_fn=end_with_parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

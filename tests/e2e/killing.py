@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from crossline.engine.runtime.tied import end_with_parent
 
 from .project import Alerts, Project, read_jsonl
 from .traffic import Body
@@ -68,12 +70,23 @@ def project_at(root: Path, master: str = "local[2]") -> Project:
     )
 
 
-@contextmanager
-def running(project: Project, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(project: Project, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """``crossline run`` in a session of its own, of which nobody is left at the end."""
-    command = [sys.executable, "-m", "crossline.cli.main", "run", str(project.pipeline), *arguments]
+    return working(project, "run", str(project.pipeline), *arguments)
+
+
+@contextmanager
+def working(project: Project, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command line in a session of its own, of which nobody is left at the end."""
+    command = [sys.executable, "-m", "crossline.cli.main", *arguments]
     with (project.root / "run.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system
+        )
         try:
             yield process
         finally:
@@ -114,7 +127,7 @@ def log_of(project: Project) -> str:
 
 
 def kill_driver(process: subprocess.Popen[bytes]) -> bool:
-    """Python and Java; Spark's Python workers, in groups of their own, are left to find out. Whether it ran."""
+    """The driver alone; Java and Python workers, in groups of their own, are left to find out. Whether it ran."""
     if process.poll() is not None:
         return False
     os.killpg(process.pid, signal.SIGKILL)

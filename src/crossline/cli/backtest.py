@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from crossline.cli.screen import Listing, screen
+from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress
 from crossline.connectors.files.names import matching_files
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
@@ -82,8 +83,8 @@ def backtest(
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
     rule_files = [each for path in (setting.rules, compare) if path for each in files_of(path)]
     make_folder(output)
-    with drafted(output, inputs=[*setting.files, *rule_files, *records]) as draft:
-        figures = {**_judge(history, mine, other, named, setting, draft), "output": str(output)}
+    with drafted(output, inputs=[*setting.files, *rule_files, *records]) as draft, stoppable() as stopping:
+        figures = {**_judge(stopping, (mine, other), history, named, setting, draft), "output": str(output)}
     # Where alerts own the standard output, it holds nothing else.
     out = sys.stderr if is_standard_output(output) else sys.stdout
     out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
@@ -131,28 +132,35 @@ def _setting(
 
 
 def _judge(
+    stopping: Stopping,
+    rules: tuple[RuleSet, RuleSet | None],
     history: History,
-    mine: RuleSet,
-    other: RuleSet | None,
     lists: Mapping[str, Sequence[Any]],
     setting: Setting,
     output: Path,
 ) -> dict[str, Any]:
     """Judge ``history`` by each set of rules; the alerts of the first go to ``output``. The figures of both."""
     from crossline.core.shard import Bounds
+    from crossline.engine.runtime.gateway import end_session
     from crossline.engine.runtime.session import build_session
+    from crossline.engine.runtime.temp import own_folder_for
     from crossline.replay.backtest import backtest as replay
 
     spark = build_session("backtest")
     progress = Progress(sys.stderr)
-    told: dict[str, Any] = {
-        "defaults": setting.defaults,
-        "bounds": Bounds(setting.partition_lag_ms),
-        "lists": lists,
-        "on_batch": progress.batch,
-    }
+    mine, other = rules
+    judge = partial(
+        replay,
+        spark,
+        defaults=setting.defaults,
+        bounds=Bounds(setting.partition_lag_ms),
+        lists=lists,
+        on_batch=progress.batch,
+        on_start=stopping.stops,
+    )
     try:
-        first = replay(spark, mine, history, output, **told)
+        stopping.check()
+        first = judge(mine, history, output)
         figures: dict[str, Any] = {
             "records": first.totals.records,
             "alerts": dict(sorted(first.totals.alerts.items())),
@@ -160,12 +168,12 @@ def _judge(
             "late_records": first.totals.late,
         }
         if other is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                second = replay(spark, other, history, Path(folder) / "other.jsonl", **told)
+            with own_folder_for("compare") as folder:
+                second = judge(other, history, folder / "other.jsonl")
                 figures["compare"] = differences(output, second.path)
     finally:
         progress.done()
-        spark.stop()
+        end_session(spark)
     return figures
 
 

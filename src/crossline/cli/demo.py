@@ -17,6 +17,7 @@ import typer
 from rich.text import Text
 
 from crossline.cli.screen import Listing, screen
+from crossline.cli.stopping import stoppable
 from crossline.core.errors import UsageError
 from crossline.core.plaintext import printable
 from crossline.core.times import parse_instant_ms
@@ -51,6 +52,7 @@ def demo(
     """Copy the card example into ``folder``, run it on generated traffic, and sum up."""
     from crossline.core.config import in_folder
     from crossline.engine.assemble import RunOptions, assemble, read_config, session_for
+    from crossline.engine.runtime.gateway import end_session
     from crossline.generate.cards import CardWorkload
     from crossline.generate.score import score
     from crossline.generate.source import read_source
@@ -58,20 +60,19 @@ def demo(
     _lay_out(folder, records, pace)
     config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder.absolute()))
     sys.stderr.write(f"starting Spark; {records:,} payments will come at {pace:,} per second\n")
-    spark = session_for(config)
     seen: list[dict[str, Any]] = []
-    running = assemble(
-        spark,
-        config,
-        RunOptions(
-            on_batch=lambda delivery, _: seen.extend(map(dict, delivery.alerts)), screen=sys.stderr if as_json else None
-        ),
+    options = RunOptions(
+        on_batch=lambda delivery, _: seen.extend(map(dict, delivery.alerts)), screen=sys.stderr if as_json else None
     )
-    try:
-        running.start()
-        totals = running.run_until(records)
-    finally:
-        spark.stop()
+    with stoppable() as stopping:
+        spark = session_for(config)
+        try:
+            stopping.check()
+            running = assemble(spark, config, options)
+            stopping.stops(running)
+            totals = running.start().run_until(records)
+        finally:
+            end_session(spark)
     source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
     if not isinstance(source.workload, CardWorkload):
         raise UsageError(f"the demo's pipeline has workload {type(source.workload).__name__}; expected cards")

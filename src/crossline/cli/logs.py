@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
@@ -25,6 +26,8 @@ class _Lines:
 
 def configure() -> None:
     """Readable lines on a terminal, one JSON value a line elsewhere."""
+    # It prints what our own code raises into Spark, whole; that is told as an error once the query has ended.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     on_terminal = sys.stderr.isatty()
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()

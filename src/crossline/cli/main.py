@@ -29,7 +29,7 @@ fit_help(app)
 
 
 def main() -> None:
-    """Run the command line; exit 0 done, 1 the answer is no or work failed, 2 wrong use."""
+    """Run the command line; exit 0 done, 1 the answer is no or work failed, 2 wrong use, 128 + a signal's number."""
     open_standard_streams()
     configure()
     sys.exit(run_command(sys.argv[1:]))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 import typer
 
+from crossline.cli.stopping import stoppable
 from crossline.cli.summary import Progress, summary_json, summary_text
 
 
@@ -27,26 +26,24 @@ def run(
     """Run ``pipeline``; relative paths in it start at its folder."""
     from crossline.core.config import in_folder
     from crossline.engine.assemble import RunOptions, assemble, read_config, session_for
+    from crossline.engine.runtime.gateway import end_session
 
     config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
-    spark = session_for(config)
-    progress = Progress(sys.stderr)
-    running = assemble(
-        spark, config, RunOptions(complete=drain, on_batch=progress.batch, screen=sys.stderr if as_json else None)
-    )
-
-    def stop(*_: Any) -> None:
-        # Not here: this thread is in the midst of a call to Spark, whose connection takes one call at a time.
-        threading.Thread(target=running.stop, name="stop").start()
-
-    try:
-        running.start()
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, stop)
-        totals = running.drain() if drain else running.wait()
-        running.stop()
-    finally:
-        progress.done()
-        spark.stop()
-    text = orjson.dumps(summary_json(config, totals)).decode() if as_json else summary_text(config, totals)
-    sys.stdout.write(f"{text}\n")
+    totals = None
+    with stoppable(endless=not drain) as stopping:
+        spark = session_for(config)
+        progress = Progress(sys.stderr)
+        try:
+            stopping.check()
+            options = RunOptions(complete=drain, on_batch=progress.batch, screen=sys.stderr if as_json else None)
+            running = assemble(spark, config, options)
+            stopping.stops(running)
+            running.start()
+            totals = running.drain() if drain else running.wait()
+            running.stop()
+        finally:
+            progress.done()
+            end_session(spark)
+    if totals is not None:
+        text = orjson.dumps(summary_json(config, totals)).decode() if as_json else summary_text(config, totals)
+        sys.stdout.write(f"{text}\n")

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from crossline.core.errors import PermanentError, SourceError
 from crossline.engine.runtime.jars import ensure_jars
 from crossline.engine.runtime.java import find_java
+from crossline.engine.runtime.temp import OwnFolder, own_folder
 
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
 _START_S_MAX = 60.0
@@ -70,7 +70,7 @@ class LocalBroker:
 
     def __init__(self, heap_mb: int = 384) -> None:
         self._heap_mb = heap_mb
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: OwnFolder | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._command: list[str] = []
         self.brokers = ""
@@ -84,7 +84,7 @@ class LocalBroker:
             "-cp",
             os.pathsep.join(map(str, jars)),
         ]
-        self._folder = tempfile.TemporaryDirectory(prefix="crossline-broker-")
+        self._folder = own_folder("broker")
         try:
             for tries_left in reversed(range(_TRIES)):
                 self._choose_ports()
@@ -111,7 +111,7 @@ class LocalBroker:
         """The temporary folder of the broker."""
         if self._folder is None:
             raise PermanentError("the broker is not open: use it as `with LocalBroker() as broker:`")
-        return Path(self._folder.name)
+        return self._folder.path
 
     @property
     def log_file(self) -> Path:
@@ -152,7 +152,7 @@ class LocalBroker:
         """End the broker and delete its data."""
         self.kill()
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             self._folder = None
 
     def admin(self) -> AdminClient:

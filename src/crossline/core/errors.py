@@ -27,12 +27,12 @@ class UsageError(PermanentError):
     exit_code = 2
 
 
-class StoppedError(CrosslineError):
-    """The work was stopped before its end; the next run goes on from there."""
-
-
 class StateError(PermanentError):
     """State on disk is missing, damaged, or of a format that this version does not read."""
+
+
+class StoppedError(CrosslineError):
+    """The work was stopped before its end; the next run goes on from there."""
 
 
 class SourceError(RetryableError):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +22,7 @@ from crossline.core.errors import UsageError
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book, BookFile
+from crossline.engine.checkpoint import Checkpoint, SourceMark, claim
 from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
 from crossline.engine.rulefeed import DirectoryFeed
 from crossline.engine.runtime.session import DAEMON, build_session, wake_workers
@@ -71,10 +72,34 @@ def session_for(config: Config) -> SparkSession:
 
 
 def assemble(spark: SparkSession, config: Config, options: RunOptions | None = None) -> Pipeline:
-    """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started."""
-    options = options or RunOptions()
+    """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started.
+
+    It holds its checkpoint from here on, until it is stopped. Raises StateError where that is another's.
+    """
+    held = claim(str(Path(config.engine.checkpoint).absolute()))
+    try:
+        order = held.owned_by(config.name, [_mark(stream, source) for stream, source in config.sources.items()])
+        return _assembled(spark, config, options or RunOptions(), held, order)
+    except BaseException:
+        held.release()
+        raise
+
+
+def _mark(stream: str, source: Any) -> SourceMark:
+    """What of a source must stay. A path may change: which files were read is known by file, not by pattern."""
+    reads: dict[str, Any] = {}
+    if isinstance(source, KafkaSource):
+        reads = {"topics": sorted(name.strip() for name in source.topic.split(","))}
+    if isinstance(source, GeneratorSource):
+        reads = source.model_dump(mode="json", exclude_none=True, exclude={"kind", "records", "pace_per_s"})
+    return SourceMark(stream, source.kind, reads)
+
+
+def _assembled(
+    spark: SparkSession, config: Config, options: RunOptions, claimed: Checkpoint, order: Sequence[str]
+) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
-    checkpoint = str(Path(config.engine.checkpoint).absolute())
+    checkpoint = str(claimed.folder)
     defaults = rule_defaults(config)
     known = BookFile(f"{checkpoint}/book.json")
     before = known.current() if Path(known.path).exists() else None
@@ -99,12 +124,10 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
         backfill=config.engine.backfill,
         narrow=local and shards <= held,
     )
-    sources = [
-        _source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(config.sources)
-    ]
+    sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     feed = DirectoryFeed(config, {stream: _clock_of(config, stream) for stream in config.sources})
     sinks = [options.sink(sink, config.name) for sink in config.sinks]
-    return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch)
+    return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch, claimed)
 
 
 def _shards(config: Config, before: Book | None, cores: int) -> int:

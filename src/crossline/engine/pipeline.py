@@ -16,13 +16,17 @@ from pyspark.sql.streaming import StreamingQuery
 
 from crossline.connectors.base import Delivery, Sink, deliver_all
 from crossline.connectors.chunks import READY
+from crossline.core.errors import PermanentError, StoppedError
 from crossline.engine.book import Book, BookSource
+from crossline.engine.cancel import Cancellable
 from crossline.engine.changes import RuleChanges
+from crossline.engine.checkpoint import Checkpoint
 from crossline.engine.failure import explained
 from crossline.engine.flow import Input, narrow, together, wide
 from crossline.engine.outcome import collect
 from crossline.engine.rulefeed import RuleFeed
-from crossline.engine.source.intake import Intake
+from crossline.engine.runtime.leftovers import Leftovers
+from crossline.engine.source.intake import ChunkIntake, Intake
 from crossline.engine.source.plan_source import FetchRaw, SourcePlan
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
@@ -93,20 +97,28 @@ class Pipeline:
         feed: RuleFeed,
         sinks: Sequence[Sink],
         on_batch: Callable[[Delivery, Totals], None] | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
         self._sources = sources
         self._sinks = sinks
         self._on_batch = on_batch
+        self._checkpoint = checkpoint
         self._stopping = threading.Event()
+        self._jobs = Cancellable(spark, self._stopping)
         self._history = HistoryLog(settings.checkpoint)
-        past = PastReader(spark, sources, self._history, settings.state_root, settings.shards_held, self._plan)
+        past = PastReader(
+            spark, sources, self._history, settings.state_root, settings.shards_held, self._plan, self._jobs.jobs
+        )
         self._changes = RuleChanges(
             book, feed, self._history, settings.checkpoint, past if settings.backfill else None, self._stopping
         )
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
+        self._leftovers = Leftovers(spark, sum(isinstance(source.intake, ChunkIntake) for source in sources))
         self._life = threading.Lock()
+        self._closed = False
+        self._unclosed: list[str] = []
         self._query: StreamingQuery | None = None
         self._intake: Intake
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
@@ -117,12 +129,17 @@ class Pipeline:
         self.totals = Totals()
 
     def start(self) -> Pipeline:
-        """Open sinks, write the book, start the query."""
+        """Open sinks, write the book, start the query.
+
+        Raises StoppedError where it is stopped meanwhile.
+        """
         with self._life:
             try:
                 self._start()
             except BaseException:
                 self._close()
+                for each in self._unclosed:
+                    log.error("not closed", error=each)  # noqa: TRY400 - of what is raised here others tell
                 raise
         return self
 
@@ -138,7 +155,10 @@ class Pipeline:
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
             .foreachBatch(self._deliver)
         )
+        if self._stopping.is_set():
+            raise StoppedError("stopped while it started; nothing was judged")
         self._query = writer.start()
+        self._leftovers.watch(self._query)
         self._watcher.start()
 
     def _plan(self, raw: Input, book: BookSource, cache: ShardCache) -> DataFrame:
@@ -148,6 +168,7 @@ class Pipeline:
         return wide(raw, book, cache, self._settings.partitions)
 
     def _deliver(self, frame: DataFrame, batch_id: int) -> None:
+        self._leftovers.calls_back()
         with self._changes.between_batches:
             begun, began_ms = time.monotonic(), time.time() * 1e3
             self.totals.first_s = self.totals.first_s or begun
@@ -212,15 +233,15 @@ class Pipeline:
             self._reached.set()
 
     def drain(self) -> Totals:
-        """Process what is there, then stop."""
+        """Process what is there, then stop. Raises StoppedError where it is stopped before its end."""
         with self._told():
             self._running().processAllAvailable()
-        self.stop()
-        self.totals.left = [text for source in self._sources for text in source.left()]
-        return self.totals
+        totals = self._done()
+        totals.left = [text for source in self._sources for text in source.left()]
+        return totals
 
     def run_until(self, records: int) -> Totals:
-        """Until that many records were judged or refused, then stop."""
+        """Until that many records were judged or refused, then stop. Raises StoppedError as ``drain``."""
         self._enough = records
         query = self._running()
         while query.isActive and not self._reached.wait(POLL_S):
@@ -229,13 +250,19 @@ class Pipeline:
             failure = query.exception()
             if failure is not None:
                 raise failure
-        self.stop()
-        return self.totals
+        return self._done()
 
     def wait(self) -> Totals:
         """Until the query is stopped or fails."""
         with self._told():
             self._running().awaitTermination()
+        return self.totals
+
+    def _done(self) -> Totals:
+        early = self._stopping.is_set()
+        self.stop()
+        if early:
+            raise StoppedError("stopped before all was judged; the next run goes on from there")
         return self.totals
 
     @contextmanager
@@ -246,8 +273,16 @@ class Pipeline:
         except StreamingQueryException as failure:
             if self._stopping.is_set():
                 return
-            self.stop()
+            try:
+                self.stop()
+            except PermanentError as more:
+                log.error("not stopped cleanly", error=str(more))  # noqa: TRY400 - the failure is what is raised
             raise explained(failure) from failure
+
+    @property
+    def running(self) -> bool:
+        """Whether its query was started."""
+        return self._query is not None
 
     def _running(self) -> StreamingQuery:
         if self._query is None:
@@ -257,19 +292,33 @@ class Pipeline:
     def stop(self) -> None:
         """Stop the query and close the sinks; a batch that was under way is run again at the next start.
 
-        From any thread, again and again; returns when all is closed.
+        From any thread, again and again; returns when all is closed. What is being done for a start or for new rules is
+        given up. Raises PermanentError where something could not be closed; all else is closed then.
         """
-        with self._life:
-            if self._stopping.is_set():
-                return
-            self._stopping.set()
-            self._running().stop()
-            self._watcher.join()
-            self._close()
+        self._stopping.set()
+        with self._jobs.cancelling(), self._life:
+            if not self._closed:
+                if self._query is not None:
+                    self._tried(self._query.stop)
+                    self._leftovers.drop()
+                    self._watcher.join()
+                self._close()
+        if self._unclosed:
+            raise PermanentError(f"not stopped cleanly: {'; '.join(self._unclosed)}")
 
     def _close(self) -> None:
+        """Close all there is, whatever becomes of each."""
         for sink in self._opened:
-            sink.close()
+            self._tried(sink.close)
         for source in self._sources:
-            source.close()
-        self._changes.close()
+            self._tried(source.close)
+        self._tried(self._changes.close)
+        if self._checkpoint is not None:
+            self._tried(self._checkpoint.release)
+        self._closed = True
+
+    def _tried(self, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 - told when all is closed
+            self._unclosed.append(str(error).strip() or repr(error))

@@ -5,20 +5,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import tempfile
 from pathlib import Path
-
-from pyspark.sql import SparkSession
 
 from crossline.core.config import in_folder
 from crossline.engine.assemble import RunOptions, assemble, read_config
 from crossline.engine.runtime.archive import archive_path, make_flags
+from crossline.engine.runtime.gateway import end_session
 from crossline.engine.runtime.session import build_session, java_options
+from crossline.engine.runtime.temp import own_folder_for
 
-JAVA_END_S = 120
 _PIPELINE = """
 schema_version: 1
 name: rehearsal
@@ -41,8 +38,7 @@ def rehearse(archive: Path) -> None:
     """Run a pipeline from start to end and have its Java leave ``archive`` behind."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     aside = archive.with_suffix(f".{os.getpid()}.tmp")
-    with tempfile.TemporaryDirectory(prefix="crossline-rehearsal-") as folder:
-        root = Path(folder)
+    with own_folder_for("rehearsal") as root:
         (root / "rules").mkdir()
         (root / "rules" / "r.yaml").write_text(_RULE, encoding="utf-8")
         (root / "pipeline.yaml").write_text(_PIPELINE, encoding="utf-8")
@@ -50,21 +46,9 @@ def rehearse(archive: Path) -> None:
         flags = java_options(make_flags(aside))
         spark = build_session("rehearsal", "local[2]", settings={"spark.driver.extraJavaOptions": flags})
         assemble(spark, config, RunOptions(complete=True)).start().drain()
-        _end(spark)
+        end_session(spark)  # Java writes the archive then
     if aside.is_file():
         aside.replace(archive)
-
-
-def _end(spark: SparkSession) -> None:
-    """Stop Spark and wait for its Java to end: it writes the archive then."""
-    gateway = spark.sparkContext._gateway  # noqa: SLF001 - PySpark has no other way to Java's process
-    spark.stop()
-    process = getattr(gateway, "proc", None)
-    with contextlib.suppress(Exception):
-        gateway.shutdown()
-    if process is not None:
-        process.stdin.close()
-        process.wait(JAVA_END_S)
 
 
 if __name__ == "__main__":

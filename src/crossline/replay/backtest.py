@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from crossline.core.shard import Bounds
 from crossline.engine.book import Book
 from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
 from crossline.engine.rulefeed import FixedFeed
+from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.source.inputs import FileInput, file_source
 
 if TYPE_CHECKING:
@@ -82,17 +82,21 @@ def backtest(
     lists: Mapping[str, Sequence[Any]] | None = None,
     bounds: Bounds | None = None,
     on_batch: Callable[[Delivery, Totals], None] | None = None,
+    on_start: Callable[[Pipeline], None] | None = None,
 ) -> Replay:
     """Judge ``history`` by ``rules``; alerts go to ``output``, which appears whole when all is judged.
 
-    ``defaults`` and ``bounds`` None: those of a pipeline that says nothing about them.
+    ``defaults`` and ``bounds`` None: those of a pipeline that says nothing about them. ``on_start`` is given the
+    pipeline before it starts, to stop it from another thread.
 
     Raises:
+        StoppedError: it was stopped; ``output`` is as it was.
         UsageError: an input matches no file, or ``output`` is nothing to write over.
     """
     cores = max(1, spark.sparkContext.defaultParallelism)
     make_folder(output)
-    with drafted(output) as draft, tempfile.TemporaryDirectory(prefix="crossline-backtest-") as folder:
+    with drafted(output) as draft, own_folder_for("backtest") as path:
+        folder = str(path)
         sources = [
             file_source(
                 FileInput(stream, tuple(patterns), history.streams[stream].format),
@@ -109,5 +113,7 @@ def backtest(
         pipeline = Pipeline(
             spark, settings, book, sources, FixedFeed(rules, lists or {}), [AlertWriter(draft)], on_batch
         )
+        if on_start is not None:
+            on_start(pipeline)
         totals = pipeline.start().drain()
     return Replay(output, totals)

@@ -8,6 +8,7 @@ worker needs is imported before the first fork.
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from typing import Any
 
@@ -52,6 +53,9 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
+    # A terminal and a supervisor send these to every process of a run. This one, its workers and their keepers go when
+    # Spark goes, and Spark when the pipeline has been stopped; until then they have work to finish.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     _trim_path()
     # Spark starts a daemon for each kind of worker; those that plan a source run nothing of ours.
     if sys.argv[1:] in ([], ["pyspark.worker"]):

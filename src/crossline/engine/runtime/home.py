@@ -8,6 +8,9 @@ zips they import the installed PySpark, which is the same and compiled.
 from __future__ import annotations
 
 import hashlib
+import os
+import shlex
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +19,12 @@ import pyspark
 from crossline.engine.runtime.places import cache_dir
 
 _PARTS = ("bin", "sbin", "jars")
+_PYTHON = """#!/bin/sh
+# Python as Spark starts it for workers. Those that plan a source get PySpark's own daemon, whatever the settings say;
+# crossline's does the same, and does not tell as an error that Spark let a worker go.
+[ "$1 $2" = "-m pyspark.daemon" ] && shift 2 && set -- -m crossline.engine.runtime.daemon "$@"
+exec {python} "$@"
+"""
 
 
 def spark_home() -> Path:
@@ -29,3 +38,15 @@ def spark_home() -> Path:
             with suppress(FileExistsError):  # another process was quicker
                 link.symlink_to(installed / part)
     return home
+
+
+def worker_python() -> Path:
+    """What Spark starts workers with on this machine, made where it is missing: this Python, by way of a script."""
+    text = _PYTHON.format(python=shlex.quote(sys.executable))
+    script = spark_home() / f"python-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if not script.exists():
+        aside = script.with_name(f"{script.name}.{os.getpid()}")
+        aside.write_text(text, encoding="utf-8")
+        aside.chmod(0o755)
+        aside.replace(script)
+    return script

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import re
 import subprocess
-import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from xml.sax.saxutils import quoteattr
 
 from crossline.core.errors import PermanentError
 from crossline.engine.runtime.java import Java, find_java
+from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.runtime.truststore import certificates, write_trust_store
 
 SETTINGS_VARIABLE = "CROSSLINE_IVY_SETTINGS"
@@ -40,8 +40,7 @@ def retrieve(wanted: Sequence[tuple[str, str, str]], into: Path, progress: Calla
     Calls ``progress(name, done, total)`` as each comes. Raises PermanentError where one cannot be had, or without Java.
     """
     java = find_java()
-    with tempfile.TemporaryDirectory(prefix="crossline-ivy-") as folder:
-        work = Path(folder)
+    with own_folder_for("ivy") as work:
         (work / "ivy.xml").write_text(module_file(wanted))
         (work / "settings.xml").write_text(_IVY_SETTINGS)
         lines: deque[str] = deque(maxlen=_LINES_KEPT)

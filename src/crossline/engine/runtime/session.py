@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -15,9 +16,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from crossline.engine.runtime.archive import use_flags
-from crossline.engine.runtime.home import spark_home
+from crossline.engine.runtime.gateway import session_folder, start_java
+from crossline.engine.runtime.home import spark_home, worker_python
 from crossline.engine.runtime.jars import ensure_jars
 from crossline.engine.runtime.java import find_java
+from crossline.engine.runtime.leftovers import OPEN_PACKAGES
 
 TASK_TRIES = 4
 DAEMON = "crossline.engine.runtime.daemon"
@@ -47,25 +50,30 @@ def build_session(
 
     What listens, listens on loopback, unless ``settings`` or, for masters elsewhere, ``SPARK_LOCAL_IP`` say otherwise.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     here = master is None or re.match(r"local\b|spark://(127\.|localhost\b)", master) is not None
+    os.environ["PYSPARK_PYTHON"] = str(worker_python()) if here else sys.executable
     bound = binding(os.environ, here=here)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if here:
         os.environ.setdefault("SPARK_HOME", str(spark_home()))
     os.environ["JAVA_HOME"] = str(find_java().home)
     jars = [jar for group in JAR_GROUPS for jar in ensure_jars(group)]
-    builder = SparkSession.builder.appName(app_name).master(_retrying(master or f"local[{cores}]"))
-    for name, value in {
+    wanted = {
+        "spark.app.name": app_name,
+        "spark.master": _retrying(master or f"local[{cores}]"),
         **_base_settings(jars),
         **bound,
         **RUNTIME_SETTINGS,
         **(settings or {}),
-    }.items():
-        builder = builder.config(name, value)
+    }
     # While Java starts: nearly a second that the first query would otherwise wait for.
     threading.Thread(target=import_module, args=("pandas",), daemon=True).start()
-    session = builder.getOrCreate()
+    start_java(wanted)
+    builder = SparkSession.builder
+    for name, value in (_local_dir() | wanted).items():
+        builder = builder.config(name, value)
+    with _own_handlers():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -73,6 +81,20 @@ def build_session(
 def binding(environment: Mapping[str, str], *, here: bool) -> Mapping[str, str]:
     """Where the driver listens; ``here``: all runs on this machine. An address that somebody gave to Spark stays."""
     return LOOPBACK if here or "SPARK_LOCAL_IP" not in environment else {}
+
+
+def _local_dir() -> dict[str, str]:
+    folder = session_folder()
+    return {} if folder is None else {"spark.local.dir": str(folder)}
+
+
+@contextmanager
+def _own_handlers() -> Iterator[None]:
+    """PySpark takes SIGINT for itself and raises wherever its thread stands; who has said what it shall do keeps it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread() and before not in {signal.default_int_handler, None}:
+        signal.signal(signal.SIGINT, before)
 
 
 def wake_workers(session: SparkSession) -> None:
@@ -107,7 +129,8 @@ def java_options(archive: str) -> str:
     """
     few = (os.cpu_count() or 1) <= FEW_CORES
     collector = " -XX:+UseSerialGC" if few else ""
-    return f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1{collector} {archive}".strip()
+    logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    return f"{logging} -XX:TieredStopAtLevel=1{collector} {OPEN_PACKAGES} {archive}".strip()
 
 
 def _base_settings(jars: Sequence[Path]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -52,7 +53,11 @@ class _Reading:
 
 @dataclass(slots=True)
 class PastReader:
-    """Reads the pasts of new layers. ``held_max``: shards whose state a process may hold."""
+    """Reads the pasts of new layers.
+
+    ``held_max``: shards whose state a process may hold. ``jobs``: a context that jobs are done in, so that a stop can
+    end them; it raises StoppedError then.
+    """
 
     spark: SparkSession
     sources: Sequence[SourcePlan]
@@ -60,6 +65,7 @@ class PastReader:
     state_root: str
     held_max: int
     plan: Plan
+    jobs: Callable[[], AbstractContextManager[None]] = nullcontext
     _readings: dict[tuple[Layer, ...], _Reading] = field(default_factory=dict)
 
     def read(self, before: Book, after: Book) -> dict[str, Past]:
@@ -104,7 +110,7 @@ class PastReader:
         for mark in self._ends(reading.reached, end, number, source):
             start = reading.reached.offsets[number] if reading.reached else None
             rows = source.history(self.spark, start, mark.offsets[number] or {})
-            with as_batch(self.spark, f"past-{reading.past.folder}", reading.past.slices):
+            with self.jobs(), as_batch(self.spark, f"past-{reading.past.folder}", reading.past.slices):
                 self.plan((rows, source.intake), reading.book, cache).count()
             reading.past = Past(reading.past.folder, reading.past.slices + 1)
             reading.reached = mark

@@ -1,0 +1,183 @@
+"""Whether anything grows in a session that lives long: ``python -m bench.soak [--batches 10000] [--starts 20]``.
+
+Small batches of generated traffic go through a pipeline of R5 with its usual sinks, all in one session, in which the
+pipeline is stopped and started again and again. Every so many batches the threads, descriptors and resident bytes of
+all its processes are noted, and what Java's heap holds after a collection. The windows are full after some hundred
+batches, so the state stands still from there on, and so must all else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+
+from bench.report import Report, median, say
+from bench.workload import rule_set, write_pipeline
+from crossline.connectors.base import Delivery
+from crossline.core.config import in_folder
+from crossline.engine.assemble import RunOptions, assemble, read_config
+from crossline.engine.pipeline import Pipeline, Totals
+from crossline.engine.runtime.gateway import end_session
+from crossline.engine.runtime.session import build_session, wake_workers
+from crossline.engine.runtime.temp import own_folder_for
+
+KINDS = ("driver", "java", "keepers", "workers")
+WARM_SHARE = 0.2  # of the samples: pools fill, code is compiled, windows fill
+MIB = 1 << 20
+EVENT_RATE = 20  # records a second of event time: the widest window of R5 holds 20,000
+# What a figure may have grown by from the first samples after warming up to the last ones and still count as flat.
+SLACK = {"threads": 3, "fds": 3, "rss_mib": 64, "heap_mib": 16}
+
+
+@dataclass(slots=True)
+class Soak:
+    """Counts batches over all starts, and takes a sample every ``every`` of them."""
+
+    session: SparkSession
+    every: int
+    began_s: float = field(default_factory=time.monotonic)
+    batches: int = 0
+    records: int = 0
+    starts: int = 0
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    until: int = 0
+    reached: threading.Event = field(default_factory=threading.Event)
+
+    def batch(self, delivery: Delivery, _: Totals) -> None:
+        """A batch was delivered."""
+        self.batches += 1
+        self.records += delivery.figures["records"]
+        if self.batches % self.every == 0:
+            self.samples.append(self.sample())
+        if self.batches >= self.until:
+            self.reached.set()
+
+    def sample(self) -> dict[str, Any]:
+        """Threads, descriptors and resident bytes by kind of process; what Java's heap holds."""
+        gc.collect()
+        jvm: Any = self.session.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way to Java
+        jvm.java.lang.System.gc()
+        memory = jvm.java.lang.Runtime.getRuntime()
+        found: dict[str, Any] = {
+            "batches": self.batches,
+            "starts": self.starts,
+            "seconds": time.monotonic() - self.began_s,
+            "heap_mib": (memory.totalMemory() - memory.freeMemory()) / MIB,
+        }
+        for kind in KINDS:
+            found |= {f"{kind}_{what}": 0 for what in ("processes", "threads", "fds", "rss_mib")}
+        own = psutil.Process()
+        for process in [own, *own.children(recursive=True)]:
+            try:
+                kind = kind_of(process, own.pid)
+                figures = (1, process.num_threads(), process.num_fds(), process.memory_info().rss / MIB)
+            except psutil.Error:
+                continue
+            for what, value in zip(("processes", "threads", "fds", "rss_mib"), figures, strict=True):
+                found[f"{kind}_{what}"] += value
+        return found
+
+
+def kind_of(process: psutil.Process, driver: int) -> str:
+    """Which kind of process it is; a keeper is known by the socket that it listens on."""
+    if process.pid == driver:
+        return "driver"
+    if process.name() == "java":
+        return "java"
+    listening = [str(each.laddr) for each in process.net_connections("unix")]
+    return "keepers" if any("/keeper-" in name for name in listening) else "workers"
+
+
+def soak(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run all batches; the samples."""
+    source = {"kind": "generator", "workload": "tx", "rate_per_s": EVENT_RATE}
+    engine = {"max_batch_records": options.records}
+    pipeline = write_pipeline(folder / "p", rule_set("R5"), source, engine=engine)
+    config = in_folder(read_config(str(pipeline)), str(pipeline.parent))
+    session = build_session(config.name, config.engine.master)
+    wake_workers(session)
+    state = Soak(session, options.every)
+    try:
+        for number in range(options.starts):
+            state.starts = number + 1
+            state.until = options.batches * (number + 1) // options.starts
+            state.reached.clear()
+            running = assemble(session, config, RunOptions(on_batch=state.batch)).start()
+            until_reached(running, state)
+            running.stop()
+            say(f"{state.batches:,} batches, {state.starts} starts, {time.monotonic() - state.began_s:.0f} s")
+        state.samples.append(state.sample())
+    finally:
+        end_session(session)
+    return state.samples
+
+
+def until_reached(running: Pipeline, state: Soak) -> None:
+    """Wait for the batches of this start; raises what ended the pipeline before."""
+
+    def stop() -> None:
+        state.reached.wait()
+        running.stop()
+
+    waiting = threading.Thread(target=stop, daemon=True)
+    waiting.start()
+    try:
+        running.wait()
+    finally:
+        state.reached.set()
+        waiting.join()
+
+
+def growth(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """By figure: the median of the first samples after warming up and of as many last ones, and whether it is flat."""
+    rest = samples[round(len(samples) * WARM_SHARE) :]
+    part = max(1, len(rest) // 4)
+    names = ["heap_mib", *(f"{kind}_{what}" for kind in KINDS for what in ("threads", "fds", "rss_mib"))]
+    rows = []
+    for name in names:
+        first, last = (median([sample[name] for sample in some]) for some in (rest[:part], rest[-part:]))
+        slack = next(allowed for what, allowed in SLACK.items() if name.endswith(what))
+        rows.append({"figure": name, "first": first, "last": last, "flat": "yes" if last - first <= slack else "NO"})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batches", type=int, default=10_000)
+    parser.add_argument("--starts", type=int, default=20)
+    parser.add_argument("--records", type=int, default=200, help="of a batch")
+    parser.add_argument("--every", type=int, default=0, help="batches between two samples; by default, 40 samples")
+    parser.add_argument("--quick", action="store_true", help="300 batches, 6 starts")
+    options = parser.parse_args()
+    if options.quick:
+        options.batches, options.starts = 300, 6
+    options.every = options.every or max(1, options.batches // 40)
+    report = Report("soak", f"{options.batches:,} batches of {options.records} records, {options.starts} starts, R5")
+    with own_folder_for("bench") as folder:
+        samples = soak(folder, options)
+    for sample in samples:
+        report.add(**{name: value for name, value in sample.items() if not name.endswith("_processes")})
+    grown = growth(samples)
+    report.details |= {"samples": samples, "growth": grown}
+    report.notes += [
+        f"{row['figure']}: {row['first']:,.0f} after warming up, {row['last']:,.0f} at the end; flat: {row['flat']}"
+        for row in grown
+    ]
+    report.notes.append(
+        f"samples every {options.every} batches; flat: grown by no more than {SLACK}; {os.cpu_count()} cores"
+    )
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

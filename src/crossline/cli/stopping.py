@@ -1,0 +1,112 @@
+"""SIGINT and SIGTERM while a command works with Spark: it stops in order, says so in one line, and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+
+import typer
+
+from crossline.core.errors import CrosslineError, StoppedError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# One wish may come as several signals: to the process, and to its group. A later one is a person who will not wait.
+ONE_WISH_S = 2.0
+# A start is many calls to Java, some of them long. Nothing is lost with one that is cut off.
+START_S_MAX = 3.0
+
+
+class Stoppable(Protocol):
+    """A pipeline, or what is stopped like one."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it has come to judge."""
+        ...
+
+    def stop(self) -> None:
+        """Stop; from any thread, again and again."""
+        ...
+
+
+class Stopping:
+    """What the signals do. ``signal`` is the first that came; what is to be stopped is told as soon as it is there."""
+
+    def __init__(self, *, endless: bool) -> None:
+        self.signal: signal.Signals | None = None
+        self.ended = threading.Event()
+        self._endless = endless
+        self._first_s = 0.0
+        self._pipeline: Stoppable | None = None
+
+    @property
+    def code(self) -> int:
+        """With which code a process that was stopped ends."""
+        return 0 if self._endless or self.signal is None else 128 + self.signal
+
+    def tell(self) -> None:
+        """Say that a signal came."""
+        if self.signal is not None:
+            sys.stderr.write(f"stopped by {self.signal.name}\n")
+
+    def check(self) -> None:
+        """Raise StoppedError where a signal came."""
+        if self.signal is not None:
+            raise StoppedError("stopped")
+
+    def stops(self, pipeline: Stoppable) -> None:
+        """From now on a signal stops ``pipeline``; raises StoppedError where one came already."""
+        self._pipeline = pipeline
+        self.check()
+
+    def __call__(self, number: int, _: Any) -> None:
+        """A signal came, to the main thread."""
+        if self.signal is not None:
+            if time.monotonic() - self._first_s > ONE_WISH_S:
+                os._exit(128 + number)
+            return
+        self.signal, self._first_s = signal.Signals(number), time.monotonic()
+        # Not here: this thread is in the midst of a call to Spark, whose connection takes one call at a time.
+        threading.Thread(target=self._stop, name="stop", daemon=True).start()
+        threading.Thread(target=self._cut_off, name="cut-off", daemon=True).start()
+
+    def _stop(self) -> None:
+        if self._pipeline is not None:
+            with suppress(CrosslineError):  # told to whoever waits for the pipeline
+                self._pipeline.stop()
+
+    def _cut_off(self) -> None:
+        """End a start that does not come to its end."""
+        if self.ended.wait(START_S_MAX) or (self._pipeline is not None and self._pipeline.running):
+            return
+        self.tell()
+        sys.stderr.flush()
+        os._exit(self.code)  # Java ends as after a kill; the next run removes its folder
+
+
+@contextmanager
+def stoppable(*, endless: bool = False) -> Iterator[Stopping]:
+    """Signals end what is done in here, with one line on the standard error and exit code 128 + the signal's number.
+
+    ``endless``: the work has no end of its own, so that being stopped is how it ends well. Then a signal's code is 0.
+    """
+    stopping = Stopping(endless=endless)
+    before = {number: signal.signal(number, stopping) for number in SIGNALS}
+    try:
+        yield stopping
+    except StoppedError:
+        if stopping.signal is None:
+            raise
+    finally:
+        stopping.ended.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    stopping.tell()
+    if stopping.code:
+        raise typer.Exit(stopping.code)

@@ -1,0 +1,103 @@
+"""Temporary folders of our own: each is locked while somebody uses it, and removed by the next run once nobody does.
+
+The lock is the system's, on a file in the folder. It goes with the last process that has it, however that one ended,
+and it is seen by processes that cannot see each other, as in containers with one temporary folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "crossline-"
+LOCK = "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFolder:
+    """``lock``: the descriptor that holds it; a process that inherits it holds the folder too."""
+
+    path: Path
+    lock: int
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it, and let go of it; not to be called twice."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self.lock)
+
+
+def own_folder(kind: str = "") -> OwnFolder:
+    """A new folder in the system's temporary one, which only this user can enter; ``kind`` stands in its name."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-" if kind else PREFIX))
+        with suppress(FileNotFoundError):
+            lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            if _locked(lock) and _is_there(path / LOCK, lock):
+                return OwnFolder(path, lock)
+            os.close(lock)  # somebody swept it between two of these lines
+
+
+@contextmanager
+def own_folder_for(kind: str) -> Iterator[Path]:
+    """A folder for as long as the context lasts."""
+    folder = own_folder(kind)
+    try:
+        yield folder.path
+    finally:
+        folder.remove()
+
+
+def sweep() -> list[Path]:
+    """Remove our folders that nobody holds any more; those that were removed.
+
+    Whatever else has such a name is left alone: what is another user's, what is no folder, what has no lock of ours.
+    """
+    swept = []
+    for path in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
+        with suppress(OSError):  # another run sweeps as well
+            about = path.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+                continue
+            lock = os.open(path / LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            folder = OwnFolder(path, lock)
+            if _locked(lock) and _is_there(path / LOCK, lock):
+                folder.remove()
+                swept.append(path)
+            else:
+                os.close(lock)
+    return swept
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a process has the lock of a folder; not where it is gone."""
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return not _locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    """Whether ``path`` is still the file that was opened."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    return False

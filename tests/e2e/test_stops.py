@@ -1,0 +1,190 @@
+"""Runs are stopped, as terminals and supervisors do it, and killed: what they say, how they end, who is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from .feeding import fed
+from .killing import family, project_at, running, until, working
+from .project import Project
+from .traffic import lines, records
+
+pytestmark = pytest.mark.spark
+
+STOP_S = 15.0  # on a machine that does much else
+GONE_S = 20.0
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A pipeline with work for a while, whose temporary files lie in a folder of the test's."""
+    with tempfile.TemporaryDirectory(prefix="cl-") as temporary:  # not in tmp_path: names of sockets must be short
+        monkeypatch.setenv("TMPDIR", temporary)
+        project = project_at(tmp_path)
+        fed(project).rest()
+        yield project
+
+
+def temporary_files() -> list[str]:
+    return sorted(path.name for path in Path(os.environ["TMPDIR"]).iterdir())
+
+
+def said(project: Project) -> list[str]:
+    """What was said, but for Java's word on its own options."""
+    return [line for line in (project.root / "run.log").read_text().splitlines() if "incubator" not in line]
+
+
+def batches(project: Project) -> int:
+    with suppress(sqlite3.Error):
+        return int(project.rows("SELECT count(*) FROM batches")[0][0]) if project.store.exists() else 0
+    return 0
+
+
+def under_way(project: Project, process: subprocess.Popen[bytes]) -> None:
+    until(lambda: batches(project) >= 3, project, process)
+
+
+def to_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """As a terminal does it."""
+    os.killpg(process.pid, number)
+
+
+def to_all(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """As a supervisor does it: to every process that the run started."""
+    for each in family(process):
+        with suppress(psutil.NoSuchProcess):
+            each.send_signal(number)
+
+
+def nobody_left(process: subprocess.Popen[bytes]) -> bool:
+    """Whether all are gone in time."""
+    deadline_s = time.monotonic() + GONE_S
+    while family(process):
+        if time.monotonic() > deadline_s:
+            return False
+        threading.Event().wait(0.05)
+    return True
+
+
+def goes_on(project: Project) -> None:
+    """Another run of it comes further."""
+    before = batches(project)
+    with running(project) as process:
+        until(lambda: batches(project) > before, project, process)
+        process.terminate()
+        assert process.wait(STOP_S) == 0, said(project)
+
+
+@pytest.mark.parametrize("send", [to_group, to_all])
+@pytest.mark.parametrize(
+    ("number", "arguments", "code"),
+    [(signal.SIGTERM, (), 0), (signal.SIGINT, (), 0), (signal.SIGTERM, ("--drain",), 143)],
+    ids=["term", "int", "drain"],
+)
+def test_a_run_is_stopped(
+    project: Project,
+    send: Callable[[subprocess.Popen[bytes], signal.Signals], None],
+    number: signal.Signals,
+    arguments: tuple[str, ...],
+    code: int,
+) -> None:
+    with running(project, *arguments) as process:
+        under_way(project, process)
+        send(process, number)
+        assert process.wait(STOP_S) == code, said(project)
+        assert nobody_left(process)
+    told = said(project)
+    assert told[0] == f"stopped by {number.name}", "\n".join(told)
+    # A run that is to go on until it is stopped sums up.
+    assert len(told) == 1 if code else told[1].startswith("pipeline shop: "), "\n".join(told)
+    assert not any("Traceback" in line or "Exception" in line or "ERROR" in line for line in told), "\n".join(told)
+    assert temporary_files() == []
+
+
+@pytest.fixture
+def history(project: Project) -> list[str]:
+    """The arguments of a backtest that takes a while."""
+    with (project.root / "log.jsonl").open("wb") as file:
+        for seed in range(40):
+            file.write(lines(records(6_000, seed)))
+    return [
+        *("backtest", "--rules", str(project.root / "rules"), "--stream", str(project.root / "stream.yaml")),
+        *("--input", str(project.root / "log.jsonl"), "--output", str(project.root / "found.jsonl")),
+    ]
+
+
+@pytest.mark.parametrize("send", [to_group, to_all])
+def test_a_backtest_is_interrupted(
+    project: Project, history: list[str], send: Callable[[subprocess.Popen[bytes], signal.Signals], None]
+) -> None:
+    with working(project, *history) as process:
+        folder = Path(os.environ["TMPDIR"])
+        until(lambda: any(folder.glob("crossline-backtest-*/spark/offsets/0")), project, process)
+        send(process, signal.SIGINT)
+        assert process.wait(STOP_S) == 130, said(project)
+        assert nobody_left(process)
+    assert said(project) == ["stopped by SIGINT"]
+    assert not list(project.root.glob("*found.jsonl*"))
+    assert temporary_files() == []
+
+
+def test_a_stop_while_it_starts(project: Project) -> None:
+    with running(project) as process:
+        until(lambda: any(name.startswith("crossline-") for name in temporary_files()), project, process)
+        to_all(process, signal.SIGTERM)
+        assert process.wait(STOP_S) == 0, said(project)
+        assert nobody_left(process)
+    assert said(project) == ["stopped by SIGTERM"]
+
+
+def test_a_killed_run_leaves_nobody_and_the_next_one_cleans_up(project: Project) -> None:
+    theirs = Path(os.environ["TMPDIR"]) / "crossline-of-somebody-else"
+    theirs.mkdir()
+    with running(project) as process:
+        under_way(project, process)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert nobody_left(process)
+    (left,) = set(temporary_files()) - {theirs.name}
+    goes_on(project)
+    assert temporary_files() == [theirs.name], f"{left} was left by the killed run"
+
+
+def test_a_store_that_is_locked_when_it_is_stopped(project: Project) -> None:
+    with running(project) as process:
+        under_way(project, process)
+        with closing(sqlite3.connect(project.store, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            to_all(process, signal.SIGTERM)
+            assert process.wait(STOP_S) == 1, said(project)
+        assert nobody_left(process)
+    told = [line for line in said(project) if not line.startswith("{")]  # the log: a batch was held
+    assert len(told) == 1
+    assert told[0].startswith("error: not stopped cleanly: the store ")
+    goes_on(project)  # the other sinks, the rule log and the checkpoint were let go all the same
+
+
+def test_one_run_at_a_time_and_one_pipeline_a_checkpoint(project: Project) -> None:
+    with running(project) as process:
+        under_way(project, process)
+        with running(project) as second:
+            assert second.wait(60) == 1
+        assert f"is held by another run of this pipeline (process {process.pid} on " in said(project)[-1]
+        process.terminate()
+        assert process.wait(STOP_S) == 0
+    other = Project(project.root, [], name="kiosk", engine=project.settings["engine"])
+    with running(other, "--drain") as process:
+        assert process.wait(60) == 1
+    assert said(other)[-1].startswith(f"error: {project.root}/out/checkpoint is the checkpoint of pipeline shop, found")
