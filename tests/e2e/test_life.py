@@ -17,6 +17,7 @@ from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.errors import PermanentError, SinkError, StateError, StoppedError
 from crossline.engine import pipeline as pipelines
+from crossline.engine.state.past import PastReader
 
 from .project import Project, figures, from_twin
 from .test_hot_rules import PAIR, SINKS, Feeder, as_published, history, plain
@@ -79,15 +80,16 @@ def test_a_stop_gives_up_the_past_of_a_new_rule_and_the_next_start_reads_it(
 ) -> None:
     at_work = threading.Event()
 
-    def endless(spark: SparkSession, *_: Any) -> None:
+    def endless(self: PastReader, *_: Any) -> None:
         at_work.set()
-        spark.sparkContext.parallelize([1], 1).map(lambda _: time.sleep(600)).collect()
+        with self.jobs():
+            spark.sparkContext.parallelize([1], 1).map(lambda _: time.sleep(600)).collect()
 
     project, log = Project(tmp_path, [PAIR]), [plain(n, "a1") for n in range(12)]
     with project.start(spark) as running:
         Feeder(project, running, log[:6], "0-").give(6)
         with monkeypatch.context() as patch:
-            patch.setattr(pipelines, "backfill", endless)
+            patch.setattr(PastReader, "read", endless)
             project.publish("sum.yaml", [velocity("sum", "sum", 4, aggregation_field="amount", emit="every")])
             assert at_work.wait(60)
             begun_s = time.monotonic()
@@ -102,9 +104,10 @@ def test_a_stop_gives_up_the_past_of_a_new_rule_and_the_next_start_reads_it(
 def test_a_stop_gives_up_a_start(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_work = threading.Event()
 
-    def endless(spark: SparkSession, *_: Any) -> None:
+    def endless(self: PastReader, *_: Any) -> None:
         at_work.set()
-        spark.sparkContext.parallelize([1], 1).map(lambda _: time.sleep(600)).collect()
+        with self.jobs():
+            spark.sparkContext.parallelize([1], 1).map(lambda _: time.sleep(600)).collect()
 
     project = Project(tmp_path, [PAIR])
     project.give("0.jsonl", lines(records(10, seed=1)))
@@ -118,7 +121,7 @@ def test_a_stop_gives_up_a_start(spark: SparkSession, tmp_path: Path, monkeypatc
         made.append(self)
 
     monkeypatch.setattr(pipelines.Pipeline, "__init__", kept)
-    monkeypatch.setattr(pipelines, "backfill", endless)
+    monkeypatch.setattr(PastReader, "read", endless)
     stopper = threading.Thread(target=lambda: (at_work.wait(60), made[0].stop()))
     stopper.start()
     with pytest.raises(StoppedError, match="stopped while the past of new rules was read"):

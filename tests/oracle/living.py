@@ -175,7 +175,6 @@ class Life:
 
     def judge(self, chunks: Sequence[int]) -> Told:
         """As a batch is judged, up to what its sinks would get."""
-        self.changes.before_batch()
         alerts: list[dict[str, Any]] = []
         found: dict[str, list[Position]] = {"duplicates": [], "late": []}
         with self.changes.judging():

@@ -55,8 +55,8 @@ def backtest(
     pipeline: Annotated[
         str | None,
         typer.Option(
-            help="Pipeline file: its streams, rules, lists, defaults and partition_lag hold. Or, with --as-of-log, the "
-            "name of the pipeline whose rule log to use."
+            help="Pipeline file: its streams, rules, lists, defaults and engine bounds hold. Or the name of a pipeline "
+            "whose rule log to use."
         ),
     ] = None,
     compare: Annotated[

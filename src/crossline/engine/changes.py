@@ -85,8 +85,12 @@ class RuleChanges:
 
     @contextmanager
     def judging(self) -> Iterator[None]:
-        """While a batch is judged: what is published meanwhile holds after its records, once they are known."""
+        """While a batch is judged: what is published meanwhile holds after its records, once they are known.
+
+        What was logged before is put in force first: its instant has come for the records of this batch.
+        """
         with self._judging:
+            self._put_in_force()
             yield
 
     def judged(self, clocks: Mapping[str, StreamClocks]) -> None:
@@ -117,11 +121,8 @@ class RuleChanges:
                     finally:
                         self.between_batches.release()
 
-    def before_batch(self) -> None:
-        """Put in force what was logged since the last batch; its instant has come for the records of this one.
-
-        Where the book cannot be written the batch is held.
-        """
+    def _put_in_force(self) -> None:
+        """What was logged since the last batch; where the book cannot be written the batch is held."""
         while self._wanted is not None and not self._hold:
             with self._reported():
                 self._apply()

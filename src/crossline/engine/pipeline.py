@@ -172,7 +172,6 @@ class Pipeline:
         with self._changes.between_batches:
             begun, began_ms = time.monotonic(), time.time() * 1e3
             self.totals.first_s = self.totals.first_s or begun
-            self._changes.before_batch()
             with self._changes.judging():
                 plan = self._plan((frame, self._intake), self._changes.file, self._cache)
                 outcome = collect(plan, self._fetchers())

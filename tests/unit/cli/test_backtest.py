@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from crossline.cli.backtest import _setting, as_text
 from crossline.cli.init import template_files
@@ -97,14 +98,10 @@ def test_what_is_missing_is_told(run: Callable[..., int], capsys: pytest.Capture
 
 
 def test_a_pipeline_file_says_what_its_stream_would_judge_by(run: Callable[..., int]) -> None:
-    text = Path("pipeline.yaml").read_text()
-    Path("pipeline.yaml").write_text(
-        text + "defaults: {watermark_delay: 5s, allowed_lateness: 1h}\nengine: {partition_lag: 7m}\n"
-        if "engine:" not in text
-        else text.replace(
-            "engine:", "defaults: {watermark_delay: 5s, allowed_lateness: 1h}\nengine:\n  partition_lag: 7m"
-        )
-    )
+    file = yaml.safe_load(Path("pipeline.yaml").read_text())
+    file["defaults"] = {"watermark_delay": "5s", "allowed_lateness": "1h"}
+    file["engine"]["partition_lag"] = "7m"
+    Path("pipeline.yaml").write_text(yaml.safe_dump(file))
     setting = _setting(None, None, None, "pipeline.yaml", as_of_log=False)
     assert (setting.defaults.watermark_delay_ms, setting.defaults.allowed_lateness_ms) == (5_000, 3_600_000)
     assert setting.partition_lag_ms == 420_000

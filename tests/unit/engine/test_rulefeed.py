@@ -15,8 +15,9 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book
-from crossline.engine.pipeline import Pipeline, PipelineSettings
+from crossline.engine.changes import RuleChanges
 from crossline.engine.rulefeed import DirectoryFeed
+from crossline.engine.state.history import HistoryLog
 from crossline.rulelog import reading
 from crossline.rulelog.directory import DirectoryRuleLog
 
@@ -54,12 +55,12 @@ def told(events: list[dict[str, Any]]) -> list[str]:
 
 
 def test_a_list_and_the_rule_that_needs_it_come_together(config: Config, tmp_path: Path) -> None:
-    feed = DirectoryFeed(config, clock_is_records=False)
+    feed = DirectoryFeed(config, {})
     assert names(feed.start()[0]) == []
     (tmp_path / "rules" / "r.yaml").write_text(RULE, encoding="utf-8")
     (tmp_path / "lists" / "cards.txt").write_text("c1\n", encoding="utf-8")
     assert feed.changed()
-    rules, lists, events = feed.take_up(None)
+    rules, lists, events = feed.take_up({})
     assert (names(rules), lists) == (["stolen"], {"cards": ["c1"]})
     assert told(events) == ["list_changed", "published"]
     assert not feed.changed()
@@ -69,7 +70,7 @@ def test_a_list_and_the_rule_that_needs_it_come_together(config: Config, tmp_pat
 def test_a_list_stays_when_the_log_cannot_be_written(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    feed = DirectoryFeed(config, clock_is_records=False)
+    feed = DirectoryFeed(config, {})
     feed.start()
     (tmp_path / "rules" / "r.yaml").write_text(RULE, encoding="utf-8")
     (tmp_path / "lists" / "cards.txt").write_text("c1\n", encoding="utf-8")
@@ -81,32 +82,31 @@ def test_a_list_stays_when_the_log_cannot_be_written(
     with monkeypatch.context() as patch:
         patch.setattr(DirectoryRuleLog, "take_up", full)
         with pytest.raises(RetryableError):
-            feed.take_up(None)
+            feed.take_up({})
     assert feed.changed()
-    rules, lists, events = feed.take_up(None)
+    rules, lists, events = feed.take_up({})
     assert (names(rules), lists) == (["stolen"], {"cards": ["c1"]})
     assert told(events) == ["list_changed", "published"]
     feed.close()
 
 
 def test_topics_are_those_of_the_kafka_sinks(config: Config, tmp_path: Path) -> None:
-    feed = DirectoryFeed(config, clock_is_records=False)
+    feed = DirectoryFeed(config, {})
     feed.start()
     plain = RULE.replace("operator: in, value: {list: cards}", "operator: exists")
     for name, topic in (("a", "alerts"), ("b", "alerts.cards"), ("c", "alert.cards")):
         text = plain.replace("stolen", name) + f"sink_topic: {topic}\n"
         (tmp_path / "rules" / f"{name}.yaml").write_text(text, encoding="utf-8")
     assert feed.changed()
-    rules, _, events = feed.take_up(None)
+    rules, _, events = feed.take_up({})
     assert names(rules) == ["a", "b"]
     assert [(each["event"], each["source"]) for each in events if each["event"] == "refused"] == [("refused", "c.yaml")]
     feed.close()
 
 
 def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch holds the lock; the check of a file begins and ends all the same, and nothing is taken up."""
-    feed = DirectoryFeed(config, clock_is_records=False)
-    feed.start()
+    """While one is judged the check of a file begins and ends, and nothing is taken up; that waits for no delivery."""
+    feed = DirectoryFeed(config, {})
     checked, taken = threading.Event(), threading.Event()
     read, take_up = reading.load_yaml, feed.take_up
 
@@ -122,17 +122,22 @@ def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, mo
     monkeypatch.setattr(reading, "load_yaml", checks)
     monkeypatch.setattr(feed, "take_up", takes)
     book = Book(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
-    settings = PipelineSettings("p", str(tmp_path / "out"), 1, 0, 1, backfill=False)
-    pipeline = Pipeline(None, settings, book, [], feed, [])  # type: ignore[arg-type] - without Spark: no query is run
-    with pipeline._between_batches:
-        pipeline._watcher.start()
-        (tmp_path / "rules" / "r.yaml").write_text(
-            RULE.replace("value: {list: cards}", "value: [c1]"), encoding="utf-8"
-        )
-        assert checked.wait(30)
-        assert not taken.is_set()
-    assert taken.wait(30)
-    pipeline._stopping.set()
-    pipeline._watcher.join(30)
-    assert names(pipeline._book.rules) == ["stolen"]
+    stopping = threading.Event()
+    changes = RuleChanges(book, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, stopping)
+    changes.start()
+    watcher = threading.Thread(target=changes.watch, daemon=True)
+    with changes.between_batches:
+        with changes.judging():
+            watcher.start()
+            (tmp_path / "rules" / "r.yaml").write_text(
+                RULE.replace("value: {list: cards}", "value: [c1]"), encoding="utf-8"
+            )
+            assert checked.wait(30)
+            assert not taken.is_set()
+        assert taken.wait(30), "a batch that its sinks hold holds no rule back"
+        with changes.judging():  # waits for the publication that is under way
+            pass
+        assert names(changes.file.current().rules) == ["stolen"]
+    stopping.set()
+    watcher.join(30)
     feed.close()

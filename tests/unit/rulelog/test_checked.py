@@ -106,7 +106,7 @@ def test_reading_is_done_by_poll_alone_and_once(desk: Desk, monkeypatch: pytest.
     assert read == ["a.yaml", "m.yaml"]
     # A pipeline that cannot take it up yet asks again and again.
     assert desk.log.poll() is changes
-    rules, events = desk.log.take_up(changes, None, 5)
+    rules, events = desk.log.take_up(changes, {}, 5)
     assert (len(rules), [e.event for e in events]) == (2, ["refused", "published", "published"])
     assert desk.log.poll() is None
     assert read == ["a.yaml", "m.yaml"]
@@ -121,7 +121,7 @@ def test_a_topic_that_no_sink_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(rule("b", sink_topic="alerts.cards") + rule("c"), encoding="utf-8")
     assert [each.rule.rule_id for each in log.start(0).versions] == ["b", "c"]
     (tmp_path / "c.yaml").write_text(rule("d", sink_topic="fraud", status="draft"), encoding="utf-8")
-    _, (event,) = log.take_up(log.poll(), None, 1)
+    _, (event,) = log.take_up(log.poll(), {}, 1)
     assert (event.event, event.source) == ("refused", "c.yaml")
     assert str(event.text) == (
         "c.yaml:6: [0].sink_topic\n"
@@ -130,7 +130,7 @@ def test_a_topic_that_no_sink_has_is_refused(tmp_path: Path) -> None:
         "  name it under topics of the pipeline's Kafka sink, and create it"
     )
     (tmp_path / "a.yaml").write_text(rule("a", sink_topic="alerts"), encoding="utf-8")
-    assert [e.event for e in log.take_up(log.poll(), None, 2)[1]] == ["published"]
+    assert [e.event for e in log.take_up(log.poll(), {}, 2)[1]] == ["published"]
     log.close()
 
 
@@ -143,5 +143,5 @@ def test_a_live_rule_whose_topic_is_gone_can_be_ended(tmp_path: Path) -> None:
     log = DirectoryRuleLog(tmp_path, "p", streams, sink_topics=TOPICS)
     assert len(log.start(1)) == 1
     (tmp_path / "a.yaml").write_text(rule("a", sink_topic="old", status="retired"), encoding="utf-8")
-    assert [(e.event, e.status) for e in log.take_up(log.poll(), None, 2)[1]] == [("status_changed", "retired")]
+    assert [(e.event, e.status) for e in log.take_up(log.poll(), {}, 2)[1]] == [("status_changed", "retired")]
     log.close()

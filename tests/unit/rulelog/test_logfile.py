@@ -149,7 +149,7 @@ def test_a_log_that_is_no_longer_in_its_place_takes_nothing(
     changes = desk.log.poll()
     change(path)
     with pytest.raises(RetryableError, match=rf"p\.jsonl {said}"):
-        desk.log.take_up(changes, None, 2_000)
+        desk.log.take_up(changes, {}, 2_000)
     with pytest.raises(RetryableError, match=rf"p\.jsonl {said}"):
         desk.log.poll()
     assert kept.read_bytes() == whole
