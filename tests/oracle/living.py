@@ -189,13 +189,16 @@ class Life:
         return alerts, found["duplicates"], found["late"]
 
     def deliver(self, told: Told) -> None:
-        """The sinks have it, the mark is written, Spark commits."""
+        """The sinks have it, and the mark is written."""
         alerts, duplicates, late = told
         self.alerts += alerts
         self.duplicates += duplicates
         self.late += late
         self.history.add(self.batches, self.changes.clocks)
         self.changes.delivered(self.batches)
+
+    def commit(self) -> None:
+        """Spark is done with the batch."""
         self._write("commits", "v1\n{}")
         self.batches += 1
 

@@ -29,6 +29,7 @@ from .test_detect_equals_naive import run as run_whole
 AGGREGATES = ("count", "sum", "max", "distinct_count", "last")
 SPREAD = {"watermark_delay": "1s", "allowed_lateness": "2s"}
 Op = tuple[str, Any]
+HAPPENS = ["batch", "batch", "publish", "publish", "restart", "lose", "killed", "uncommitted", "ahead"]
 
 
 @st.composite
@@ -38,8 +39,8 @@ def lives(draw: st.DrawFn, size: int) -> list[Op]:
     bodies: dict[str, list[Body]] = {}
     left = size
     while left:
-        happens = draw(st.sampled_from(["batch", "batch", "publish", "publish", "restart", "lose", "killed", "ahead"]))
-        if happens in {"batch", "killed"}:
+        happens = draw(st.sampled_from(HAPPENS))
+        if happens in {"batch", "killed", "uncommitted"}:
             count = draw(st.integers(1, max(1, left // 2)))
             held = draw(_publication(bodies)) if draw(st.integers(0, 3)) == 0 else None
             ops.append((happens, (count, draw(st.integers(1, 2)), held)))
@@ -71,7 +72,7 @@ def live(life: Life, ops: Sequence[Op], made: Sequence[Record]) -> None:
     at = 0
     life.start()
     for happens, what in ops:
-        if happens in {"batch", "killed"}:
+        if happens in {"batch", "killed", "uncommitted"}:
             count, pieces, held = what
             life.take_in(made[at : at + count], pieces)
             at += count
@@ -86,6 +87,11 @@ def live(life: Life, ops: Sequence[Op], made: Sequence[Record]) -> None:
                 assert _plain(again) == _plain(told), "run again, a batch tells the same"
                 told = again
             life.deliver(told)
+            if happens == "uncommitted":
+                life.start()
+                assert _plain(life.judge(chunks)) == _plain(told), "what sinks have comes again as it was"
+                life.deliver(([], [], []))
+            life.commit()
             life.between()
         elif happens == "publish":
             life.feed.waiting.append(what)
@@ -238,6 +244,7 @@ def test_a_publication_is_not_lost_when_the_book_cannot_be_written(
         life.between()
     life.take_in(made[2:], 1)
     life.deliver(life.judge(life.plan_batch()))
+    life.commit()
     assert not failures, "held until it was written"
     assert [a["record_id"] for a in life.alerts] == ["t2", "t3"]
 
@@ -245,7 +252,7 @@ def test_a_publication_is_not_lost_when_the_book_cannot_be_written(
 def test_a_held_batch_holds_no_rule_back(tmp_path: Path) -> None:
     """It is logged while the batch is with its sinks, and holds for the records after it, killed or not."""
     made = [_record(number, number) for number in range(6)]
-    for number, kind in enumerate(("batch", "killed")):
+    for number, kind in enumerate(("batch", "killed", "uncommitted")):
         ops: list[Op] = [("batch", (2, 1, None)), (kind, (2, 1, {**COUNT, "rule_id": "r0"})), ("batch", (2, 1, None))]
         life = _lived(made, ops, tmp_path / str(number))
         assert [body["effective_from"] for body in life.feed.logged] == [START_MS + 3001]

@@ -10,7 +10,13 @@ import orjson
 
 def unfinished(checkpoint: str) -> bool:
     """Whether Spark planned a batch that it did not commit: it will be run again, and must meet the same rules."""
-    return _newest(checkpoint, "offsets") > _newest(checkpoint, "commits")
+    return unfinished_batch(checkpoint) is not None
+
+
+def unfinished_batch(checkpoint: str) -> int | None:
+    """The batch that Spark planned and did not commit."""
+    newest = _newest(checkpoint, "offsets")
+    return newest if newest > _newest(checkpoint, "commits") else None
 
 
 def committed(checkpoint: str, batch: int) -> bool:

@@ -11,7 +11,7 @@ import orjson
 
 from crossline.core.rules.ruleset import BEGINNING_MS
 from crossline.core.shard import StreamClocks
-from crossline.engine.progress import offsets_of
+from crossline.engine.progress import offsets_of, unfinished_batch
 
 EVERY_MS = 1_000  # of ingest time between two marks
 KEEP_BYTES = 64 << 20  # of marks; with more, the older half goes
@@ -38,7 +38,7 @@ class Mark:
 
 
 class HistoryLog:
-    """Marks in ``folder`` (the pipeline's checkpoint), one a second of ingest time; the newest batch always has one."""
+    """Marks in ``folder`` (the pipeline's checkpoint), one a second of ingest time; the newest two always have one."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -54,7 +54,7 @@ class HistoryLog:
         mark = Mark(batch, offsets_of(str(self._folder), batch), ingest_ms, event_ms, slowest_ms)
         raw = orjson.dumps(mark)
         aside = self._last.with_suffix(".tmp")
-        aside.write_bytes(raw)
+        aside.write_bytes(orjson.dumps([*(each for each in self._newest() if each.batch < batch), mark][-2:]))
         aside.replace(self._last)
         if any(ms - self._written.get(stream, BEGINNING_MS) >= EVERY_MS for stream, ms in ingest_ms.items()):
             with self._path.open("ab") as file:
@@ -65,8 +65,13 @@ class HistoryLog:
             self._written = ingest_ms
 
     def last(self) -> Mark | None:
-        """The mark of the newest finished batch."""
-        return Mark(**orjson.loads(self._last.read_bytes())) if self._last.exists() else None
+        """The mark of the newest finished batch: of one that is run again, nothing is taken for done."""
+        again = unfinished_batch(str(self._folder))
+        done = [mark for mark in self._newest() if again is None or mark.batch < again]
+        return done[-1] if done else None
+
+    def _newest(self) -> list[Mark]:
+        return [Mark(**each) for each in orjson.loads(self._last.read_bytes())] if self._last.exists() else []
 
     def clocks(self) -> dict[str, StreamClocks]:
         """How far each stream had been read after the newest finished batch."""

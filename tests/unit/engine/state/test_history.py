@@ -28,6 +28,7 @@ def mark(batch: int, offsets: list[dict[str, Any] | None], ingest_ms: dict[str, 
 
 def add(history: HistoryLog, root: Path, batch: int, ingest_ms: dict[str, int]) -> None:
     spark_log(root, "offsets", batch, {"chunk": batch + 1}, None)
+    spark_log(root, "commits", batch)
     history.add(batch, {stream: StreamClocks(ms, ms) for stream, ms in ingest_ms.items()})
 
 
@@ -118,6 +119,7 @@ def test_records_dated_ahead_are_of_a_past_that_reaches_to_their_time(tmp_path: 
     history = HistoryLog(str(tmp_path))
     for batch, (came_ms, dated_ms) in enumerate([(500, 500), (1_600, 9_000), (6_000, 6_000), (9_500, 9_500)]):
         spark_log(tmp_path, "offsets", batch, {"chunk": batch + 1})
+        spark_log(tmp_path, "commits", batch)
         clocks = StreamClocks(came_ms, came_ms, dated_ms)
         history.add(batch, {"payments": clocks.after(history.clocks().get("payments"))})
     start = history.before("payments", 5_000)
@@ -127,3 +129,18 @@ def test_records_dated_ahead_are_of_a_past_that_reaches_to_their_time(tmp_path: 
     end = history.last()
     assert end is not None
     assert [each.batch for each in history.between(start, end)] == [1, 2, 3]
+
+
+def test_a_batch_that_is_run_again_is_not_done(tmp_path: Path) -> None:
+    """Its mark is there, since the sinks had it; what is read for new layers ends before it."""
+    history = HistoryLog(str(tmp_path))
+    for batch in range(3):
+        add(history, tmp_path, batch, {"payments": 10 * batch})
+    (tmp_path / "spark" / "commits" / "2").unlink()
+    again = HistoryLog(str(tmp_path))
+    last = again.last()
+    assert last is not None
+    assert last.batch == 1
+    again.add(2, {"payments": StreamClocks(20, 20)})
+    spark_log(tmp_path, "commits", 2)
+    assert [each.batch for each in again._newest()] == [1, 2]
