@@ -22,7 +22,8 @@ settings.load_profile("crossline")
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session on two cores, with all that it leaves on disk in a folder of its own."""
-    from crossline.engine.runtime.session import build_session  # noqa: PLC0415 - only tests that use Spark wait for its import
+    from crossline.engine.runtime.gateway import end_session  # noqa: PLC0415 - only tests that use Spark wait for its import
+    from crossline.engine.runtime.session import build_session  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("spark")
     session = build_session(
@@ -35,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         },
     )
     yield session
-    session.stop()
+    end_session(session)
 
 
 @pytest.fixture(scope="session")

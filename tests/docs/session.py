@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossline.cli.main import app
+from crossline.engine.runtime import gateway
 
 from .pages import Block
 
@@ -92,6 +93,7 @@ class Session:
         with self._patch.context() as patch:
             patch.chdir(self.folder)
             patch.setattr(type(spark), "stop", lambda _: None)
+            patch.setattr(gateway, "end_session", lambda _: None)
             files.setWorkingDirectory(_hadoop_path(spark, str(self.folder)))
             try:
                 yield

@@ -181,7 +181,7 @@ def _alert_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
             a["event_time"],
             a["ingest_time"],
             number_of(a["value"]),
-            a["threshold"],
+            number_of(a["threshold"]),
             a["message"],
             a["detected_at"],
             now,
