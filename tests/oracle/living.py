@@ -47,28 +47,38 @@ class Feed:
 
     logged: list[Body] = field(default_factory=list)
     waiting: list[Body] = field(default_factory=list)
+    lists: dict[str, Any] = field(default_factory=lambda: dict(LISTS))
+    waiting_lists: dict[str, Any] = field(default_factory=dict)
+    noted: list[str] = field(default_factory=list)
 
     def _set(self, bodies: Sequence[Body]) -> RuleSet:
         made = [read_rule(body)[0] for body in bodies]
         return RuleSet.from_rules(rule for rule in made if rule is not None)
 
     def start(self) -> tuple[RuleSet, Mapping[str, Any]]:
-        return self._set(self.logged), LISTS
+        self.lists, self.waiting_lists = {**self.lists, **self.waiting_lists}, {}
+        return self._set(self.logged), self.lists
 
     def events(self) -> list[dict[str, Any]]:
         return []
 
     def changed(self) -> bool:
-        return bool(self.waiting)
+        return bool(self.waiting or self.waiting_lists)
 
-    def preview(self) -> RuleSet:
-        return self._set([*self.logged, *({**body, "effective_from": PREVIEW_MS} for body in self.waiting)])
+    def preview(self) -> tuple[RuleSet, Mapping[str, Any]]:
+        rules = self._set([*self.logged, *({**body, "effective_from": PREVIEW_MS} for body in self.waiting)])
+        return rules, {**self.lists, **self.waiting_lists}
+
+    def note(self, event: str, text: str) -> dict[str, Any]:
+        self.noted.append(text)
+        return {"event": event, "text": text}
 
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Mapping[str, Any], list[dict[str, Any]]]:
         at = {"effective_from": highest_ingest_ms[STREAM] + 1} if STREAM in highest_ingest_ms else {}
         self.logged += [{**body, **at} for body in self.waiting]
         self.waiting = []
-        return self._set(self.logged), LISTS, []
+        self.lists, self.waiting_lists = {**self.lists, **self.waiting_lists}, {}
+        return self._set(self.logged), self.lists, []
 
     def close(self) -> None:
         pass
@@ -114,11 +124,9 @@ class Life:
         past = PastReader(self.spark, [source], self.history, root, 2 * self.shards, self._plan)  # type: ignore[arg-type]
         book = Book(RuleSet(), {STREAM: self.spec}, self.defaults, self.shards, Bounds(self.lag_ms))
         known = BookFile(str(self.folder / "book.json"))
-        if Path(known.path).exists():
-            before = known.current()
-            book.rules, book.layout, book.lists, book.pasts = before.rules, before.layout, before.lists, before.pasts
+        before = known.current() if Path(known.path).exists() else None
         self.cache = ShardCache(root, per_query=False, held_max=self.shards)
-        self.changes = RuleChanges(book, self.feed, self.history, str(self.folder), past, threading.Event())
+        self.changes = RuleChanges(book, before, self.feed, self.history, str(self.folder), past, threading.Event())
         self.changes.start()
 
     @staticmethod
@@ -213,7 +221,8 @@ class Life:
     def read_ahead(self) -> None:
         """The past of what waits is read up to here; batches go on before it is logged."""
         if self.feed.waiting:
-            self.changes._read_past(self.changes._next(self.feed.preview(), LISTS))
+            assert self.changes._past is not None
+            self.changes._past.read(self.changes._book, self.changes._next(*self.feed.preview()))
 
     def lose(self, shard: int) -> None:
         """The process that held a shard is gone."""

@@ -68,9 +68,12 @@ def _publication(draw: st.DrawFn, bodies: dict[str, list[Body]]) -> Body:
 
 
 def live(life: Life, ops: Sequence[Op], made: Sequence[Record]) -> None:
-    """Lead ``life`` through ``ops``."""
-    at = 0
+    """Lead ``life`` through ``ops`` from its start."""
     life.start()
+    _go_on(life, ops, made, 0)
+
+
+def _go_on(life: Life, ops: Sequence[Op], made: Sequence[Record], at: int) -> None:
     for happens, what in ops:
         if happens in {"batch", "killed", "uncommitted"}:
             count, pieces, held = what
@@ -258,3 +261,53 @@ def test_a_held_batch_holds_no_rule_back(tmp_path: Path) -> None:
         assert [body["effective_from"] for body in life.feed.logged] == [START_MS + 3001]
         assert [a["record_id"] for a in life.alerts] == ["t4", "t5"]
         assert [a["value"] for a in life.alerts] == [3, 3], "with its past"
+
+
+def test_other_defaults_of_lateness_leave_windows_as_they_are(tmp_path: Path) -> None:
+    """The layers of the run before were compiled anew by the new defaults, and so no new ones were seen."""
+    plain = {name: value for name, value in COUNT.items() if name not in {"watermark_delay", "allowed_lateness"}}
+    made = [_record(number, number) for number in range(8)]
+    for starts in (0, 1):
+        life = Life(tmp_path / str(starts), stream_spec(ingest_column=True), Defaults(), 1, 0, Feed())
+        published = ("publish", {**plain, "rule_id": "r0", "window": "60s"})
+        live(life, [published, ("batch", (5, 1, None)), *[("restart", 0)] * starts], made)
+        life.defaults = Defaults(watermark_delay_ms=1000, allowed_lateness_ms=600_000)
+        live(life, [], made)
+        life.take_in(made[5:], 1)
+        life.deliver(life.judge(life.plan_batch()))
+        assert [alert["value"] for alert in life.alerts][-3:] == [6, 7, 8]
+
+
+FRESH = [{"field": "account", "operator": "in", "value": {"list": "fresh"}}]
+
+
+def test_a_rule_and_its_list_that_come_while_a_batch_is_held(tmp_path: Path) -> None:
+    """Killed before the book has them, the batch is run again: it meets the lists it met, and the new one besides."""
+    made = [_record(number, number) for number in range(6)]
+    for number, kind in enumerate(("batch", "killed", "uncommitted")):
+        life = Life(tmp_path / str(number), stream_spec(ingest_column=True), Defaults(), 1, 0, Feed())
+        rule = {**COUNT, "rule_id": "r0", "conditions": FRESH}
+        live(life, [("batch", (2, 1, None))], made)
+        life.feed.waiting_lists = {"fresh": ["a1"]}
+        _go_on(life, [(kind, (2, 1, rule)), ("batch", (2, 1, None))], made, 2)
+        assert [(a["record_id"], a["value"]) for a in life.alerts] == [("t4", 3), ("t5", 3)], "with its past"
+        assert not life.feed.noted
+
+
+def test_a_newer_list_is_not_followed_by_an_older_one(tmp_path: Path) -> None:
+    made = [_record(number, number) for number in range(6)]
+    life = Life(tmp_path, stream_spec(ingest_column=True), Defaults(), 1, 0, Feed())
+    life.feed.lists = {"fresh": ["a2"]}
+    rule = {**COUNT, "rule_id": "r0", "conditions": FRESH}
+    live(life, [("publish", rule)], made)
+    life.take_in(made[:2], 1)
+    told = life.judge(life.plan_batch())
+    life.start()  # killed: what is there is run again
+    life.deliver(told)
+    life.commit()
+    life.feed.waiting_lists = {"fresh": ["a1"]}
+    life.look()  # and no gap between batches
+    _go_on(life, [("batch", (2, 1, None))], made, 2)
+    life.between()
+    _go_on(life, [("batch", (2, 1, None))], made, 4)
+    assert [a["record_id"] for a in life.alerts] == ["t2", "t3", "t4", "t5"]

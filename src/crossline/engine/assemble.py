@@ -100,19 +100,11 @@ def _assembled(
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
     checkpoint = str(claimed.folder)
-    defaults = rule_defaults(config)
     known = BookFile(f"{checkpoint}/book.json")
     before = known.current() if Path(known.path).exists() else None
     shards = _shards(config, before, cores)
-    book = Book(
-        before.rules if before else RuleSet(),
-        dict(config.streams),
-        defaults,
-        shards,
-        Bounds(config.engine.partition_lag),
-    )
-    if before is not None:
-        book.layout, book.lists, book.pasts = before.layout, before.lists, before.pasts
+    bounds = Bounds(config.engine.partition_lag)
+    book = Book(RuleSet(), dict(config.streams), rule_defaults(config), shards, bounds)
     local = spark.sparkContext.master.startswith("local[")
     held = shards if local and _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
@@ -127,7 +119,7 @@ def _assembled(
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     feed = DirectoryFeed(config, {stream: _clock_of(config, stream) for stream in config.sources})
     sinks = [options.sink(sink, config.name) for sink in config.sinks]
-    return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch, claimed)
+    return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch, claimed, before)
 
 
 def _shards(config: Config, before: Book | None, cores: int) -> int:

@@ -87,9 +87,11 @@ class Book:
 
     def with_rules(self, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
         """The book after rules or lists changed: layers in use are kept, so that their stores go on."""
-        return replace(
-            self, rules=rules, lists=lists, layout=self.layout_after(), _plans=None, _decoders=self._decoders
-        )
+        return self.after(self, rules, lists)
+
+    def after(self, before: Book, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
+        """This book's streams, defaults and bounds, going on from the layers of ``before`` as it compiled them."""
+        return replace(self, rules=rules, lists=lists, layout=before.layout_after(), pasts=before.pasts, _plans=None)
 
     def with_pasts(self, found: Mapping[str, Past]) -> Book:
         """The book with what was ``found`` of new layers' pasts; those of layers that are gone are left out."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import structlog
@@ -22,11 +22,10 @@ from crossline.core.errors import StoppedError
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.shard import StreamClocks
 from crossline.engine.book import Book, BookFile, Past
-from crossline.engine.failure import explained
 from crossline.engine.progress import committed, unfinished
 from crossline.engine.rulefeed import Lists, RuleFeed
 from crossline.engine.state.history import HistoryLog
-from crossline.engine.state.past import PastReader, new_layers
+from crossline.engine.state.past import PastError, PastReader
 
 POLL_S = 0.25
 COMMIT_POLL_S = 0.005
@@ -38,14 +37,17 @@ log = structlog.get_logger(__name__)
 
 
 class RuleChanges:
-    """The book of a running pipeline, and what becomes of it. ``past``: None where new rules begin without theirs.
+    """The book of a running pipeline, and what becomes of it.
 
-    ``between_batches`` is held while a batch is judged and delivered.
+    ``book`` has the streams, defaults and bounds of this run, ``before`` is that of the run before, None at the first.
+    ``past``: None where new rules begin without theirs. ``between_batches`` is held while a batch is judged and
+    delivered.
     """
 
     def __init__(
         self,
         book: Book,
+        before: Book | None,
         feed: RuleFeed,
         history: HistoryLog,
         checkpoint: str,
@@ -55,27 +57,29 @@ class RuleChanges:
         self.file = BookFile(f"{checkpoint}/book.json")
         self.between_batches = threading.Lock()
         self.clocks: dict[str, StreamClocks] = history.clocks()
-        self._book = book
+        self._configured = book
+        self._book = before or book
         self._feed = feed
         self._checkpoint = checkpoint
         self._past = past
         self._stopping = stopping
         self._judging = threading.Lock()
         self._rules = RuleSet()
+        self._lists: Lists = {}
         self._wanted: tuple[RuleSet, Lists] | None = None
-        self._lists_later: Lists | None = None
         self._hold = unfinished(checkpoint)
+        # The book still has the lists and defaults that a batch which is run again must meet.
+        self._later = self._hold
         self._delivered: int | None = None
         self._events: list[dict[str, Any]] = []
-        self._without_past: set[str] = set()
+        self._without_past = ""
         self._told = ""
 
     def start(self) -> None:
         """The rules to begin with; write the book."""
-        self._rules, lists = self._feed.start()
-        if self._hold:  # the batch that is run again must meet the lists that it met before
-            self._lists_later, lists = lists, self._book.lists
-        self._change(self._rules, lists)
+        self._rules, self._lists = self._feed.start()
+        # Lists that the batch which is run again did not know are read by rules that are not in force for it.
+        self._change(self._rules, {**self._lists, **self._book.lists} if self._hold else self._lists)
         # A kill may have come before they were delivered; a sink that has them takes no notice.
         self._events = [*self._feed.events(), *self._events]
 
@@ -123,10 +127,10 @@ class RuleChanges:
 
     def _put_in_force(self) -> None:
         """What was logged since the last batch; where the book cannot be written the batch is held."""
-        while self._wanted is not None and not self._hold:
+        while self._waits() and not self._hold:
             with self._reported():
                 self._apply()
-            if self._wanted is not None and self._stopping.wait(POLL_S):
+            if self._waits() and self._stopping.wait(POLL_S):
                 raise StoppedError("stopped before the rules that were published could be put in force")
 
     @contextmanager
@@ -146,11 +150,13 @@ class RuleChanges:
         if self._hold or not self._feed.changed():
             return
         if self._past is not None and self._wanted is None:
-            self._read_past(self._next(self._feed.preview(), self._book.lists))
+            # What cannot be read now is told when it is needed.
+            with suppress(PastError):
+                self._past.read(self._book, self._next(*self._feed.preview()))
         with self._judging:
             highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
             rules, lists, events = self._feed.take_up(highest_ms)
-            self._rules, self._wanted = rules, (rules, lists)
+            self._rules, self._lists, self._wanted = rules, lists, (rules, lists)
         self._events.extend(events)
         for event in events:
             tell = log.warning if event["event"] == "refused" else log.info
@@ -160,24 +166,22 @@ class RuleChanges:
         """While no batch runs: lists that waited, what is wanted, and the end of versions that nothing can meet."""
         if self._hold:
             return
-        waiting = self._wanted is not None or self._lists_later is not None
         ended = any(version.ended for version in self._book.rules.versions)
-        if not (waiting or ended) or not self._settled():
+        if not (self._waits() or ended) or not self._settled():
             return
-        if self._lists_later is not None:
-            self._change(self._book.rules, self._lists_later)
-            self._lists_later = None
-        if self._wanted is not None:
+        if self._waits():
             self._apply()
         elif len(self._rules.without_past(self._gone_ms())) < len(self._book.rules):
             self._change(self._rules, self._book.lists)
 
+    def _waits(self) -> bool:
+        return self._wanted is not None or self._later
+
     def _apply(self) -> None:
         wanted = self._wanted
-        if wanted is not None:
-            self._change(*wanted)
-            if self._wanted is wanted:  # else more was logged meanwhile
-                self._wanted = None
+        self._change(*(wanted or (self._rules, self._lists)))
+        if self._wanted is wanted:  # else more was logged meanwhile
+            self._wanted = None
 
     def _settled(self) -> bool:
         """Wait until Spark has committed what was delivered: a batch that is run again must meet the same lists."""
@@ -188,7 +192,8 @@ class RuleChanges:
         return True
 
     def _next(self, rules: RuleSet, lists: Lists) -> Book:
-        return self._book.with_rules(rules.without_past(self._gone_ms()), lists)
+        standing = self._book if self._hold else self._configured
+        return standing.after(self._book, rules.without_past(self._gone_ms()), lists)
 
     def _gone_ms(self) -> dict[str, int]:
         """By stream, the ingest time that no record to come is before, but for logs that are silent for a day."""
@@ -203,7 +208,7 @@ class RuleChanges:
         book = self._next(rules, lists)
         book = book.with_pasts(self._read_past(book))
         self.file.replace(book)
-        self._book = book
+        self._book, self._later = book, self._hold
         if self._past is not None:
             self._past.forget(book)
 
@@ -212,13 +217,10 @@ class RuleChanges:
             return {}
         try:
             return self._past.read(self._book, book)
-        except StoppedError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a rule without its past is better than none, or a pipeline that stands
-            fresh = {layer.name for layers in new_layers(self._book, book).values() for layer in layers}
-            if not fresh <= self._without_past:
-                self._without_past |= fresh
-                text = f"{', '.join(sorted(fresh))}: {explained(error)}"
-                log.error("new rules begin without their past", error=text)  # noqa: TRY400
-                self._events.append({"schema_version": 1, "event": "without_past", "text": text})
-            return {}
+        except PastError as error:
+            # A rule without its past is better than none, or a pipeline that stands.
+            if str(error) != self._without_past:
+                log.error("new rules begin without their past", error=str(error))  # noqa: TRY400 - told, and in the log
+                self._events.append(self._feed.note("without_past", str(error)))
+                self._without_past = str(error)
+            return error.found

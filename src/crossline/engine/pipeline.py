@@ -83,7 +83,7 @@ class Totals:
 
 
 class Pipeline:
-    """Assembled from parts; ``book`` is that of the run before, or one without rules.
+    """Assembled from parts; ``book`` is one without rules, ``before`` that of the run before, as it stood there.
 
     ``start`` it, then ``drain`` or ``wait``, then ``stop``.
     """
@@ -98,6 +98,7 @@ class Pipeline:
         sinks: Sequence[Sink],
         on_batch: Callable[[Delivery, Totals], None] | None = None,
         checkpoint: Checkpoint | None = None,
+        before: Book | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -112,7 +113,7 @@ class Pipeline:
             spark, sources, self._history, settings.state_root, settings.shards_held, self._plan, self._jobs.jobs
         )
         self._changes = RuleChanges(
-            book, feed, self._history, settings.checkpoint, past if settings.backfill else None, self._stopping
+            book, before, feed, self._history, settings.checkpoint, past if settings.backfill else None, self._stopping
         )
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
         self._leftovers = Leftovers(spark, sum(isinstance(source.intake, ChunkIntake) for source in sources))

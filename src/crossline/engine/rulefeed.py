@@ -10,7 +10,7 @@ from crossline.core.config import Pipeline as Config
 from crossline.core.config_sinks import rule_topics
 from crossline.core.rules.ruleset import RuleSet
 from crossline.rulelog.directory import Changes, DirectoryRuleLog, IngestClock, log_path
-from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.lists import ListChanges, ListsDirectory
 from crossline.rulelog.logfile import read_log
 
@@ -32,8 +32,12 @@ class RuleFeed(Protocol):
         """Is there anything to take up? Cheap while nothing changes; what did is read and checked here."""
         ...
 
-    def preview(self) -> RuleSet:
-        """What the rules would be with what ``changed`` found; what is new judges nothing yet."""
+    def preview(self) -> tuple[RuleSet, Lists]:
+        """What rules and lists would be with what ``changed`` found; rules that are new judge nothing yet."""
+        ...
+
+    def note(self, event: EventKind, text: str) -> dict[str, Any]:
+        """Log that something happened to rules; the event."""
         ...
 
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
@@ -87,11 +91,18 @@ class DirectoryFeed:
         self._waiting = (lists, None)
         rules = self._log.poll()
         self._waiting = (lists, rules)
-        return lists is not None or rules is not None
+        # Lists that were taken up when the log could not be written are still to be handed on.
+        return lists is not None or rules is not None or bool(self._events)
 
-    def preview(self) -> RuleSet:
+    def preview(self) -> tuple[RuleSet, Lists]:
         """As the log would have it."""
-        return self._log.preview(self._waiting[1])
+        lists, changes = self._waiting
+        there = self._lists.lists if self._lists else {}
+        return self._log.preview(changes), {**there, **(lists.entries if lists is not None else {})}
+
+    def note(self, event: EventKind, text: str) -> dict[str, Any]:
+        """In the log, so that a start tells it again where it was not delivered."""
+        return self._log.note(event, text, _now_ms()).as_dict()
 
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
         """Lists first, since a rule may have waited for one."""
@@ -129,9 +140,13 @@ class FixedFeed:
         """Never."""
         return False
 
-    def preview(self) -> RuleSet:
-        """The same rules."""
-        return self._rules
+    def preview(self) -> tuple[RuleSet, Lists]:
+        """The same rules and lists."""
+        return self._rules, self._lists
+
+    def note(self, event: EventKind, text: str) -> dict[str, Any]:
+        """The event; nothing is logged."""
+        return RuleEvent(event, _now_ms(), text=text).as_dict()
 
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:  # noqa: ARG002
         """The same rules."""

@@ -17,7 +17,7 @@ from crossline.core.rules.report import Finding, Problem, RefusedError
 from crossline.core.rules.ruleset import FOREVER_MS, RuleSet, read_rule
 from crossline.core.schema import StreamSpec
 from crossline.rulelog.content import is_folder
-from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.folder import Files
 from crossline.rulelog.history import History
 from crossline.rulelog.logfile import LogFile, read_log
@@ -149,6 +149,12 @@ class DirectoryRuleLog:
             _go_on(history, self._events(changes, 0, lambda _: PREVIEW_MS), changes)
         return history.rule_set()
 
+    def note(self, kind: EventKind, text: str, now_ms: int) -> RuleEvent:
+        """Log an event that changes no rule. Raises RetryableError as ``take_up``."""
+        event = RuleEvent(kind, now_ms, text=text)
+        self._file.append([event])
+        return event
+
     def close(self) -> None:
         """Let go of the log; safe to call twice."""
         self._file.close()
@@ -172,12 +178,15 @@ class DirectoryRuleLog:
             digest = changes.files[source].digest
             if (source, digest) not in self._history.refused:
                 yield RuleEvent("refused", now_ms, source=source, digest=digest, text=str(error))
+        going = self._history.copy()  # of several versions at once each follows the one before it
         for each in taken:
-            if self._history.moves(each.rule):
-                moved = self._history.in_force_elsewhere(each.rule)
+            if going.moves(each.rule):
+                moved = going.in_force_elsewhere(each.rule)
                 if moved is not None:  # it ends where its own stream stands: the new version goes by another clock
                     yield RuleEvent("ended", now_ms, moved.rule_id, moved.version, effective_from_ms=effective(moved))
-                yield _taken_up(each, self._history, now_ms, effective(each.rule))
+                event = _taken_up(each, going, now_ms, effective(each.rule))
+                going.add(event, each.rule)
+                yield event
         standing = {each.rule.rule_id for each in taken}
         for rule_id, rule in self._history.rules.items():
             if rule_id not in standing and rule.source not in refused and rule.judges and not rule.absent:

@@ -11,7 +11,9 @@ from crossline.core.times import format_instant, parse_instant_ms
 
 SCHEMA_VERSION = 1
 
-EventKind = Literal["started", "published", "status_changed", "ended", "refused", "absent", "list_changed"]
+EventKind = Literal[
+    "started", "published", "status_changed", "ended", "refused", "absent", "list_changed", "without_past"
+]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
 
@@ -24,7 +26,8 @@ class RuleEvent:
     hold from ``effective_from_ms`` on the ingest clock, None for the beginning. ``ended``: the version judges nothing
     from then on, since the next one reads another stream. ``refused``: a file was not taken up;
     ``text`` is the report, ``digest`` that of the file. ``absent``: a rule stands in no file any more, and stays live.
-    ``list_changed``: a named list was loaded. ``source`` is the file's name in the folder, ``line`` counts from 1.
+    ``list_changed``: a named list was loaded. ``without_past``: rules begin without their past; ``text`` says which.
+    ``source`` is the file's name in the folder, ``line`` counts from 1.
     """
 
     event: EventKind

@@ -38,6 +38,11 @@ class ListChanges:
     read: Mapping[str, list[Any] | RefusedError]
     names: frozenset[str]
 
+    @property
+    def entries(self) -> Lists:
+        """Of those that are not refused, by name."""
+        return {_name_of(source): each for source, each in self.read.items() if not isinstance(each, RefusedError)}
+
 
 class ListsDirectory:
     """The named lists of a folder. A list that cannot be read, or is gone, stays as it last was."""

@@ -123,7 +123,7 @@ def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, mo
     monkeypatch.setattr(feed, "take_up", takes)
     book = Book(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
     stopping = threading.Event()
-    changes = RuleChanges(book, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, stopping)
+    changes = RuleChanges(book, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, stopping)
     changes.start()
     watcher = threading.Thread(target=changes.watch, daemon=True)
     with changes.between_batches:

@@ -10,6 +10,7 @@ batches go on; the last one, with what these brought meanwhile, between two batc
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,9 +21,11 @@ from pathlib import Path
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
+from crossline.core.errors import CrosslineError, StoppedError
 from crossline.core.layers import Layer
 from crossline.core.shard import evict_before
 from crossline.engine.book import Book, BookSource, Past, StaticBook
+from crossline.engine.failure import explained
 from crossline.engine.flow import Input
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state.cache import ShardCache, past_root
@@ -42,13 +45,25 @@ def new_layers(before: Book, after: Book) -> dict[str, tuple[Layer, ...]]:
     return {stream: layers for stream, layers in fresh.items() if layers}
 
 
+class PastError(CrosslineError):
+    """Pasts that could not be read; ``found`` are those that could."""
+
+    def __init__(self, text: str, found: dict[str, Past]) -> None:
+        super().__init__(text)
+        self.found = found
+
+
 @dataclass(slots=True)
 class _Reading:
-    """New layers of one stream, and how far their past has been read."""
+    """New layers of one stream, and how far their past has been read.
+
+    ``query``: a name of its own for each reading, so that no process takes a slice of one for that of another.
+    """
 
     book: StaticBook
     past: Past
     reached: Mark | None
+    query: str = field(default_factory=lambda: f"past-{secrets.token_hex(8)}")
 
 
 @dataclass(slots=True)
@@ -71,19 +86,27 @@ class PastReader:
     def read(self, before: Book, after: Book) -> dict[str, Past]:
         """The pasts of the layers of ``after`` that ``before`` does not have, up to the newest finished batch.
 
-        What was read already, for the same layers, is not read again.
+        What was read already, for the same layers, is not read again. Raises PastError where some could not be read.
         """
-        end, found = self.history.last(), dict[str, Past]()
+        end, found, failures = self.history.last(), dict[str, Past](), list[str]()
         fresh = new_layers(before, after) if end is not None else {}
         for number, source in enumerate(self.sources):
             layers = fresh.get(source.stream)
             if end is None or not layers or end.offsets[number] is None or source.stream not in end.ingest_ms:
                 continue
-            reading = self._readings.get(layers)
-            if reading is None:
-                reading = self._readings[layers] = self._begin(after, source.stream, layers, end)
-            self._go_on(reading, number, source, end)
+            try:
+                reading = self._readings.get(layers)
+                if reading is None:
+                    reading = self._readings[layers] = self._begin(after, source.stream, layers, end)
+                self._go_on(reading, number, source, end)
+            except StoppedError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other sources' pasts are read
+                failures.append(f"{', '.join(layer.name for layer in layers)}: {explained(error)}")
+                continue
             found |= {layer.name: reading.past for layer in layers}
+        if failures:
+            raise PastError("; ".join(failures), found)
         return found
 
     def forget(self, book: Book) -> None:
@@ -110,7 +133,7 @@ class PastReader:
         for mark in self._ends(reading.reached, end, number, source):
             start = reading.reached.offsets[number] if reading.reached else None
             rows = source.history(self.spark, start, mark.offsets[number] or {})
-            with self.jobs(), as_batch(self.spark, f"past-{reading.past.folder}", reading.past.slices):
+            with self.jobs(), as_batch(self.spark, reading.query, reading.past.slices):
                 self.plan((rows, source.intake), reading.book, cache).count()
             reading.past = Past(reading.past.folder, reading.past.slices + 1)
             reading.reached = mark
