@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import io
+import os
+import threading
+from contextlib import suppress
 
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery
+from crossline.connectors.base import Delivery, deliver_all
 from crossline.connectors.console import ConsoleSink
 from crossline.core.errors import SinkError
 
@@ -147,3 +150,38 @@ def test_what_the_screen_has_no_letters_for_is_escaped() -> None:
         "2026-01-01T00:00:07.120Z  high      card_burst@3  caf\\xe9 \\u20ac  [t1]",
         "\\u2026 and 1 more alerts in this batch",
     ]
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_reader_that_stands_still_holds_the_batch_but_no_stop(*, long: bool) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    os.read(reading, 4096 if long else 0)  # room for a part of the long line
+    stop = threading.Event()
+    timer = threading.Timer(0.2, stop.set)
+    timer.start()
+    with os.fdopen(reading, "rb"), os.fdopen(writing, "w", encoding="utf-8") as screen:
+        sink = ConsoleSink(screen)
+        sink.open()
+        batch = Delivery("p", 0, alerts=[alert("t1", message="é" * 20_000 if long else "short")])
+        with capture_logs(), pytest.raises(SinkError, match="who reads it stands still"):
+            deliver_all([sink], batch, stop=stop)
+    timer.join()
+
+
+def test_a_long_line_comes_whole_to_a_slow_reader() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "w", encoding="utf-8") as screen:
+        got: list[bytes] = []
+        thread = threading.Thread(target=lambda: got.append(reader.readline()))
+        thread.start()
+        sink = ConsoleSink(screen)
+        sink.open()
+        sink.deliver(Delivery("p", 0, alerts=[alert("t1", message="é" * 100_000)]))
+        thread.join()
+    assert got[0].count("é".encode()) == 100_000
+    assert got[0].endswith(b"[t1]\n")

@@ -370,3 +370,31 @@ def test_a_pipeline_begun_again_and_killed_in_its_midst(path: Path) -> None:
     # Higher than before, and still compared with the whole file.
     opened(path).deliver(delivery(6, "t2", "t3"))
     assert records(path) == ["t1", "t2", "t3"]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_lines_that_an_attempt_left_unsynced_are_synced_by_the_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+) -> None:
+    sink = opened(path)
+    fsync, fails, synced = os.fsync, [True], list[int]()
+
+    def failing_once(descriptor: int) -> None:
+        if os.path.sameopenfile(descriptor, watched):
+            if fails:
+                fails.pop()
+                raise OSError(errno.EIO, "Input/output error")
+            synced.append(os.fstat(descriptor).st_size)
+        fsync(descriptor)
+
+    with path.open("ab") as file:
+        watched = file.fileno()
+        monkeypatch.setattr(os, "fsync", failing_once)
+        with pytest.raises(SinkError, match="Input/output error"):
+            sink.deliver(delivery(1, "t1"))
+        assert records(path) == ["t1"]
+        sink = opened(path) if killed else sink
+        for _ in range(2):
+            sink.deliver(delivery(1, "t1"))
+    assert synced == [path.stat().st_size], "once, after all of it was there"
+    assert records(path) == ["t1"]

@@ -139,8 +139,8 @@ def test_brokers_that_are_away_hold_up_no_stop(tail: int, others: int, tmp_path:
     with capture_logs(), pytest.raises(SinkError):
         deliver_all(sinks, delivery(0, "t1"), stop=stop)
     assert time.monotonic() - begun_s < 15, "it waited for the brokers"
-    for sink in sinks:
-        sink.close()
+    for each in sinks:
+        each.close()
     timer.join()
 
 
@@ -153,6 +153,21 @@ def test_what_was_acknowledged_is_not_sent_again_by_this_process(mock_brokers: s
     for _ in range(2):
         sink.deliver(delivery(1, "t1"))
     assert ids(mock_brokers) == ["id-t1"]
+
+
+def test_an_alert_that_comes_again_in_a_later_batch_is_not_sent_again(mock_brokers: str) -> None:
+    sink = opened(mock_brokers)
+    sink.deliver(delivery(1, "t1", "t2"))
+    sink.deliver(delivery(2, "t2", "t3"))
+    sink.deliver(delivery(3, "t1", "t3"))
+    assert ids(mock_brokers) == ["id-t1", "id-t2", "id-t3"]
+
+
+def test_as_many_of_its_own_are_known_as_are_read_back(mock_brokers: str) -> None:
+    sink = opened(mock_brokers, dedupe_tail=2)
+    sink.deliver(delivery(1, "t1", "t2", "t3"))
+    sink.deliver(delivery(2, "t1", "t2", "t3"))
+    assert ids(mock_brokers) == ["id-t1", "id-t2", "id-t3", "id-t1"]
 
 
 @pytest.mark.parametrize(

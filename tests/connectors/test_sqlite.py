@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import threading
 import time
@@ -16,7 +17,7 @@ import pytest
 from crossline.connectors import sqlite as module
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
 from crossline.connectors.sqlite import AlertFilter, SqliteSink, StoreReader
-from crossline.core.errors import SinkError, StateError, UsageError
+from crossline.core.errors import PermanentError, SinkError, StateError, UsageError
 from crossline.core.values import DeadLetter
 
 from .makers import alert, delivery
@@ -194,6 +195,51 @@ def test_a_store_that_is_moved_away_holds_the_batch_until_it_is_back(path: Path,
     aside.rename(file)
     sink.deliver(delivery(1, "t2"))
     assert rows(path, "SELECT record_id FROM alerts ORDER BY seq") == [("t1",), ("t2",)]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_the_log_of_a_store_that_was_moved_away_is_not_thrown_away(
+    path: Path, sink: SqliteSink, tmp_path: Path, *, there: bool
+) -> None:
+    sink.deliver(delivery(0, "t1"))
+    new, kept = tmp_path / "killed" / "crossline.db", tmp_path / "kept.db"
+    new.parent.mkdir()
+    shutil.copy(path, kept)  # as a kill leaves them, and only the one moved away
+    log = Path(shutil.copy(f"{path}-wal", new.parent))
+    if there:
+        new.touch()
+    before = log.read_bytes()
+    with pytest.raises(PermanentError, match=r"crossline\.db-wal belongs to the store that was moved away"):
+        SqliteSink(new, "p").open()
+    assert log.read_bytes() == before
+    log.rename(f"{kept}-wal")
+    assert rows(kept, "SELECT record_id FROM alerts") == [("t1",)]
+    begun = SqliteSink(new, "p")
+    begun.open()
+    begun.close()
+
+
+def test_a_closed_store_is_whole_without_its_log_though_it_is_read(
+    path: Path, sink: SqliteSink, tmp_path: Path
+) -> None:
+    sink.deliver(delivery(0, "t1"))
+    reader = StoreReader(path)
+    sink.close()
+    assert rows(Path(shutil.copy(path, tmp_path / "kept.db")), "SELECT record_id FROM alerts") == [("t1",)]
+    reader.close()
+
+
+def test_who_is_in_the_midst_of_reading_holds_up_no_close(path: Path, sink: SqliteSink) -> None:
+    sink.deliver(delivery(0, "t1", "t2"))
+    reader = StoreReader(path)
+    alerts = reader.alerts(AlertFilter())
+    next(alerts)
+    begun_s = time.monotonic()
+    sink.close()
+    assert time.monotonic() - begun_s < 2 * 1.0
+    reader.close()
+    del alerts
+    assert rows(path, "SELECT count(*) FROM alerts") == [(2,)]
 
 
 def test_a_store_deleted_between_the_look_and_the_commit_holds_the_batch(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
@@ -36,8 +37,9 @@ class KafkaSink:
 
     Guarantee: at least once, and idempotent on the id: whatever is sent twice has the same one. The producer is
     idempotent with acks=all, so its own retries add nothing. What was acknowledged of a batch is not sent again by this
-    process. After a start or a failure, the last ``dedupe_tail`` records of each of the topic's partitions are read
-    back first (0: none), and what stands there is not sent again: exactly once over kills too, as long as the
+    process, nor are the last ``dedupe_tail`` messages that it sent to a topic, whichever batch they come in. After a
+    start or a failure, the last ``dedupe_tail`` records of each of the topic's partitions are read back first (0:
+    none), and what stands there is not sent again: exactly once over kills too, as long as the
     interrupted batch and what others wrote after it fit in that, and the broker was done with what a killed process had
     under way. Shadow alerts are never sent.
 
@@ -66,7 +68,8 @@ class KafkaSink:
         self._timeout_ms = timeout_ms
         self._clock_ms = clock_ms
         self._courier = Courier(self._client, timeout_ms, self._taken)
-        self._tails: dict[str, set[str]] = {}
+        self._tails: dict[str, set[str]] = {}  # names in a topic when it was read back
+        self._sent: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)  # since then, oldest first
         self._batch_id: int | None = None
         self._acknowledged: set[tuple[str, str]] = set()
         self._narrow: set[str] = set()  # topics that take less than the client puts into one batch
@@ -100,17 +103,24 @@ class KafkaSink:
             self._send(delivery)
         except CrosslineError:
             # Nobody knows what of it was written: drop what is queued, and read the topics back.
-            self._courier.drop()
-            self._tails.clear()
+            self._forget()
             raise
 
     def close(self) -> None:
         """Let go of the client; what was delivered is already acknowledged."""
+        self._forget()
+
+    def _forget(self) -> None:
         self._courier.drop()
         self._tails.clear()
+        self._sent.clear()
 
     def _taken(self, message: Outgoing) -> None:
         self._acknowledged.add(message.place)
+        sent = self._sent[message.topic]
+        sent[message.name] = None
+        if len(sent) > self._dedupe_tail:
+            sent.popitem(last=False)
 
     def _send(self, delivery: Delivery) -> None:
         failures: dict[str, CrosslineError] = {}
@@ -140,7 +150,7 @@ class KafkaSink:
                     if not of_one_topic(error.args[0]):
                         raise failures[message.topic] from None
                     continue
-            if message.name not in self._tails[message.topic]:
+            if message.name not in self._tails[message.topic] and message.name not in self._sent[message.topic]:
                 yield message
 
     def _names_at_end(self, topic: str) -> set[str]:

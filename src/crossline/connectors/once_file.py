@@ -38,8 +38,8 @@ class OnceFile:
     says which pipeline the file belongs to, and is there before the first line.
 
     A line torn by a kill or a full disk has no end of line, and is cut off before the next one is written. Lines are
-    synced before ``append`` returns. The file is held open: while it is, one that is deleted, replaced or cut short
-    takes no line.
+    synced before ``append`` returns, also those that an attempt or a process before it wrote. The file is held open:
+    while it is, one that is deleted, replaced or cut short takes no line.
     """
 
     def __init__(self, path: Path, pipeline: str, identity: Callable[[Line], bytes]) -> None:
@@ -52,6 +52,7 @@ class OnceFile:
         self._standing: Standing | None = None
         self._owned = False
         self._compared = False
+        self._dirty = True  # something of the file may not be synced
 
     def open(self) -> None:
         """Take up what is there; raises PermanentError where the file is another's, SinkError where it fails."""
@@ -80,8 +81,12 @@ class OnceFile:
                 new = self._index.add(self._identity(line) for line in lines)
                 fresh = [json_bytes(line) + b"\n" for line, is_new in zip(lines, new, strict=True) if is_new]
                 if fresh:
+                    self._dirty = True
                     _write(descriptor, b"".join(fresh))
+                if self._dirty:
                     os.fsync(descriptor)
+                    self._dirty = False
+                if fresh:
                     self._check(descriptor)
                     self._stand_at(descriptor, os.fstat(descriptor).st_size)
 
@@ -120,6 +125,7 @@ class OnceFile:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._standing = Standing.of(self.path, self._descriptor)
             self._compared = False
+            self._dirty = True  # by a process that was killed
             _sync(self.path.parent)
         self._index.open()
         if not self._compared and self._index.mark != _mark(self._descriptor, self._index.read_to):

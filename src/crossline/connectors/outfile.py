@@ -14,12 +14,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from crossline.connectors.once_file import STATE_SUFFIX
+from crossline.connectors.once_file import INDEX_SUFFIX, STATE_SUFFIX
 from crossline.core.errors import PermanentError, UsageError
 
 # What is wrong with a name, and not with the disk.
 _WRONG_NAME = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
 _DATABASE = b"SQLite format 3\0"
+_OWNERSHIP = b'{"pipeline"'
+_LOGS = ("-wal", "-shm")  # what a database has beside it
+_OF_LINES = ("", INDEX_SUFFIX, *(INDEX_SUFFIX + log for log in _LOGS))
 
 
 @contextmanager
@@ -121,15 +124,24 @@ def _spare(path: Path, target: Path, status: os.stat_result, inputs: Iterable[Pa
         with suppress(OSError):
             if os.path.samestat(status, each.stat()):
                 raise UsageError(f"{path} is what is read; name another file to write")
-    if target.with_name(target.name + STATE_SUFFIX).exists():
-        raise UsageError(
-            f"{path} is the file of a pipeline's sink ({target.name}{STATE_SUFFIX} is beside it); name another"
-        )
+    for suffix in _OF_LINES:
+        state = target.with_name(target.name.removesuffix(suffix) + STATE_SUFFIX)
+        if target.name.endswith(suffix) and state.exists():
+            raise UsageError(f"{path} is the file of a pipeline's sink ({state.name} is beside it); name another")
+    if target.suffix == STATE_SUFFIX and _begins(target, _OWNERSHIP):
+        raise UsageError(f"{path} is the file of a pipeline's sink: it says whose the lines are; name another")
     if not os.access(target, os.W_OK):
         raise UsageError(f"{path} cannot be written: its permissions do not allow it")
-    with suppress(PermissionError), target.open("rb") as file:
-        if file.read(len(_DATABASE)) == _DATABASE:
-            raise UsageError(f"{path} is a database, such as the store of a pipeline; name another file to write")
+    if any(_begins(target.with_name(target.name.removesuffix(log)), _DATABASE) for log in ("", *_LOGS)):
+        raise UsageError(f"{path} is a database, such as the store of a pipeline; name another file to write")
+
+
+def _begins(path: Path, head: bytes) -> bool:
+    if not path.is_file():
+        return False
+    with suppress(PermissionError), path.open("rb") as file:
+        return file.read(len(head)) == head
+    return False
 
 
 def _keep_permissions(draft: Path, target: Path) -> None:

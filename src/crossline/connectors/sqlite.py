@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -19,12 +19,13 @@ from crossline.connectors.sqlite_schema import check_schema, ensure_schema
 from crossline.connectors.standing import Standing
 from crossline.core import config_sinks
 from crossline.core.alertjson import json_bytes, number_of, read_alert
-from crossline.core.errors import SinkError, StateError, UsageError
+from crossline.core.errors import PermanentError, SinkError, StateError, UsageError
 from crossline.core.times import format_instant
 
 # How long one attempt waits for a lock. Attempts follow each other by the policy of the batch, which heeds a stop.
 BUSY_MS = 500
 OPEN_MS = 10_000
+CLOSE_MS = 200  # for a reader that the log is still needed by
 
 # Of each pair of like rows the first stays. DO NOTHING is bound to that one clash: OR IGNORE would also drop a row
 # with a null where none may be.
@@ -87,8 +88,8 @@ class SqliteSink:
     def open(self) -> None:
         """Create the file where there is none, and bring an older store to this version.
 
-        Raises StateError where it is not a store that this version writes, SinkError where it stays locked for ten
-        seconds or the disk does not take it.
+        Raises StateError where it is not a store that this version writes, PermanentError where the log of another one
+        stands beside it, SinkError where it stays locked for ten seconds or the disk does not take it.
         """
         attempts = Retrying(
             retry=retry_if_exception_message(match=".*locked"),
@@ -102,6 +103,7 @@ class SqliteSink:
     def _open(self) -> None:
         with _told(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._spare_log()
             # foreachBatch calls from a thread of its own; calls never overlap.
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False
@@ -120,6 +122,15 @@ class SqliteSink:
                 connection.close()
                 raise
             self._connection = connection
+
+    def _spare_log(self) -> None:
+        """A new database throws away the log that it finds: raise PermanentError where that is not its own."""
+        if not _size(self.path) and _size(self._log_path):
+            raise PermanentError(
+                f"{self._log_path} belongs to the store that was moved away from {self.path}, and has rows that are "
+                "not in it yet; put the store back, or move this file to where the store is, under the store's name "
+                "with -wal behind it"
+            )
 
     def deliver(self, delivery: Delivery) -> None:
         """Store ``delivery``; what is there already stays as it is.
@@ -144,12 +155,19 @@ class SqliteSink:
         self._check_files()
 
     def close(self) -> None:
-        """Note the end of the run and close the file; raises SinkError where only the latter can be done at once."""
+        """Note the end of the run and close the file; raises SinkError where only the latter can be done at once.
+
+        What is in the log is brought into the file, unless somebody still reads the log.
+        """
         connection, self._connection = self._connection, None
         if connection is None:
             return
         with _told(self.path), closing(connection):
             connection.execute("UPDATE runs SET ended_at = ? WHERE run_id = ?", (self._now(), self._run_id))
+            # SQLite does it at the last close alone, which may be that of one who only reads and cannot.
+            with suppress(sqlite3.Error):
+                connection.execute(f"PRAGMA busy_timeout = {CLOSE_MS}")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @property
     def _log_path(self) -> Path:
@@ -161,6 +179,14 @@ class SqliteSink:
 
     def _now(self) -> str:
         return format_instant(self._clock_ms())
+
+
+def _size(path: Path) -> int:
+    """Bytes; 0 where there is no file."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _alert_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:

@@ -139,6 +139,39 @@ def test_what_a_pipeline_delivered_is_not_written_over(tmp_path: Path) -> None:
     assert store.read_bytes() == before
 
 
+@pytest.mark.parametrize("suffix", [".state", ".ids", ".ids-wal", ".ids-shm"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_what_stands_beside_a_sinks_lines_is_not_written_over(tmp_path: Path, suffix: str, *, moved: bool) -> None:
+    alerts = tmp_path / "alerts.jsonl"
+    if not moved:
+        alerts.write_bytes(b"{}\n")
+    alerts.with_name("alerts.jsonl.state").write_bytes(b'{"pipeline":"p"}')
+    target = alerts.with_name(alerts.name + suffix)
+    with target.open("ab"):
+        before = target.read_bytes()
+    for way in (written, growing):
+        with pytest.raises(UsageError, match=r"the file of a pipeline's sink"), way(target):
+            pass
+    assert target.read_bytes() == before
+
+
+def test_the_log_of_a_store_is_not_written_over(tmp_path: Path) -> None:
+    store = tmp_path / "crossline.db"
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE t (x)")
+        for suffix in ("-wal", "-shm"):
+            with pytest.raises(UsageError, match="is a database"):
+                put(store.with_name(store.name + suffix))
+
+
+def test_other_files_of_such_names_are_written(tmp_path: Path) -> None:
+    for name in ("machine.state", "user.ids", "x-wal"):
+        (tmp_path / name).write_bytes(b"old")
+        put(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == b"new"
+
+
 def test_where_the_process_prints_is_known(tmp_path: Path) -> None:
     assert not is_standard_output(tmp_path)
     assert not is_standard_output(Path(os.devnull))
