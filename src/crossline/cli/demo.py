@@ -34,6 +34,7 @@ PACE_MAX = 10**6
 SOURCE = "payments"
 # What says that a folder is a demo's own, to be replaced by the next.
 MARKER = ".crossline-demo"
+CHECKPOINT = "out/checkpoint"
 
 
 def register(app: typer.Typer) -> None:
@@ -97,6 +98,9 @@ def _lay_out(folder: Path, records: int, pace: int) -> None:
 
 def _clear(folder: Path) -> None:
     """Make ``folder``, or take away the earlier demo in it; raises UsageError where anything else is there."""
+    from crossline.engine.checkpoint import HELD
+    from crossline.engine.runtime.temp import is_held
+
     target = Path(os.path.realpath(folder))
     if folder.is_symlink():
         raise UsageError(f"{folder} is a link, to {target}: what lies there is not a demo's to delete; name a folder")
@@ -110,6 +114,8 @@ def _clear(folder: Path) -> None:
             raise UsageError(
                 f"{folder} is not empty, and no demo made it (it has no {MARKER}); remove it, or name another folder"
             )
+        if is_held(target / CHECKPOINT / HELD):
+            raise UsageError(f"a demo, or another run, is at work in {folder}; stop that one first, or name a folder")
         # The mark goes first and stays to the end: a demo that was cut off half way is still known as one.
         (target / MARKER).touch()
         for entry in entries:

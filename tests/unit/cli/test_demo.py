@@ -9,6 +9,7 @@ import pytest
 
 from crossline.cli import demo
 from crossline.cli.main import run_command
+from crossline.engine.checkpoint import claim
 
 
 @pytest.fixture
@@ -55,6 +56,21 @@ def test_an_earlier_demo_is_replaced(tmp_path: Path, laid: Callable[[Path], int]
     assert laid(folder) == 0
     assert names(folder) == new
     assert names(outside) == ["mine"]
+
+
+def test_one_that_is_at_work_is_left_alone(
+    tmp_path: Path, laid: Callable[[Path], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "demo"
+    laid(folder)
+    held = claim(str(folder / "out" / "checkpoint"))
+    before = sorted(folder.rglob("*"))
+    assert laid(folder) == 2
+    assert "is at work in" in capsys.readouterr().err
+    assert sorted(folder.rglob("*")) == before
+    held.release()
+    assert laid(folder) == 0
+    assert not (folder / "out").exists()
 
 
 @pytest.mark.parametrize("there", ["mine.txt", ".hidden", "pipeline.yaml"])

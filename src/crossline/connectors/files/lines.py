@@ -14,6 +14,8 @@ Unended = Literal["waits", "document", "counts"]
 BLOCK = 1 << 16
 DOCUMENT_MAX = 1 << 20
 PARQUET_MAGIC = b"PAR1"
+# The shortest Parquet file: the magic, the size of the footer in 4 bytes, little-endian, and the magic again.
+PARQUET_MIN = 12
 
 
 def cuts(file: BinaryIO, start: int, size: int, chunk_bytes: int, unended: Unended) -> Iterator[int]:
@@ -30,9 +32,14 @@ def cuts(file: BinaryIO, start: int, size: int, chunk_bytes: int, unended: Unend
 
 
 def is_whole(file: BinaryIO, size: int) -> bool:
-    """Whether a Parquet file has the end that is written last."""
-    file.seek(max(0, size - len(PARQUET_MAGIC)))
-    return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+    """Whether a Parquet file has the end that is written last; one just begun is its first magic and nothing else."""
+    if size < PARQUET_MIN:
+        return False
+    file.seek(0)
+    first = file.read(4)
+    file.seek(size - 8)
+    last = file.read(8)
+    return first == last[4:] == PARQUET_MAGIC and int.from_bytes(last[:4], "little") + PARQUET_MIN <= size
 
 
 def _counts(file: BinaryIO, start: int, size: int, unended: Unended) -> bool:

@@ -114,8 +114,12 @@ class FileChunks:
         for path, stat in list(look.changed.items()):
             if self._other_name(path, stat):
                 del look.changed[path]
-            elif self._is(path, self._by_inode.get((stat.st_dev, stat.st_ino)), stat):
-                known.add(path)
+            else:
+                before = self._by_inode.get((stat.st_dev, stat.st_ino))
+                # An empty one has nothing but its number, unless the list has a name for it.
+                empty = before is not None and not before.mark[0] and before.number is None
+                if not empty and self._is(path, before, stat):
+                    known.add(path)
         for path, file in moved(self._free(), look.there, self._watch.cannot):
             known |= self._follow(path, file, look, now_ms)
         for path in look.changed.keys() - known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fnmatch import translate
@@ -32,22 +33,25 @@ def find_files(patterns: Iterable[str], trouble: Trouble) -> Found:
     """The same with each file's number in its folder, unsorted: one look at each folder, none at its files."""
     found: Found = {}
     for pattern in patterns:
-        for path, number in _matches(pattern, trouble):
-            name = path.rpartition("/")[2]
-            if not name.startswith((".", "_")) and not name.endswith(".tmp"):
-                found[path] = number
+        try:
+            for path, number in _matches(pattern, trouble):
+                name = path.rpartition("/")[2]
+                if not name.startswith((".", "_")) and not name.endswith(".tmp"):
+                    found[path] = number
+        except OSError as error:  # a folder on the way that may not be entered
+            trouble(pattern, error)
     return found
 
 
 def _matches(pattern: str, trouble: Trouble) -> Iterator[tuple[str, int]]:
-    path = Path(pattern)
-    if path.is_dir():
+    mode = _mode(pattern)
+    if stat.S_ISDIR(mode):
         yield from entries(pattern, trouble)
         return
-    if path.is_file():
+    if stat.S_ISREG(mode):
         yield pattern, 0
         return
-    parts = path.parts
+    parts = Path(pattern).parts
     first = next((number for number, part in enumerate(parts) if WILD & set(part)), None)
     if first is None:
         return
@@ -57,10 +61,20 @@ def _matches(pattern: str, trouble: Trouble) -> Iterator[tuple[str, int]]:
         yield from ((p, n) for p, n in entries(base, trouble) if fits(p.rpartition("/")[2]))
         return
     with suppress(FileNotFoundError):
-        try:
-            yield from ((str(p), 0) for p in Path(base).glob(str(Path(*parts[first:]))) if p.is_file())
-        except OSError as error:
-            trouble(base, error)
+        for path in Path(base).glob(str(Path(*parts[first:]))):
+            try:
+                if stat.S_ISREG(_mode(path)):
+                    yield str(path), 0
+            except OSError as error:
+                trouble(str(path), error)
+
+
+def _mode(path: str | Path) -> int:
+    """What stands at ``path``, 0 where nothing does. Raises OSError where that cannot be seen."""
+    try:
+        return Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 def entries(folder: str, trouble: Trouble) -> Iterator[tuple[str, int]]:

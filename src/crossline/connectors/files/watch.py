@@ -68,7 +68,8 @@ class Watch:
             changed_ms = now_ms if seen is not None else min(now_ms, stat.st_mtime_ns // 1_000_000)
             self._seen[path] = _Seen(number, stat, changed_ms)
             look.changed[path] = stat
-        look.gone = [path for path in self._seen.keys() - look.there.keys() if path not in look.ended]
+        missing = [path for path in self._seen.keys() - look.there.keys() if path not in look.ended]
+        look.gone = [path for path in missing if not self._hidden(path)]
         for path in (*look.gone, *look.ended):
             self._seen.pop(path, None)
         return look
@@ -94,6 +95,18 @@ class Watch:
     def forget(self, path: str) -> None:
         """Look at it next time as at a new one."""
         self._seen.pop(path, None)
+
+    def _hidden(self, path: str) -> bool:
+        """Whether a file that was not found may well be there, in a folder that cannot be looked at now."""
+        if not self.trouble:
+            return False
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return True
 
     def _stat(self, path: str) -> os.stat_result | None:
         try:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 PREFIX = "crossline-"
 LOCK = "lock"
+# What stands in a lock of ours: others may name their folders and locks alike.
+OURS = b"a folder of crossline, removed once nobody holds this lock\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,9 @@ def own_folder(kind: str = "") -> OwnFolder:
         with suppress(FileNotFoundError):
             lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             if _locked(lock) and _is_there(path / LOCK, lock):
+                os.pwrite(lock, OURS, 0)  # from here on it can be swept, once it is let go of
                 return OwnFolder(path, lock)
-            os.close(lock)  # somebody swept it between two of these lines
+            os.close(lock)  # somebody removed it between two of these lines
 
 
 @contextmanager
@@ -66,9 +69,9 @@ def sweep() -> list[Path]:
             if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
                 continue
             lock = os.open(path / LOCK, os.O_RDWR | os.O_NOFOLLOW)
-            folder = OwnFolder(path, lock)
-            if _locked(lock) and _is_there(path / LOCK, lock):
-                folder.remove()
+            # Read before it is locked: no lock but ours is touched.
+            if _is_ours(lock) and _locked(lock) and _is_there(path / LOCK, lock):
+                OwnFolder(path, lock).remove()
                 swept.append(path)
             else:
                 os.close(lock)
@@ -85,6 +88,14 @@ def is_held(lock: Path) -> bool:
         return not _locked(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_ours(descriptor: int) -> bool:
+    """Whether exactly what we write stands in a lock."""
+    try:
+        return os.pread(descriptor, len(OURS) + 1, 0) == OURS
+    except OSError:  # no file: a pipe, a device
+        return False
 
 
 def _locked(descriptor: int) -> bool:

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk, read_chunk, read_span
 from crossline.core.decode import Decoded, Layout, decode_csv, decode_lines, decode_table
-from crossline.core.errors import SourceError
+from crossline.core.decode.spans import RAW_KEPT
+from crossline.core.values import DeadLetter
 
 
 def decode_chunk(form: str, layout: Layout, chunk: ChunkRef) -> Decoded:
@@ -29,12 +30,30 @@ def decode_chunk(form: str, layout: Layout, chunk: ChunkRef) -> Decoded:
 
 
 def _decode_parquet(layout: Layout, chunk: ChunkRef) -> Decoded:
+    """The rows of a file; one dead letter where its bytes are there and are no table."""
+    data = read_chunk(chunk)
+    table, dead = pa.table({}), []
     try:
-        table = pq.read_table(pa.BufferReader(read_chunk(chunk)))
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{chunk.path}: not a Parquet file that can be read: {error}") from error
+        read = pq.read_table(pa.BufferReader(data))
+        table = read.rename_columns(read.column_names)  # a name that is no text is found out here
+    except (MemoryError, pa.ArrowCancelled):
+        raise  # not the file's fault
+    except (OSError, ValueError, pa.ArrowException) as error:
+        dead.append(_not_parquet(layout, chunk, data, error))
     offsets = np.arange(table.num_rows, dtype=np.int64)
-    return decode_table(layout, table, chunk.place, offsets, known_ms=chunk.listed_ms)
+    decoded = decode_table(layout, table, chunk.place, offsets, known_ms=chunk.listed_ms)
+    return Decoded(decoded.records, dead + decoded.dead)
+
+
+def _not_parquet(layout: Layout, chunk: ChunkRef, data: bytes, error: Exception) -> DeadLetter:
+    return DeadLetter(
+        stream=layout.stream,
+        reason="malformed_parquet",
+        detail=f"{chunk.path}: found {len(data)} bytes, expected a Parquet file that can be read: {error}",
+        partition=chunk.place,
+        offset=0,
+        raw=data[:RAW_KEPT],
+    )
 
 
 def _csv_header(file: BinaryIO) -> tuple[list[str], int]:

@@ -161,27 +161,40 @@ def test_whatever_is_appended_every_whole_line_is_taken_once(
         assert b"".join(each for of, each in chunks if of == name) == data[: data.rfind(b"\n") + 1]
 
 
+def parquet(footer: bytes) -> bytes:
+    """As far as the format says how a file begins and ends; what stands between is not looked at here."""
+    return b"PAR1 pages " + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
 def test_whole_files_are_one_chunk_each(tmp_path: Path) -> None:
-    write(tmp_path, "a.parquet", b"no lines PAR1")
-    write(tmp_path, "b.parquet", b"nor here, and longer than a chunk, PAR1")
+    first, second, third = (parquet(footer) for footer in (b"a", b"longer than a chunk", b"today's, same name"))
+    write(tmp_path, "a.parquet", first)
+    write(tmp_path, "b.parquet", second)
     log = file_log(tmp_path, whole=True)
-    whole = [("a.parquet", b"no lines PAR1"), ("b.parquet", b"nor here, and longer than a chunk, PAR1")]
-    assert taken(log) == whole
+    assert taken(log) == [("a.parquet", first), ("b.parquet", second)]
     assert log.poll(NOW_MS) == 2
-    (tmp_path / "in" / "a.parquet").write_bytes(b"today's, under the same name PAR1")
+    (tmp_path / "in" / "a.parquet").write_bytes(third)
     assert log.poll(NOW_MS) == 3
-    assert read_chunk(log.chunks(2, 3)[0]) == b"today's, under the same name PAR1"
+    assert read_chunk(log.chunks(2, 3)[0]) == third
 
 
 def test_a_parquet_file_without_its_end_is_not_finished(tmp_path: Path) -> None:
-    write(tmp_path, "a.parquet", b"half of")
+    whole = parquet(b"footer")
     log = file_log(tmp_path, whole=True)
-    assert taken(log) == []
-    assert [text.rpartition("/")[2] for text in log.left()] == ["a.parquet: bytes 0-7 are no whole file yet"]
-    write(tmp_path, "a.parquet", b" it PAR1")
-    assert taken(log) == [("a.parquet", b"half of it PAR1")]
+    for size in range(1, len(whole)):  # the first four bytes are the mark at the end, too
+        write(tmp_path, "a.parquet", whole[size - 1 : size])
+        assert taken(log) == []
+    assert [text.rpartition("/")[2] for text in log.left()] == ["a.parquet: bytes 0-24 are no whole file yet"]
+    write(tmp_path, "a.parquet", whole[-1:])
+    assert taken(log) == [("a.parquet", whole)]
     write(tmp_path, "b.parquet", b"of something else")
     assert len(taken(file_log(tmp_path, whole=True, unended="counts"))) == 2, "where files are finished, all are taken"
+
+
+@pytest.mark.parametrize("data", [b"no mark at first, footer\6\0\0\0PAR1", b"PAR1foot\5\0\0\0PAR1", b"PAR1\0\0\0PAR1"])
+def test_what_only_ends_like_a_parquet_file_is_not_finished(tmp_path: Path, data: bytes) -> None:
+    write(tmp_path, "a.parquet", data)
+    assert taken(file_log(tmp_path, whole=True)) == []
 
 
 def test_a_file_that_vanishes_stays_in_the_list_and_cannot_be_read(tmp_path: Path) -> None:

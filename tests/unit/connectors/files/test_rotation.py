@@ -107,6 +107,30 @@ def test_a_file_that_was_copied_and_cut_short(folder: Path, pattern: str, restar
     assert b"".join(data for _, _, data in read(log, 1))[-5:] == b"more\n"
 
 
+@pytest.mark.parametrize("pattern", ["*", "*.log"])
+def test_a_copy_that_has_the_number_of_an_empty_file_that_is_gone(folder: Path, pattern: str) -> None:
+    log = log_of(folder.parent, pattern)
+    add(folder / "a.log", b"one\ntwo\n")
+    (folder / "empty.log").touch()
+    assert read(log) == [("a.log", 0, b"one\ntwo\n")]
+    add(folder / "a.log", b"three\n")
+    # As a new file gets the number of one that was deleted: the same file under the copy's name.
+    (folder / "empty.log").rename(folder / "a.log.1")
+    (folder / "a.log.1").write_bytes((folder / "a.log").read_bytes())
+    os.truncate(folder / "a.log", 0)
+    assert read(log, 1) == [("a.log.1", 8, b"three\n")]
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.log"])
+def test_a_file_that_is_renamed_while_it_is_empty(folder: Path, pattern: str) -> None:
+    log = log_of(folder.parent, pattern)
+    (folder / "a.log").touch()
+    assert read(log) == []
+    (folder / "a.log").rename(folder / "a.log.1")
+    add(folder / "a.log.1", b"from a writer that had it open\n")
+    assert [data for _, _, data in read(log)] == [b"from a writer that had it open\n"]
+
+
 def test_a_file_cut_short_when_all_was_read_begins_anew(folder: Path) -> None:
     log = log_of(folder.parent)
     add(folder / "a.log", b"one\ntwo\n")

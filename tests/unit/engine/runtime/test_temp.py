@@ -13,6 +13,7 @@ import pytest
 
 from crossline.engine.runtime.temp import LOCK, is_held, own_folder, own_folder_for, sweep
 
+OURS = b"a folder of crossline, removed once nobody holds this lock\n"
 HOLDER = """
 import sys
 from crossline.engine.runtime.temp import own_folder
@@ -78,12 +79,17 @@ def test_what_is_not_ours_stays(temporary: Path, monkeypatch: pytest.MonkeyPatch
     (temporary / "crossline-no-lock").mkdir()
     (temporary / "crossline-link-inside").mkdir()
     (temporary / "crossline-link-inside" / LOCK).symlink_to(elsewhere / LOCK)
-    (temporary / "other-lock").mkdir()
-    (temporary / "other-lock" / LOCK).touch()
+    for name, text in (("other-lock", OURS), ("crossline-empty", b""), ("crossline-pid", b"4711\n")):
+        (temporary / name).mkdir()
+        (temporary / name / LOCK).write_bytes(text)
+    (temporary / "crossline-more").mkdir()
+    (temporary / "crossline-more" / LOCK).write_bytes(OURS + b"and more")
+    (temporary / "crossline-pipe").mkdir()
+    os.mkfifo(temporary / "crossline-pipe" / LOCK)
     before = sorted(temporary.rglob("*"))
     assert sweep() == []
     (temporary / "crossline-of-another").mkdir()
-    (temporary / "crossline-of-another" / LOCK).touch()
+    (temporary / "crossline-of-another" / LOCK).write_bytes(OURS)
     with monkeypatch.context() as patch:
         patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         assert sweep() == []
