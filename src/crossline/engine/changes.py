@@ -149,8 +149,8 @@ class RuleChanges:
         """Read and check what changed, and log it."""
         if self._hold or not self._feed.changed():
             return
-        if self._past is not None and self._wanted is None:
-            # What cannot be read now is told when it is needed.
+        # While something waits, the next batch may read pasts too. What cannot be read now is told when it is needed.
+        if self._past is not None and not self._waits():
             with suppress(PastError):
                 self._past.read(self._book, self._next(*self._feed.preview()))
         with self._judging:
