@@ -85,6 +85,10 @@ class Book:
         # A stream whose ingest times are made from its records is one log, by its own name.
         return ShardState(log_clock={stream: {stream: ms} for stream, ms in self.clocks.items()})
 
+    def begun(self, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
+        """The first book that is judged by: its layers are those that ``rules`` need."""
+        return replace(self, rules=rules, lists=lists, _plans=None)
+
     def with_rules(self, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
         """The book after rules or lists changed: layers in use are kept, so that their stores go on."""
         return self.after(self, rules, lists)

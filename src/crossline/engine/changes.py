@@ -59,6 +59,8 @@ class RuleChanges:
         self.clocks: dict[str, StreamClocks] = history.clocks()
         self._configured = book
         self._book = before or book
+        # Nothing was judged yet by the layers of a book that has no rules: they are not gone on with.
+        self._begun = before is not None
         self._feed = feed
         self._checkpoint = checkpoint
         self._past = past
@@ -192,6 +194,8 @@ class RuleChanges:
         return True
 
     def _next(self, rules: RuleSet, lists: Lists) -> Book:
+        if not self._begun:
+            return self._configured.begun(rules, lists)
         standing = self._book if self._hold else self._configured
         return standing.after(self._book, rules.without_past(self._gone_ms()), lists)
 
@@ -208,7 +212,7 @@ class RuleChanges:
         book = self._next(rules, lists)
         book = book.with_pasts(self._read_past(book))
         self.file.replace(book)
-        self._book, self._later = book, self._hold
+        self._book, self._begun, self._later = book, True, self._hold
         if self._past is not None:
             self._past.forget(book)
 

@@ -37,6 +37,16 @@ rule_type: threshold
 source_topic: s
 conditions: [{field: card, operator: in, value: {list: cards}}]
 """
+EVERY_RECORD = """\
+rule_id: often
+version: 1
+rule_type: velocity
+source_topic: s
+group_by: card
+aggregation_type: count
+aggregation_threshold: 10
+window: 1m
+"""
 
 
 @pytest.fixture
@@ -140,4 +150,16 @@ def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, mo
         assert names(changes.file.current().rules) == ["stolen"]
     stopping.set()
     watcher.join(30)
+    feed.close()
+
+
+def test_a_first_start_keeps_no_layer_that_its_rules_do_not_need(config: Config, tmp_path: Path) -> None:
+    """A layer for ids alone, beside one that sees every record, would be a second shuffle and a second store."""
+    (tmp_path / "rules" / "r.yaml").write_text(EVERY_RECORD, encoding="utf-8")
+    feed = DirectoryFeed(config, {})
+    book = Book(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
+    changes = RuleChanges(book, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, threading.Event())
+    changes.start()
+    (layer,) = changes.file.current().layout_after().layers
+    assert (layer.group_fields, layer.home) == (("card",), False)
     feed.close()
