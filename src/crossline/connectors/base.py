@@ -32,6 +32,7 @@ from crossline.core.values import DeadLetter
 log = structlog.get_logger(__name__)
 
 LOOK_S = 0.1  # between two looks at whether to stop, while several sinks are waited for
+TURN_S = 0.1  # that a sink which works in this process has to itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +201,14 @@ def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, sto
     ending = threading.Event()  # ``stop`` was set, or a sink has failed for good: nobody tries again
     ends_s: float | None = None
     with ThreadPoolExecutor(len(sinks), "sink") as pool:
-        calls = [pool.submit(_until_taken, sink, delivery, policy, ending) for sink in sinks]
-        waiting: set[Future[None]] = set(calls)
+        calls: dict[int, Future[None]] = {}
         try:
+            # Those that wait for others first. Those that work here have turns: at once they would only work slower.
+            for number in sorted(range(len(sinks)), key=lambda n: not isinstance(sinks[n], Heedful)):
+                call = calls[number] = pool.submit(_until_taken, sinks[number], delivery, policy, ending)
+                if not isinstance(sinks[number], Heedful):
+                    wait([call], TURN_S)
+            waiting = set(calls.values())
             while waiting:
                 done, waiting = wait(waiting, LOOK_S, FIRST_COMPLETED)
                 if ends_s is None and any(call.exception() is not None for call in done):
@@ -212,7 +218,7 @@ def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, sto
         except BaseException:
             ending.set()
             raise
-    failed = [(sink, error) for sink, call in zip(sinks, calls, strict=True) if (error := call.exception()) is not None]
+    failed = [(sinks[n], error) for n, call in sorted(calls.items()) if (error := call.exception()) is not None]
     if not failed:
         return
     failed.sort(key=lambda each: isinstance(each[1], RetryableError))  # what ends the pipeline is what is raised
