@@ -47,3 +47,20 @@ def test_neither_moves_a_clock(
     assert [detail.partition(":")[0] for detail in details] == ["field event_time", "the message's timestamp"]
     assert [alert["record_id"] for alert in project.alerts().values()] == ["t3"]
     assert project.late() == []
+
+
+def test_no_batch_has_code_of_its_own(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The instant of a batch, which the test above is about, was once a number in its query: 20 ms of compiling."""
+    created = kafka_topic(1, append_time=False)
+    project = project_on(kafka_broker.brokers, tmp_path, [created], kafka_topic(1), [velocity("two", threshold=2)])
+    compiled = spark.sparkContext._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()  # type: ignore[union-attr]
+    counts = []
+    for number in range(3):
+        send(kafka_broker.brokers, [sent(created, f"t{number}", BASE_MS + number, BASE_MS + number)])
+        project.drain(spark)
+        counts.append(compiled.getCount())
+    assert counts[0] > 0
+    assert counts[1:] == [counts[1]] * 2
+    assert [alert["record_id"] for alert in project.alerts().values()] == ["t1"]

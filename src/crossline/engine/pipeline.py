@@ -24,6 +24,7 @@ from crossline.engine.checkpoint import Checkpoint
 from crossline.engine.failure import explained
 from crossline.engine.flow import Input, narrow, together, wide
 from crossline.engine.outcome import collect
+from crossline.engine.progress import began_ms
 from crossline.engine.rulefeed import RuleFeed
 from crossline.engine.runtime.leftovers import Leftovers
 from crossline.engine.source.intake import ChunkIntake, Intake
@@ -32,6 +33,7 @@ from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.state.past import PastReader
 from crossline.engine.stopwatch import Stopwatch
+from crossline.engine.task import tell_began
 
 POLL_S = 0.25
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
@@ -171,15 +173,16 @@ class Pipeline:
     def _deliver(self, frame: DataFrame, batch_id: int) -> None:
         self._leftovers.calls_back()
         with self._changes.between_batches:
-            begun, began_ms = time.monotonic(), time.time() * 1e3
+            begun, begun_ms = time.monotonic(), time.time() * 1e3
             self.totals.first_s = self.totals.first_s or begun
+            tell_began(self._spark, began_ms(self._settings.checkpoint, batch_id))
             with self._changes.judging():
                 plan = self._plan((frame, self._intake), self._changes.file, self._cache)
                 outcome = collect(plan, self._fetchers())
                 verified = [source.verify() for source in self._sources]
                 self._changes.judged(outcome.clocks)
             events = self._changes.events()
-            wall_ms = outcome.spent.wall_ms(began_ms, time.time() * 1e3)
+            wall_ms = outcome.spent.wall_ms(begun_ms, time.time() * 1e3)
             delivery = Delivery(
                 pipeline=self._settings.name,
                 batch_id=batch_id,

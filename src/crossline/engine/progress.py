@@ -26,9 +26,17 @@ def committed(checkpoint: str, batch: int) -> bool:
 
 def offsets_of(checkpoint: str, batch: int) -> list[dict[str, Any] | None]:
     """Where ``batch`` ends in each source, in their order; None for one that has given nothing yet."""
-    lines = (Path(checkpoint) / "spark" / "offsets" / str(batch)).read_text().splitlines()
-    # A version, the batch's metadata, then one line a source.
-    return [None if line == "-" else orjson.loads(line) for line in lines[2:]]
+    return [None if line == "-" else orjson.loads(line) for line in _planned(checkpoint, batch)[2:]]
+
+
+def began_ms(checkpoint: str, batch: int) -> int:
+    """When Spark planned ``batch``, in epoch milliseconds: noted then, and the same however often it is run again."""
+    return int(orjson.loads(_planned(checkpoint, batch)[1])["batchTimestampMs"])
+
+
+def _planned(checkpoint: str, batch: int) -> list[str]:
+    """A version, the batch's metadata, then one line a source."""
+    return (Path(checkpoint) / "spark" / "offsets" / str(batch)).read_text().splitlines()
 
 
 def next_offsets(checkpoint: str, source: int) -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ def take_in(source: BookSource, intake: Intake) -> Callable[[ArrowBatches], Arro
         watch = Stopwatch()
         for number, batch in enumerate(batches):
             watch.start()
-            for decoded, chunk in intake.decode(book, batch, task.batch_id, task.partition, number):
+            for decoded, chunk in intake.decode(book, batch, task, number):
                 watch.lap("decode")
                 plan = book.plan(decoded.records.stream)
                 parts = route(plan, decoded.records, chunk, book.shards, book.lists)

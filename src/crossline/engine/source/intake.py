@@ -14,12 +14,14 @@ import pyarrow as pa
 
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.core.route import Chunk
-from crossline.core.values import I64
 from crossline.engine.book import Book
 from crossline.engine.source.chunk_source import chunks_of
 from crossline.engine.source.fetch import GENERATED_SHIFT
 from crossline.engine.source.formats import decode_chunk
+from crossline.engine.task import Task
 from crossline.generate.source import GeneratorSource
+
+LOG_APPEND_TIME = 1  # as Spark numbers it
 
 Taken = Iterator[tuple[Decoded, Chunk]]
 
@@ -27,7 +29,7 @@ Taken = Iterator[tuple[Decoded, Chunk]]
 class Intake(Protocol):
     """Decodes one Arrow batch of a task's input."""
 
-    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:
+    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
         """Decoded records with the chunk they are; ``number`` counts the task's batches."""
         ...
 
@@ -39,7 +41,7 @@ class ChunkIntake:
     stream: str
     generator: GeneratorSource | None = None
 
-    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
         """Decode the chunks that the rows name."""
         layout = book.decoder(self.stream)
         form = book.streams[self.stream].format
@@ -56,13 +58,13 @@ class ChunkIntake:
 class KafkaIntake:
     """Rows of Spark's Kafka source.
 
-    The topic-partition is the log, the offset the place in it, the broker's timestamp the ingest time; ``known``: when
-    the record is known to have been there (see ``kafka``).
+    The topic-partition is the log, the offset the place in it, the message's timestamp the ingest time. That a
+    record was there is known from the broker's time, or from the instant of the batch.
     """
 
     stream: str
 
-    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
         """Decode the values, partition by partition."""
         topics = batch.column("topic").dictionary_encode()
         partitions = batch.column("partition").to_numpy()
@@ -72,17 +74,16 @@ class KafkaIntake:
             mine = batch.take(pa.array(rows)) if len(rows) < len(codes) else batch
             name = f"{topics.dictionary[code >> 32].as_py()}-{code & 0xFFFFFFFF}"
             offsets = mine.column("offset").to_numpy()
-            ingest = _millis(mine.column("timestamp"))
-            known = _millis(mine.column("known"))
+            ingest = np.asarray(mine.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()))
+            known = ingest
+            if task.began_ms is not None:
+                # Senders' clocks prove nothing: then it is the instant of the batch.
+                by_broker = mine.column("timestampType").to_numpy() == LOG_APPEND_TIME
+                known = np.where(by_broker, ingest, task.began_ms)
             decoded = decode_values(
                 book.decoder(self.stream), mine.column("value"), name, offsets, ingest, known_ms=known
             )
             yield decoded, Chunk(name, int(offsets[0]), name)
-
-
-def _millis(stamps: pa.Array) -> I64:
-    """Epoch milliseconds of a column of instants."""
-    return np.asarray(stamps.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,13 @@ class TaggedIntake:
 
     intakes: tuple[Intake, ...]
 
-    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:
+    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
         """Each row by the intake of its input."""
         inputs = batch.column("input").to_numpy()
         for each in np.unique(inputs).tolist():
             rows = batch.column(f"rows{each}").filter(pa.array(inputs == each))
             own = pa.RecordBatch.from_struct_array(rows)
-            yield from self.intakes[each].decode(book, own, batch_id, partition, number)
+            yield from self.intakes[each].decode(book, own, task, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,10 @@ class TableIntake:
 
     stream: str
 
-    def decode(self, book: Book, batch: pa.RecordBatch, batch_id: int, partition: int, number: int) -> Taken:
+    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
         """Check the columns and flatten them."""
-        sequence = (batch_id << 40) | (partition << 20) | number
+        sequence = (task.batch_id << 40) | (task.partition << 20) | number
         offsets = np.arange(batch.num_rows, dtype=np.int64)
-        name = f"{self.stream}/{batch_id}/{partition}/{number}"
+        name = f"{self.stream}/{task.batch_id}/{task.partition}/{number}"
         table = pa.Table.from_batches([batch])
         yield decode_table(book.decoder(self.stream), table, name, offsets), Chunk(self.stream, sequence, name)

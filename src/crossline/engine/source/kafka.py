@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 
 from crossline.connectors.kafka_client import java_settings, librdkafka_settings
 from crossline.connectors.kafka_fetch import KafkaFetch
@@ -19,8 +18,7 @@ from crossline.engine.progress import next_offsets
 from crossline.engine.source.intake import KafkaIntake
 from crossline.engine.source.plan_source import SourcePlan
 
-COLUMNS = ("topic", "partition", "offset", "timestamp", "value")
-LOG_APPEND_TIME = 1
+COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "value")
 EARLIEST = -2  # as Spark writes "from the earliest offset there is"
 
 
@@ -35,7 +33,7 @@ class KafkaReader:
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The topic as a streaming DataFrame of COLUMNS."""
-        return _rows(spark.readStream.format("kafka").options(**self.options).load())
+        return spark.readStream.format("kafka").options(**self.options).load().select(*COLUMNS)
 
     def history(self, spark: SparkSession, start: dict[str, Any] | None, end: dict[str, Any]) -> DataFrame:
         """The records between two offsets (topic -> partition -> offset), as a static DataFrame."""
@@ -51,18 +49,7 @@ class KafkaReader:
             "startingOffsets": json.dumps(begin),
             "endingOffsets": json.dumps(end),
         }
-        return _rows(spark.read.format("kafka").options(**settings).load())
-
-
-def _rows(frame: DataFrame) -> DataFrame:
-    """COLUMNS, and ``known``: when the record is known to have been there.
-
-    That is the broker's time. Where a topic has its senders' times, which prove nothing, it is the instant of the
-    batch: that stands in Spark's log of offsets, so a batch that is run again says the same.
-    """
-    stamped = fn.col("timestampType") == LOG_APPEND_TIME
-    known = fn.when(stamped, fn.col("timestamp")).otherwise(fn.current_timestamp())
-    return frame.select(*COLUMNS, known.alias("known"))
+        return spark.read.format("kafka").options(**settings).load().select(*COLUMNS)
 
 
 def kafka_source(

@@ -21,6 +21,7 @@ from pathlib import Path
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
+from crossline.connectors.base import wall_clock_ms
 from crossline.core.errors import CrosslineError, StoppedError
 from crossline.core.layers import Layer
 from crossline.core.shard import evict_before
@@ -133,7 +134,7 @@ class PastReader:
         for mark in self._ends(reading.reached, end, number, source):
             start = reading.reached.offsets[number] if reading.reached else None
             rows = source.history(self.spark, start, mark.offsets[number] or {})
-            with self.jobs(), as_batch(self.spark, reading.query, reading.past.slices):
+            with self.jobs(), as_batch(self.spark, reading.query, reading.past.slices, wall_clock_ms()):
                 self.plan((rows, source.intake), reading.book, cache).count()
             reading.past = Past(reading.past.folder, reading.past.slices + 1)
             reading.reached = mark
