@@ -20,10 +20,12 @@ from crossline.core.schema import load_streams as parse_streams
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book, StaticBook
 from crossline.engine.flow import wide
+from crossline.engine.hops import hops_of
 from crossline.engine.runtime.session import RUNTIME_SETTINGS
 from crossline.engine.source.frames import check_frame
 from crossline.engine.source.intake import TableIntake
 from crossline.engine.state.cache import ShardCache
+from crossline.engine.state.keepers import KeptJudge
 from crossline.rulelog.content import read_text
 from crossline.rulelog.reading import Known, read_rules
 
@@ -104,7 +106,8 @@ def detect(
     book.plans()  # what does not compile is told here, not by a task
     root = str(Path(STATE_FOLDER).absolute()) if state is None else state
     cache = ShardCache(root, per_query=True, held_max=2 * count) if frame.isStreaming else None
-    rows = wide((frame, TableIntake(stream.name)), StaticBook(book.to_json()), cache, count)
+    source = StaticBook(book.to_json())
+    rows = wide(frame, hops_of(source, TableIntake(stream.name), KeptJudge(source, cache, count)), count)
     return rows.mapInArrow(_alerts, spark_schema())
 
 
@@ -115,7 +118,7 @@ def _prepare(frame: DataFrame) -> None:
 
 def _alerts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for kind, body in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+        for kind, body in zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True):
             if kind == "alerts":
                 yield from alert_table(read_alerts(body)).cast(_SPARK_ARROW).to_batches()
 

@@ -18,7 +18,8 @@ import yaml
 from crossline.core.config import Pipeline as Config
 from crossline.core.config import in_folder
 from crossline.engine.assemble import RunOptions, assemble, read_config
-from crossline.engine.pipeline import Pipeline, Totals
+from crossline.engine.pipeline import Pipeline
+from crossline.engine.totals import Totals
 from oracle.naive import NaiveResult
 
 from .traffic import DEFAULTS, SPREAD, STREAM, STREAMS, Body

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +31,15 @@ from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_te
 from crossline.rulelog.reading import SUFFIXES, Known, read_rules
 
 if TYPE_CHECKING:
-    from crossline.replay.backtest import History
+    from crossline.replay.backtest import Judged, Replay
+
+
+class Runner(StrEnum):
+    """What judges."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
 
 
 def register(app: typer.Typer) -> None:
@@ -65,10 +75,18 @@ def backtest(
     lists: Annotated[
         Path | None, typer.Option(help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False)
     ] = None,
+    on: Annotated[
+        Runner,
+        typer.Option(
+            help="What judges. local: processes of this machine, which begin at once. spark: Spark, as in a pipeline. "
+            "auto: local, since inputs are files of this machine. Alerts and their order are the same."
+        ),
+    ] = Runner.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
-    from crossline.replay.backtest import History
+    from crossline.core.shard import Bounds
+    from crossline.replay.backtest import History, Judged
     from crossline.rulelog.lists import ListsDirectory
 
     setting = _setting(rules, stream, lists, pipeline, as_of_log=as_of_log)
@@ -79,12 +97,14 @@ def backtest(
         mine = rules_as_of_log(setting.rules, setting.name)
     else:
         mine = RuleSet.from_rules(read_rules(setting.rules, known))
-    other = RuleSet.from_rules(read_rules(compare, known)) if compare else None
+    others = [RuleSet.from_rules(read_rules(compare, known))] if compare else []
+    bounds = Bounds(setting.partition_lag_ms)
+    judged = [Judged(each, history, named, setting.defaults, bounds) for each in (mine, *others)]
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
     rule_files = [each for path in (setting.rules, compare) if path for each in files_of(path)]
     make_folder(output)
     with drafted(output, inputs=[*setting.files, *rule_files, *records]) as draft, stoppable() as stopping:
-        figures = {**_judge(stopping, (mine, other), history, named, setting, draft), "output": str(output)}
+        figures = {**_judge(stopping, judged, draft, on), "output": str(output)}
     # Where alerts own the standard output, it holds nothing else.
     out = sys.stderr if is_standard_output(output) else sys.stdout
     out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
@@ -131,50 +151,46 @@ def _setting(
     return Setting(load_streams(read_text(stream), str(stream)), rules, lists, pipeline, (stream,))
 
 
-def _judge(
-    stopping: Stopping,
-    rules: tuple[RuleSet, RuleSet | None],
-    history: History,
-    lists: Mapping[str, Sequence[Any]],
-    setting: Setting,
-    output: Path,
-) -> dict[str, Any]:
-    """Judge ``history`` by each set of rules; the alerts of the first go to ``output``. The figures of both."""
-    from crossline.core.shard import Bounds
+def _judge(stopping: Stopping, judged: Sequence[Judged], output: Path, on: Runner) -> dict[str, Any]:
+    """Judge by the first of ``judged`` into ``output``, and by the second to compare. The figures of both."""
+    from crossline.engine.runtime.temp import own_folder_for
+
+    progress = Progress(sys.stderr)
+    with _runner(on, stopping) as run, own_folder_for("compare") as folder:
+        try:
+            first = run(judged[0], output, on_batch=progress.batch)
+            figures: dict[str, Any] = {
+                "records": first.totals.records,
+                "alerts": dict(sorted(first.totals.alerts.items())),
+                "dead_letters": first.totals.dead,
+                "late_records": first.totals.late,
+            }
+            for other in judged[1:]:
+                second = run(other, folder / "other.jsonl", on_batch=progress.batch)
+                figures["compare"] = differences(output, second.path)
+        finally:
+            progress.done()
+    return figures
+
+
+@contextmanager
+def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Replay]]:
+    """What judges, and can be stopped; Spark, where that is asked for, for as long as the context lasts."""
+    if on is not Runner.SPARK:
+        from crossline.replay import in_process
+
+        yield partial(in_process.backtest, on_start=stopping.stops)
+        return
     from crossline.engine.runtime.gateway import end_session
     from crossline.engine.runtime.session import build_session
-    from crossline.engine.runtime.temp import own_folder_for
-    from crossline.replay.backtest import backtest as replay
+    from crossline.replay import in_spark
 
     spark = build_session("backtest")
-    progress = Progress(sys.stderr)
-    mine, other = rules
-    judge = partial(
-        replay,
-        spark,
-        defaults=setting.defaults,
-        bounds=Bounds(setting.partition_lag_ms),
-        lists=lists,
-        on_batch=progress.batch,
-        on_start=stopping.stops,
-    )
     try:
         stopping.check()
-        first = judge(mine, history, output)
-        figures: dict[str, Any] = {
-            "records": first.totals.records,
-            "alerts": dict(sorted(first.totals.alerts.items())),
-            "dead_letters": first.totals.dead,
-            "late_records": first.totals.late,
-        }
-        if other is not None:
-            with own_folder_for("compare") as folder:
-                second = judge(other, history, folder / "other.jsonl")
-                figures["compare"] = differences(output, second.path)
+        yield partial(in_spark.backtest, spark, on_start=stopping.stops)
     finally:
-        progress.done()
         end_session(spark)
-    return figures
 
 
 def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[str, list[str]]:

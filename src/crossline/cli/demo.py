@@ -24,7 +24,7 @@ from crossline.core.times import parse_instant_ms
 
 if TYPE_CHECKING:
     from crossline.core.config import Pipeline as Config
-    from crossline.engine.pipeline import Totals
+    from crossline.engine.totals import Totals
     from crossline.generate.score import Score
 
 RECORDS = 72_000

@@ -12,7 +12,7 @@ from crossline.core.config import Pipeline as Config
 from crossline.core.plaintext import printable_lines
 
 if TYPE_CHECKING:
-    from crossline.engine.pipeline import Totals
+    from crossline.engine.totals import Totals
 
 _SHOW_EVERY_S = 0.5
 
@@ -34,7 +34,7 @@ class Progress:
         self._open = True
         rate = totals.records / max(now - totals.started_s, 1e-9)
         alerts = sum(totals.alerts.values())
-        said = f"{totals.records:,} records, {rate:,.0f}/s, {alerts:,} alerts, batch {delivery.batch_id}"
+        said = f"{totals.records:,} records, {rate:,.0f}/s, {alerts:,} alerts, {_far(delivery, totals, now)}"
         # A line that goes over the edge could not be written over.
         width = shutil.get_terminal_size().columns - 1
         self._out.write(f"\r\x1b[K{said if len(said) <= width else said[: width - 1] + '…'}")
@@ -44,6 +44,14 @@ class Progress:
         """End the line."""
         if self._open:
             self._out.write("\n")
+
+
+def _far(delivery: Delivery, totals: Totals, now_s: float) -> str:
+    """How far a run is: which part of all is done and how long the rest takes, or else the batch it is at."""
+    if not totals.share:
+        return f"batch {delivery.batch_id}"
+    left_s = round((now_s - totals.started_s) * (1 / totals.share - 1))
+    return f"{totals.share:.0%}, {left_s // 60}:{left_s % 60:02} left"
 
 
 def summary_json(config: Config, totals: Totals) -> dict[str, Any]:

@@ -30,8 +30,8 @@ class LayerAlerts:
     detected_ms: int
     _keys: dict[int, dict[str, KeyValue]] = field(default_factory=dict)
 
-    def make(self, hits: Hits) -> Iterator[dict[str, Any]]:
-        """One alert per hit, in the order of hits."""
+    def make(self, hits: Hits) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The row and the alert of each hit, in the order of hits."""
         listing = [getattr(v[0].rule, "emit_mode", None) == "window" for v in self.layer_plan.versions]
         columns = [self._column_kind(line.group) for line in self.layer_plan.kernel.lines]
         integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
@@ -42,7 +42,7 @@ class LayerAlerts:
         bounds = hits.evidence_offsets.tolist()
         for i, (line, row) in enumerate(zip(hits.line.tolist(), rows, strict=True)):
             first, last = bounds[i], bounds[i + 1]
-            yield self._maker(line, int(self.batch.ingest_ms[row])).make(
+            alert = self._maker(line, int(self.batch.ingest_ms[row])).make(
                 key=self._key(int(self.batch.key_index[row])),
                 record_id=triggers[i],
                 event_ms=int(event[row]),
@@ -56,6 +56,7 @@ class LayerAlerts:
                 records=_records(hits, ids, first, last, columns[line]) if listing[line] else None,
                 detected_ms=self.detected_ms,
             )
+            yield row, alert
 
     def _maker(self, line: int, ingest_ms: int) -> AlertMaker:
         versions = self.layer_plan.versions[line]
@@ -95,13 +96,13 @@ def _records(hits: Hits, ids: list[str], first: int, last: int, column: ColumnKi
 
 def stateless_alerts(
     plan: StreamPlan, batch: KeyedBatch, rows: Arrays, duplicates: np.ndarray[Any, Any], detected_ms: int
-) -> Iterator[dict[str, Any]]:
-    """Alerts of the rules that look at the record alone, for records that are no duplicates."""
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows and alerts of the rules that look at the record alone, for records that are no duplicates."""
     holds = np.unpackbits(rows["stateless"], axis=1, bitorder="little").astype(np.bool_)
     for number, rule in enumerate(plan.stateless):
         judged = holds[:, number] & ~duplicates & _in_force(rule, batch)
         for row in np.flatnonzero(judged).tolist():
-            yield _stateless_alert(plan, rule, batch, rows, row, detected_ms)
+            yield row, _stateless_alert(plan, rule, batch, rows, row, detected_ms)
 
 
 def _in_force(rule: Stateless, batch: KeyedBatch) -> Any:

@@ -30,6 +30,9 @@ class Position:
     ingest_ms: int
 
 
+Place = tuple[int, str, str, int, int]
+
+
 @dataclass(slots=True)
 class ShardState:
     """All that one shard keeps: a store per layer, and the clock of each log of each stream.
@@ -81,9 +84,14 @@ class StreamClocks:
 
 @dataclass(slots=True)
 class ShardOutput:
-    """What one batch gave: alerts (JSON values), duplicates, late records, and the deltas to be persisted."""
+    """What one batch gave: alerts (JSON values), duplicates, late records, and the deltas to be persisted.
+
+    ``places``: of the record at which each alert fired, (ingest time, stream, log, sequence, offset): what alerts of
+    several shards are put in order by. Where a stream is one log the time is 0, for then the log has the order.
+    """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
     deltas: list[LayerDelta] = field(default_factory=list)
@@ -138,6 +146,7 @@ def _judge_stream(
         mine = [p for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
             rows = in_ingest_order(mine, floors)
+            rows["place_ms"] = rows["ingest_ms"] if len(log_clock) > 1 else np.zeros_like(rows["ingest_ms"])
             if number == plan.reporter and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
             _judge_layer(plan, layer_plan, store, rows, mine, detected_ms, output, reporter=number == plan.reporter)
@@ -198,7 +207,7 @@ def _judge_layer(
     hits = store.judge(batch)
     if len(hits.line):
         alerts = LayerAlerts(plan, layer_plan, batch, detected_ms)
-        output.alerts.extend(alerts.make(hits))
+        _add_alerts(plan, rows, parts, alerts.make(hits), output)
     output.deltas.append(LayerDelta(layer_plan.layer.name, store.delta(batch, hits), lines_of(layer_plan)))
     if reporter:
         _report(plan, batch, hits, rows, parts, detected_ms, output)
@@ -241,7 +250,21 @@ def _report(
         for row in np.flatnonzero(marked).tolist():
             target.append(_position(plan, batch, rows, partitions, row))
     if plan.stateless and "stateless" in rows:
-        output.alerts.extend(stateless_alerts(plan, batch, rows, duplicates, detected_ms))
+        _add_alerts(plan, rows, parts, stateless_alerts(plan, batch, rows, duplicates, detected_ms), output)
+
+
+def _add_alerts(
+    plan: StreamPlan,
+    rows: Arrays,
+    parts: Iterable[WirePart],
+    alerts: Iterable[tuple[int, dict[str, Any]]],
+    output: ShardOutput,
+) -> None:
+    chunks = sorted((m["log"], m["sequence"]) for m, _ in parts)
+    for row, alert in alerts:
+        log, sequence = chunks[rows["chunk"][row]]
+        output.alerts.append(alert)
+        output.places.append((int(rows["place_ms"][row]), plan.stream, log, sequence, int(rows["offsets"][row])))
 
 
 def _position(plan: StreamPlan, batch: KeyedBatch, rows: Arrays, partitions: list[str], row: int) -> Position:

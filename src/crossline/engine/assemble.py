@@ -23,12 +23,14 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.shard import Bounds
 from crossline.engine.book import Book, BookFile
 from crossline.engine.checkpoint import Checkpoint, SourceMark, claim
-from crossline.engine.pipeline import Pipeline, PipelineSettings, Totals
+from crossline.engine.pipeline import Pipeline, PipelineSettings
 from crossline.engine.rulefeed import DirectoryFeed
 from crossline.engine.runtime.session import DAEMON, build_session, wake_workers
-from crossline.engine.source.inputs import FileInput, file_source, generated_source
+from crossline.engine.source.files import FileInput
+from crossline.engine.source.inputs import file_source, generated_source
 from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.totals import Totals
 from crossline.generate.source import read_source
 from crossline.rulelog.content import read_pipeline
 from crossline.rulelog.directory import IngestClock

@@ -1,17 +1,17 @@
-"""The query plan of a batch: input -> take in -> detect -> outcomes, in two stages or in one."""
+"""The hops of a batch in Spark: in stages of many tasks with a shuffle between them, or all in one task."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from crossline.engine.book import BookSource
+from crossline.engine.hops import ROWS_SCHEMA, ArrowBatches, Hop, Step
 from crossline.engine.source.intake import Intake, TaggedIntake
-from crossline.engine.stages import OUTPUT_SCHEMA, PACKED_SCHEMA, detect_shards, in_one, take_in
-from crossline.engine.state.cache import ShardCache
+from crossline.engine.sparktask import running_task
+from crossline.engine.task import Task
 
 Input = tuple[DataFrame, Intake]
 
@@ -28,15 +28,31 @@ def together(inputs: Sequence[Input]) -> Input:
     return reduce(union, tagged), TaggedIntake(tuple(intake for _, intake in inputs))
 
 
-def wide(frame_in: Input, source: BookSource, cache: ShardCache | None, partitions: int) -> DataFrame:
-    """Rows (kind, body) of what came out: two stages of many tasks; shard s is judged by task s % ``partitions``."""
-    frame, intake = frame_in
-    packed = frame.mapInArrow(take_in(source, intake), PACKED_SCHEMA)
-    by_shard = packed.repartitionById(partitions, packed.shard % partitions)
-    return by_shard.mapInArrow(detect_shards(source, cache, partitions, partitions), OUTPUT_SCHEMA)
+def wide(frame: DataFrame, hops: Sequence[Hop], partitions: int) -> DataFrame:
+    """What came out (ROWS_SCHEMA): a stage a hop; shard s is judged by task s % ``partitions``."""
+    for hop in hops:
+        if hop.by_shard:
+            frame = frame.repartitionById(partitions, frame.shard % partitions)
+        frame = frame.mapInArrow(_in_task(hop.step, partitions), ROWS_SCHEMA)
+    return frame
 
 
-def narrow(frame_in: Input, source: BookSource, cache: ShardCache | None, keepers: int) -> DataFrame:
-    """The same rows from one task that takes in for all shards: for batches done before a shuffle would be."""
-    frame, intake = frame_in
-    return frame.coalesce(1).mapInArrow(in_one(source, intake, cache, keepers), OUTPUT_SCHEMA)
+def narrow(frame: DataFrame, hops: Sequence[Hop]) -> DataFrame:
+    """The same from one task for all hops and shards: for batches done before a shuffle would be."""
+    return frame.coalesce(1).mapInArrow(_in_task(partial(in_one, hops), 1), ROWS_SCHEMA)
+
+
+def in_one(hops: Sequence[Hop], task: Task, batches: ArrowBatches) -> ArrowBatches:
+    """All hops, one within the other."""
+    for hop in hops:
+        batches = hop.step(task, batches)
+    return batches
+
+
+def _in_task(step: Step, partitions: int) -> Callable[[ArrowBatches], ArrowBatches]:
+    """``step`` as ``mapInArrow`` wants it."""
+
+    def run(batches: ArrowBatches) -> ArrowBatches:
+        return step(running_task(partitions), batches)
+
+    return run

@@ -42,21 +42,22 @@ class Judging:
         if self.cache is None:
             output = judge(book.plans(), book.new_state(), parts, detected_ms, book.bounds)
             watch.lap("judge")
-            return _rows(output)
+            return outcome_of(output)
         with self.cache.shard(book, self.query_id, shard, self.batch_id) as held:
             watch.lap("state")
             output = judge(book.plans(), held.state, parts, detected_ms, book.bounds)
-            rows = _rows(output)
+            rows = outcome_of(output)
             watch.lap("judge")
             held.commit(output.deltas, rows)
             watch.lap("log")
         return rows
 
 
-def _rows(output: ShardOutput) -> Rows:
+def outcome_of(output: ShardOutput) -> Rows:
+    """What came of a batch of a shard, as rows (kind, body)."""
     rows = []
     if output.alerts:
-        rows.append(("alerts", json_bytes(output.alerts)))
+        rows += [("alerts", json_bytes(output.alerts)), ("places", orjson.dumps(output.places))]
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))

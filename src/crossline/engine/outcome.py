@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import structlog
-from pyspark.sql import DataFrame
 
 from crossline.connectors.base import LateRecord
 from crossline.core.alertjson import read_alerts
 from crossline.core.pack import dead_from_json
 from crossline.core.shard import StreamClocks
 from crossline.core.values import DeadLetter
-from crossline.engine.source.plan_source import FetchRaw
 from crossline.engine.stopwatch import Spent
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from crossline.engine.source.plan_source import FetchRaw
 
 FETCH_S = 5.0  # for the bytes of all late records and duplicates of a batch together
 NOT_IN_TIME = "; its bytes could not be fetched in time"
@@ -43,17 +46,27 @@ class Outcome:
 
 
 def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
-    """Run the batch and gather what came out; bytes of duplicates and late records are fetched from their source.
+    """Run the batch in Spark and gather what came out (see ``gathered``)."""
+    table = frame.toArrow()
+    return gathered(zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True), fetchers)
 
-    What cannot be fetched within FETCH_S goes without its bytes, and is told.
+
+def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]) -> Outcome:
+    """What came out of a batch as (kind, body): alerts in the order of their records, then of their rules.
+
+    Bytes of duplicates and late records are fetched from their source. What cannot be fetched within FETCH_S goes
+    without its bytes, and is told.
     """
     outcome = Outcome()
-    table = frame.toArrow()
+    alerts: list[dict[str, Any]] = []
+    places: list[list[Any]] = []
     duplicates: list[Position] = []
     late: list[Position] = []
-    for kind, body in zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True):
+    for kind, body in rows:
         if kind == "alerts":
-            outcome.alerts.extend(read_alerts(body))
+            alerts += read_alerts(body)
+        elif kind == "places":
+            places += orjson.loads(body)
         elif kind == "dead":
             outcome.dead.extend(dead_from_json(body))
         elif kind == "duplicates":
@@ -64,6 +77,8 @@ def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
             outcome.spent.add(body)
         else:
             _add(outcome, orjson.loads(body))
+    ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
+    outcome.alerts = [alert for _, alert in ordered]
     if duplicates or late:
         raws = fetched([*duplicates, *late], fetchers, time.monotonic() + FETCH_S)
         outcome.dead += [_duplicate(position, raws) for position in duplicates]

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -23,17 +23,20 @@ from crossline.engine.changes import RuleChanges
 from crossline.engine.checkpoint import Checkpoint
 from crossline.engine.failure import explained
 from crossline.engine.flow import Input, narrow, together, wide
+from crossline.engine.hops import hops_of
 from crossline.engine.outcome import collect
 from crossline.engine.progress import began_ms
 from crossline.engine.rulefeed import RuleFeed
 from crossline.engine.runtime.leftovers import Leftovers
 from crossline.engine.source.intake import ChunkIntake, Intake
 from crossline.engine.source.plan_source import FetchRaw, SourcePlan
+from crossline.engine.sparktask import tell_began
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
+from crossline.engine.state.keepers import KeptJudge
 from crossline.engine.state.past import PastReader
 from crossline.engine.stopwatch import Stopwatch
-from crossline.engine.task import tell_began
+from crossline.engine.totals import Totals
 
 POLL_S = 0.25
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
@@ -62,26 +65,6 @@ class PipelineSettings:
     def state_root(self) -> str:
         """Where shards log their state."""
         return f"{self.checkpoint}/state"
-
-
-@dataclass(slots=True)
-class Totals:
-    """What a run has done so far.
-
-    ``first_s`` to ``ended_s``: from the start of the first batch to the end of the last. ``after_ms``: what the
-    last batch spent in the driver once its outcome was there. ``left``: what a drained source had and is in no batch.
-    """
-
-    batches: int = 0
-    records: int = 0
-    alerts: dict[str, int] = field(default_factory=dict)
-    dead: dict[str, int] = field(default_factory=dict)
-    late: int = 0
-    started_s: float = field(default_factory=time.monotonic)
-    first_s: float = 0.0
-    ended_s: float = 0.0
-    after_ms: dict[str, float] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)
 
 
 class Pipeline:
@@ -166,9 +149,12 @@ class Pipeline:
 
     def _plan(self, raw: Input, book: BookSource, cache: ShardCache) -> DataFrame:
         """How a batch is judged; Spark does not say how large it is before it is read, so the last one tells."""
+        frame, intake = raw
+        partitions = self._settings.partitions
+        hops = hops_of(book, intake, KeptJudge(book, cache, partitions))
         if self._settings.narrow and self._last_records <= NARROW_RECORDS:
-            return narrow(raw, book, cache, self._settings.partitions)
-        return wide(raw, book, cache, self._settings.partitions)
+            return narrow(frame, hops)
+        return wide(frame, hops, partitions)
 
     def _deliver(self, frame: DataFrame, batch_id: int) -> None:
         self._leftovers.calls_back()
@@ -222,17 +208,9 @@ class Pipeline:
         self._changes.delivered(batch_id)
 
     def _total(self, delivery: Delivery) -> None:
-        totals = self.totals
-        totals.batches += 1
-        totals.ended_s = time.monotonic()
+        self.totals.add(delivery)
         self._last_records = delivery.figures["records"] + len(delivery.dead)
-        totals.records += delivery.figures["records"]
-        totals.late += len(delivery.late)
-        for alert in delivery.alerts:
-            totals.alerts[alert["rule_id"]] = totals.alerts.get(alert["rule_id"], 0) + 1
-        for letter in delivery.dead:
-            totals.dead[letter.reason] = totals.dead.get(letter.reason, 0) + 1
-        if self._enough is not None and totals.records + sum(totals.dead.values()) >= self._enough:
+        if self._enough is not None and self.totals.taken >= self._enough:
             self._reached.set()
 
     def drain(self) -> Totals:

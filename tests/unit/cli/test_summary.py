@@ -7,7 +7,7 @@ import pytest
 from crossline.cli.init import template_files
 from crossline.cli.summary import summary_text
 from crossline.core.config import load_pipeline
-from crossline.engine.pipeline import Totals
+from crossline.engine.totals import Totals
 
 
 @pytest.mark.parametrize("columns", [20, 40, 200])

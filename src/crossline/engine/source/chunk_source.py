@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time_ns
@@ -22,16 +22,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from crossline.connectors.chunks import ChunkLog, ChunkRef, GeneratorChunks, Most
 from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.log import FileChunks
+from crossline.engine.source.references import CHUNK_SCHEMA, CHUNKS_MAX, chunk_rows, dealt
 
-# Paths are bytes: a file's name need not be text.
-CHUNK_SCHEMA = "sequence long, path binary, start long, end long, name string, head string, tail string, listed_ms long"
-_ARROW = pa.schema(
-    [
-        *(("sequence", pa.int64()), ("path", pa.binary()), ("start", pa.int64()), ("end", pa.int64())),
-        *(("name", pa.string()), ("head", pa.string()), ("tail", pa.string()), ("listed_ms", pa.int64())),
-    ]
-)
-CHUNKS_MAX = 4_096  # of one batch, however small they are
 # Looking takes at most one part in so many of the time, and what is known is given out meanwhile.
 LOOK_PART = 10
 LOOK_PAUSE_S = 1.0
@@ -87,24 +79,6 @@ def chunks_given(options: Mapping[str, str], start: int, end: int) -> list[Chunk
     known = ChunkList(options["folder"])
     known.refresh()
     return known.chunks(start, end)
-
-
-def chunk_rows(chunks: Iterable[ChunkRef]) -> pa.RecordBatch:
-    """References as rows of CHUNK_SCHEMA."""
-    rows = [
-        {
-            **{name: getattr(c, name) for name in ("sequence", "start", "end", "head", "tail", "listed_ms")},
-            "path": os.fsencode(c.path),
-            "name": c.place,
-        }
-        for c in chunks
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
-
-
-def chunks_of(rows: pa.RecordBatch) -> list[ChunkRef]:
-    """Inverse of ``chunk_rows``."""
-    return [ChunkRef(**{**row, "path": os.fsdecode(row["path"])}) for row in rows.to_pylist()]
 
 
 def left_of(folder: str) -> list[str]:
@@ -175,13 +149,7 @@ class _Reader(DataSourceStreamReader):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Chunks dealt out in runs of about the same size, one run a task."""
         chunks = self._open().chunks(start["chunk"], end["chunk"])
-        tasks = min(len(chunks), int(self._options["tasks"]))
-        runs: list[list[ChunkRef]] = [[] for _ in range(tasks)]
-        twice, done = 2 * sum(c.end - c.start for c in chunks), 0
-        for chunk in chunks:  # to the task in whose share of the bytes its middle lies
-            runs[(2 * done + chunk.end - chunk.start) * tasks // twice].append(chunk)
-            done += chunk.end - chunk.start
-        return [_ChunkPartition(run) for run in runs if run]
+        return [_ChunkPartition(run) for run in dealt(chunks, int(self._options["tasks"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _ChunkPartition)  # noqa: S101 - what partitions() made

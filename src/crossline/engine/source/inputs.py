@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from crossline.connectors.files.lines import Unended
-from crossline.connectors.files.names import matching_files
-from crossline.core.errors import UsageError
-from crossline.engine.source.chunk_source import CHUNK_SCHEMA, ChunkSource, chunk_rows, chunks_given, left_of
+from crossline.engine.source.chunk_source import ChunkSource, chunks_given, left_of
 from crossline.engine.source.fetch import FileFetch, fetch_generated
+from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.engine.source.intake import ChunkIntake
 from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.source.references import CHUNK_SCHEMA, chunk_rows
 from crossline.generate.source import GeneratorSource
 
-CHUNK_BYTES_MAX = 16 * 1024 * 1024
 SLICE_BYTES = 32 * 1024 * 1024  # of a past that is read at once
 GENERATED_CHUNK_RECORDS_MAX = 50_000
 PACED_CHUNKS_PER_S = 20  # a paced source gives out what is due in pieces this small
-
-
-@dataclass(frozen=True, slots=True)
-class FileInput:
-    """Files of one stream: patterns, folders or names, and their format."""
-
-    stream: str
-    patterns: tuple[str, ...]
-    form: str
 
 
 def file_source(
@@ -43,25 +30,17 @@ def file_source(
     ``drain``: what is there now is read, so of such lines those count that are whole JSON documents; others are left,
     and told (``SourcePlan.left``). With either, a pattern without files is an error.
     """
-    for pattern in files.patterns:
-        if "\0" in pattern:
-            raise UsageError(f"path {pattern!r} of stream {files.stream}: found a NUL, expected a path without one")
-    patterns = [os.path.abspath(p) for p in files.patterns]  # noqa: PTH100 - a link in the name must stay
-    if complete or drain:
-        empty = [p for p in patterns if not matching_files([p])]
-        if empty:
-            raise UsageError(f"no file matches {', '.join(empty)}; expected files of stream {files.stream}")
-    chunk = max(1, min(CHUNK_BYTES_MAX, batch_bytes // cores))
+    patterns = patterns_of(files, there=complete or drain)
     folder = f"{checkpoint}/sources/{files.stream}"
     settings = {
         "kind": "files",
         "patterns": json.dumps(patterns),
         "folder": folder,
-        "chunkbytes": str(chunk),
+        "chunkbytes": str(chunk_bytes(batch_bytes, cores)),
         "batchsize": str(batch_bytes),
         "tasks": str(cores),
-        "wholefiles": "true" if files.form == "parquet" else "false",
-        "unended": _unended(files.form, complete=complete, drain=drain),
+        "wholefiles": "true" if files.whole else "false",
+        "unended": unended_of(files.form, complete=complete, drain=drain),
     }
     return SourcePlan(
         files.stream,
@@ -73,13 +52,6 @@ def file_source(
         slice_max=SLICE_BYTES,
         left=lambda: left_of(folder),
     )
-
-
-def _unended(form: str, *, complete: bool, drain: bool) -> Unended:
-    """What becomes of last lines without an end. Of a CSV line nobody can say whether it is whole."""
-    if complete:
-        return "counts"
-    return "document" if drain and form == "json" else "waits"
 
 
 def generated_source(

@@ -5,7 +5,7 @@ Tasks get chunks of files or of generated traffic, Kafka rows, or the rows of an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,13 +15,14 @@ import pyarrow as pa
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.core.route import Chunk
 from crossline.engine.book import Book
-from crossline.engine.source.chunk_source import chunks_of
 from crossline.engine.source.fetch import GENERATED_SHIFT
 from crossline.engine.source.formats import decode_chunk
+from crossline.engine.source.references import chunks_of
 from crossline.engine.task import Task
 from crossline.generate.source import GeneratorSource
 
 LOG_APPEND_TIME = 1  # as Spark numbers it
+_STREAM = b"stream"
 
 Taken = Iterator[tuple[Decoded, Chunk]]
 
@@ -99,6 +100,23 @@ class TaggedIntake:
             rows = batch.column(f"rows{each}").filter(pa.array(inputs == each))
             own = pa.RecordBatch.from_struct_array(rows)
             yield from self.intakes[each].decode(book, own, task, number)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamIntake:
+    """Batches that each are of one stream, which stands in the metadata of their schema."""
+
+    intakes: Mapping[str, Intake]
+
+    @staticmethod
+    def marked(stream: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """``rows`` as those of ``stream``."""
+        return rows.replace_schema_metadata({_STREAM: stream.encode()})
+
+    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+        """By the intake of its stream."""
+        stream = (batch.schema.metadata or {})[_STREAM].decode()
+        yield from self.intakes[stream].decode(book, batch, task, number)
 
 
 @dataclass(frozen=True, slots=True)

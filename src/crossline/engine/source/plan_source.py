@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any
 
 from crossline.engine.source.intake import Intake
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # (partition, offsets in order, until when on time.monotonic's clock) -> the bytes of records as they came, by offset,
 # without those that cannot be had any more or not in time.

@@ -11,14 +11,33 @@ from multiprocessing.connection import Connection
 from typing import Self
 
 from crossline.core.errors import StateError
+from crossline.engine.book import BookSource
 from crossline.engine.judging import Judging
-from crossline.engine.state.cache import Rows
+from crossline.engine.state.cache import Rows, ShardCache
 from crossline.engine.state.keeper import Place, place
 from crossline.engine.stopwatch import Stopwatch
+from crossline.engine.task import Task
 
 TRIES = 3
 
 Given = Mapping[int, Sequence[memoryview]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptJudge:
+    """Judges shards in Spark's tasks: by up to ``keepers`` a machine.
+
+    ``cache`` None: a batch job, whose state ends with it.
+    """
+
+    source: BookSource
+    cache: ShardCache | None
+    keepers: int
+
+    def __call__(self, task: Task, given: Given, watch: Stopwatch) -> Iterator[Rows]:
+        """The outcome of each shard."""
+        work = Judging(self.source, self.cache, task.query_id, task.batch_id)
+        return judged(work, given, self.keepers, watch)
 
 
 def judged(work: Judging, given: Given, keepers: int, watch: Stopwatch) -> Iterator[Rows]:

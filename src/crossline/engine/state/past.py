@@ -29,9 +29,9 @@ from crossline.engine.book import Book, BookSource, Past, StaticBook
 from crossline.engine.failure import explained
 from crossline.engine.flow import Input
 from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.sparktask import as_batch
 from crossline.engine.state.cache import ShardCache, past_root
 from crossline.engine.state.history import HistoryLog, Mark
-from crossline.engine.task import as_batch
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,8 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import read_chunk
 from crossline.engine.source import chunk_source
-from crossline.engine.source.chunk_source import ChunkSource, chunk_rows, chunks_given, chunks_of, left_of
+from crossline.engine.source.chunk_source import ChunkSource, chunks_given, left_of
+from crossline.engine.source.references import chunk_rows, chunks_of
 
 
 def reader(root: Path, **changes: Any) -> DataSourceStreamReader:

@@ -1,0 +1,1 @@
+"""The runner without Spark or Java: the same hops, in processes of this machine."""

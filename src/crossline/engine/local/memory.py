@@ -1,0 +1,37 @@
+"""Judging with states that live in the process that judges, and end with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crossline.core.pack import unpack
+from crossline.core.shard import ShardState, judge
+from crossline.engine.book import BookSource
+from crossline.engine.hops import Outcome
+from crossline.engine.judging import outcome_of
+from crossline.engine.stopwatch import Stopwatch
+from crossline.engine.task import Task
+
+
+@dataclass(slots=True)
+class MemoryJudge:
+    """Judges the shards of one process, batch after batch; nothing is logged."""
+
+    source: BookSource
+    states: dict[int, ShardState] = field(default_factory=dict)
+
+    def __call__(self, task: Task, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch) -> Iterator[Outcome]:
+        """The outcome of each shard."""
+        book = self.source.current()
+        for shard, blobs in given.items():
+            watch.start()
+            state = self.states.get(shard)
+            if state is None:
+                state = self.states[shard] = book.new_state()
+            parts = [part for blob in blobs for part in unpack(blob, f"parts of batch {task.batch_id}, shard {shard}")]
+            watch.lap("unpack")
+            output = judge(book.plans(), state, parts, time.time_ns() // 1_000_000, book.bounds)
+            watch.lap("judge")
+            yield outcome_of(output)

@@ -1,0 +1,158 @@
+"""Processes that run the hops of batches, each batch through all of them, one batch a hop behind the other."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from crossline.core.errors import PermanentError, StoppedError
+from crossline.engine.hops import Hop, Outcome
+from crossline.engine.local.worker import Asked, Done, Worker, as_message, take_outcome, write_rows
+
+AHEAD = 2  # batches under way: while the last process ends a hop of one, the others begin with the next
+LOOK_S = 0.1  # between two looks at whether to stop
+END_S = 2.0  # for processes that were told to end
+
+# What each process gets of a batch: rows of the inputs.
+Dealt = Sequence[Sequence[pa.RecordBatch]]
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A batch: the hop it is at, what processes have yet to end it, and what came of it so far."""
+
+    hop: int = 0
+    left: int = 0
+    rows: defaultdict[tuple[int, int], list[str]] = field(default_factory=lambda: defaultdict(list))
+    outcome: Outcome = field(default_factory=list)
+
+
+class Pool:
+    """``count`` processes, forked when the context is entered and gone when it is left. Files lie in ``folder``.
+
+    Fork it while this process has one thread, and all that it needs is loaded.
+    """
+
+    def __init__(self, hops: Sequence[Hop], count: int, folder: Path, stop: threading.Event | None = None) -> None:
+        self._hops = hops
+        self._count = count
+        self._folder = folder
+        self._stop = stop or threading.Event()
+        self._connections: list[Connection] = []
+        self._processes: list[BaseProcess] = []
+
+    def __enter__(self) -> Self:
+        context = multiprocessing.get_context("fork")
+        # A terminal sends its signals to all processes of a run: this one alone acts on them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            for number in range(self._count):
+                ours, theirs = context.Pipe()
+                worker = Worker(self._hops, number, self._count, self._folder)
+                self._connections.append(ours)
+                process = context.Process(target=_serve, args=(worker, theirs, tuple(self._connections)), daemon=True)
+                process.start()
+                theirs.close()
+                self._processes.append(process)
+        except BaseException:
+            self._end(at_once=True)
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        self._end(at_once=kind is not None)
+
+    def _end(self, *, at_once: bool) -> None:
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            if not at_once:
+                process.join(END_S)
+            process.kill()
+            process.join()
+        self._connections, self._processes = [], []
+
+    def run(self, batches: Iterable[Dealt]) -> Iterator[Outcome]:
+        """The outcome of each batch, in order.
+
+        Raises:
+            StoppedError: ``stop`` was set.
+            PermanentError: a process died.
+            Exception: what a step raised.
+        """
+        waiting = enumerate(batches)
+        under_way: dict[int, _UnderWay] = {}
+        exhausted = False
+        while True:
+            while not exhausted and len(under_way) < AHEAD:
+                batch_id, dealt = next(waiting, (-1, None))
+                exhausted = dealt is None
+                if dealt is not None:
+                    under_way[batch_id] = _UnderWay(left=self._count)
+                    self._begin(batch_id, dealt)
+            if not under_way:
+                return
+            for done in self._heard():
+                ended = self._ended(under_way[done.batch_id], done)
+                if ended is not None:
+                    del under_way[done.batch_id]
+                    yield ended
+
+    def _begin(self, batch_id: int, dealt: Dealt) -> None:
+        for number, connection in enumerate(self._connections):
+            mine = dealt[number] if number < len(dealt) else ()
+            files = [
+                write_rows(self._folder / f"{batch_id}-in-{number}-{place}", [rows]) for place, rows in enumerate(mine)
+            ]
+            connection.send(Asked(batch_id, 0, tuple(files)))
+
+    def _heard(self) -> list[Done]:
+        while True:
+            if self._stop.is_set():
+                raise StoppedError("stopped before all was judged")
+            ready = wait(self._connections, LOOK_S)
+            try:
+                found = [as_message(each.recv()) for each in ready if isinstance(each, Connection)]
+            except (EOFError, OSError):
+                codes = ", ".join(str(process.exitcode) for process in self._processes if process.exitcode is not None)
+                raise PermanentError(
+                    f"a process that judges ended (exit code {codes or 'unknown'}); see the system's log for the "
+                    "reason (out of memory?)"
+                ) from None
+            if found:
+                return found
+
+    def _ended(self, batch: _UnderWay, done: Done) -> Outcome | None:
+        """Take note of one process' end of a hop; the batch's outcome where that was the last of all."""
+        for (hop, number), path in done.rows.items():
+            batch.rows[hop, number].append(path)
+        batch.outcome += take_outcome(done.outcome)
+        batch.left -= 1
+        if batch.left:
+            return None
+        batch.hop += 1
+        if batch.hop == len(self._hops):
+            return batch.outcome
+        batch.left = self._count
+        for number, connection in enumerate(self._connections):
+            connection.send(Asked(done.batch_id, batch.hop, tuple(sorted(batch.rows.pop((batch.hop, number), ())))))
+        return None
+
+
+def _serve(worker: Worker, connection: Connection, others: Sequence[Connection]) -> None:
+    for each in others:  # so that each process sees when the one that started them is gone
+        each.close()
+    worker.serve(connection)

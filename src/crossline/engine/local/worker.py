@@ -1,0 +1,137 @@
+"""A process of the pool: runs the steps that it is asked for, and keeps the rows that are for itself."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crossline.core.errors import CrosslineError
+from crossline.engine.hops import OUT, Hop, Outcome
+from crossline.engine.runtime.tied import end_with_parent
+from crossline.engine.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Run hop number ``hop`` of batch ``batch_id``, on the rows in the files ``rows`` and on those kept for it."""
+
+    batch_id: int
+    hop: int
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It ran: ``rows``, by hop and process, are files with rows for others, ``outcome`` a file with rows for nobody."""
+
+    batch_id: int
+    hop: int
+    rows: dict[tuple[int, int], str]
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It did not."""
+
+    error: Exception
+
+
+@dataclass(slots=True)
+class Worker:
+    """Process ``number`` of ``count``; rows of shard s are for process s % ``count``. Files lie in ``folder``."""
+
+    hops: Sequence[Hop]
+    number: int
+    count: int
+    folder: Path
+    _kept: defaultdict[tuple[int, int], list[pa.RecordBatch]] = field(default_factory=lambda: defaultdict(list))
+
+    def serve(self, connection: Connection) -> None:
+        """Do what is asked until the other end is gone."""
+        end_with_parent()
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays: looking through it again and again is for nothing
+        with suppress(EOFError, OSError):
+            while True:
+                asked: Asked = connection.recv()
+                try:
+                    done: Done | Failed = self.run(asked)
+                except CrosslineError as error:
+                    done = Failed(error)
+                except Exception:  # noqa: BLE001 - whatever it is, it is told by the process that people see
+                    done = Failed(RuntimeError(traceback.format_exc()))
+                connection.send(done)
+
+    def run(self, asked: Asked) -> Done:
+        """Run one step."""
+        kept = self._kept.pop((asked.batch_id, asked.hop), [])
+        given = [*kept, *(batch for path in asked.rows for batch in read_rows(path))]
+        task = Task(batch_id=asked.batch_id, partition=self.number, partitions=self.count)
+        others: defaultdict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
+        outcome: list[pa.RecordBatch] = []
+        for rows in self.hops[asked.hop].step(task, iter(given)):
+            for place, (hop, shard) in enumerate(zip(*(rows.column(n).to_pylist() for n in (0, 1)), strict=True)):
+                row = rows.slice(place, 1)
+                if hop == OUT:
+                    outcome.append(row)
+                elif shard % self.count == self.number:
+                    self._kept[asked.batch_id, hop].append(row)
+                else:
+                    others[hop, shard % self.count].append(row)
+        name = f"{asked.batch_id}-{asked.hop}-{self.number}"
+        files = {to: self._written(f"{name}-{to[0]}-{to[1]}", each) for to, each in others.items()}
+        for path in asked.rows:
+            Path(path).unlink()
+        return Done(asked.batch_id, asked.hop, files, self._written(f"{name}-out", outcome))
+
+    def _written(self, name: str, rows: Iterable[pa.RecordBatch]) -> str:
+        return write_rows(self.folder / name, rows)
+
+
+def write_rows(path: Path, batches: Iterable[pa.RecordBatch]) -> str:
+    """A file of ``batches``, which have one schema; its path."""
+    batches = list(batches)
+    if batches:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    else:
+        path.touch()
+    return str(path)
+
+
+def read_rows(path: str) -> list[pa.RecordBatch]:
+    """The batches of a file, mapped into memory, which they keep when the file is unlinked."""
+    if not Path(path).stat().st_size:
+        return []
+    reader = pa.ipc.open_file(pa.memory_map(path))
+    return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+
+
+def take_outcome(path: str) -> Outcome:
+    """What a step's rows for nobody say; the file goes."""
+    found = [
+        (kind, body)
+        for batch in read_rows(path)
+        for kind, body in zip(batch.column(2).to_pylist(), batch.column(3).to_pylist(), strict=True)
+    ]
+    Path(path).unlink()
+    return found
+
+
+def as_message(found: Any) -> Done:
+    """What a worker said; raises what it failed with."""
+    if isinstance(found, Failed):
+        raise found.error
+    done: Done = found
+    return done

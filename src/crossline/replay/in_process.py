@@ -1,0 +1,157 @@
+"""A backtest without Spark: the hops in processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from crossline.connectors.base import Delivery
+from crossline.connectors.chunks import Most
+from crossline.connectors.files.log import FileChunks
+from crossline.connectors.outfile import drafted, make_folder
+from crossline.engine.book import Book, StaticBook
+from crossline.engine.hops import hops_of
+from crossline.engine.local.memory import MemoryJudge
+from crossline.engine.local.pool import Dealt, Pool
+from crossline.engine.outcome import gathered
+from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
+from crossline.engine.source.intake import ChunkIntake, StreamIntake
+from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt
+from crossline.engine.totals import Totals
+from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
+from crossline.replay.writer import AlertWriter
+
+
+@dataclass(slots=True)
+class LocalRun:
+    """A run, as what stops it knows it."""
+
+    running: bool = False
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """Stop; from any thread, again and again."""
+        self.stopping.set()
+
+
+def backtest(
+    judged: Judged,
+    output: Path,
+    *,
+    on_batch: OnBatch | None = None,
+    on_start: Callable[[LocalRun], None] | None = None,
+    processes: int | None = None,
+) -> Replay:
+    """Judge; alerts go to ``output``, which appears whole when all is judged.
+
+    ``on_start`` is given the run before it starts, to stop it from another thread. ``processes``: as many as this
+    process has processors, unless said otherwise.
+
+    Raises:
+        StoppedError: it was stopped; ``output`` is as it was.
+        UsageError: an input matches no file, or ``output`` is nothing to write over.
+    """
+    count = processes or processors()
+    make_folder(output)
+    run = LocalRun()
+    with drafted(output) as draft, own_folder_for("backtest") as folder:
+        inputs = Inputs.of(judged.history.files(), folder, count)
+        book = judged.book(judged.rules, count)
+        book.plans()  # what does not compile is told here
+        if on_start is not None:
+            on_start(run)
+        writer = AlertWriter(draft)
+        writer.open()
+        try:
+            totals = _run(book, inputs, folder, count, writer, run, on_batch)
+        finally:
+            writer.close()
+    return Replay(output, totals)
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run(
+    book: Book,
+    inputs: Inputs,
+    folder: Path,
+    count: int,
+    writer: AlertWriter,
+    run: LocalRun,
+    on_batch: OnBatch | None,
+) -> Totals:
+    source = StaticBook(book.to_json())
+    hops = hops_of(source, inputs.intake, MemoryJudge(source))
+    totals = Totals()
+    with Pool(hops, count, folder, run.stopping) as pool:
+        run.running = True
+        totals.first_s = time.monotonic()
+        for number, rows in enumerate(pool.run(inputs.batches(count))):
+            outcome = gathered(rows, {})
+            delivery = Delivery("backtest", number, outcome.alerts, outcome.dead, outcome.late, outcome.figures)
+            writer.deliver(delivery)
+            totals.add(delivery)
+            totals.share = inputs.share(number)
+            if on_batch is not None:
+                on_batch(delivery, totals)
+    return totals
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The files of all streams, cut into batches as a pipeline that drains them would cut them."""
+
+    logs: dict[str, FileChunks]
+    intake: StreamIntake
+    ends: list[int] = field(default_factory=list)  # bytes up to the end of each batch that was given out
+    size: int = 0
+
+    @staticmethod
+    def of(files: Sequence[FileInput], folder: Path, count: int) -> Inputs:
+        """Look for the files; raises UsageError where there are none, SourceError where one cannot be read."""
+        logs = {
+            each.stream: FileChunks(
+                patterns_of(each, there=True),
+                f"{folder}/sources/{each.stream}",
+                chunk_bytes(BATCH_BYTES, count),
+                whole_files=each.whole,
+                unended=unended_of(each.form, complete=True, drain=False),
+            )
+            for each in files
+        }
+        found = Inputs(logs, StreamIntake({stream: ChunkIntake(stream) for stream in logs}))
+        for log in logs.values():
+            last = log.poll(time.time_ns() // 1_000_000)
+            found.size += sum(chunk.end - chunk.start for chunk in log.chunks(0, last))
+        return found
+
+    def batches(self, count: int) -> Iterator[Dealt]:
+        """What each of ``count`` processes reads, batch by batch."""
+        at, done = dict.fromkeys(self.logs, 0), 0
+        while True:
+            given: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+            for stream, log in self.logs.items():
+                end = log.reach(at[stream], Most(BATCH_BYTES, CHUNKS_MAX))
+                chunks = log.chunks(at[stream], end)
+                at[stream] = end
+                done += sum(chunk.end - chunk.start for chunk in chunks)
+                for mine, run in zip(given, dealt(chunks, count), strict=False):
+                    mine.append(self.intake.marked(stream, chunk_rows(run)))
+            if not any(given):
+                return
+            self.ends.append(done)
+            yield given
+
+    def share(self, batch: int) -> float:
+        """How much of all is done after ``batch``, 0 to 1."""
+        return self.ends[batch] / self.size if self.size else 1.0

@@ -1,0 +1,50 @@
+"""A backtest in Spark: the pipeline that `run` makes, over files, until all is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crossline.connectors.outfile import drafted, make_folder
+from crossline.core.rules.ruleset import RuleSet
+from crossline.engine.pipeline import Pipeline, PipelineSettings
+from crossline.engine.rulefeed import FixedFeed
+from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.source.inputs import file_source
+from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
+from crossline.replay.writer import AlertWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def backtest(
+    spark: SparkSession,
+    judged: Judged,
+    output: Path,
+    *,
+    on_batch: OnBatch | None = None,
+    on_start: Callable[[Pipeline], None] | None = None,
+) -> Replay:
+    """Judge; alerts go to ``output``, which appears whole when all is judged.
+
+    ``on_start`` is given the pipeline before it starts, to stop it from another thread.
+
+    Raises:
+        StoppedError: it was stopped; ``output`` is as it was.
+        UsageError: an input matches no file, or ``output`` is nothing to write over.
+    """
+    cores = max(1, spark.sparkContext.defaultParallelism)
+    make_folder(output)
+    with drafted(output) as draft, own_folder_for("backtest") as path:
+        folder = str(path)
+        sources = [file_source(files, folder, cores, BATCH_BYTES, complete=True) for files in judged.history.files()]
+        settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
+        feed = FixedFeed(judged.rules, judged.lists)
+        book = judged.book(RuleSet(), cores)
+        pipeline = Pipeline(spark, settings, book, sources, feed, [AlertWriter(draft)], on_batch)
+        if on_start is not None:
+            on_start(pipeline)
+        totals = pipeline.start().drain()
+    return Replay(output, totals)
