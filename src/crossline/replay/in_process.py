@@ -21,6 +21,7 @@ from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.outcome import gathered
 from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.runtime.warm import warm
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.engine.source.intake import ChunkIntake, StreamIntake
 from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt
@@ -65,6 +66,7 @@ def backtest(
         inputs = Inputs.of(judged.history.files(), folder, count)
         book = judged.book(judged.rules, count)
         book.plans()  # what does not compile is told here
+        warm()  # once, and not in each process
         if on_start is not None:
             on_start(run)
         writer = AlertWriter(draft)
@@ -97,7 +99,7 @@ def _run(
         run.running = True
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
-            outcome = gathered(rows, {})
+            outcome = gathered(rows, None)
             delivery = Delivery("backtest", number, outcome.alerts, outcome.dead, outcome.late, outcome.figures)
             writer.deliver(delivery)
             totals.add(delivery)
