@@ -31,7 +31,7 @@ from crossline.replay.backtest import History, Judged
 from .fastpath import stream_spec, told_by_alert, told_by_twin
 from .naive import naive_detect, running_max_ingest
 from .rulebook import DEFAULTS, duration_ms
-from .strategies import LISTS, START_MS, STREAM, Body, Record, records, rule_sets, wire_record
+from .strategies import LISTS, STREAM, Body, Record, records, rule_sets, wire_record
 from .test_detect_equals_naive import in_digits, with_ingest
 
 
