@@ -53,24 +53,28 @@ class Pool:
         self._processes: list[BaseProcess] = []
 
     def __enter__(self) -> Self:
-        context = multiprocessing.get_context("fork")
-        # A terminal sends its signals to all processes of a run: this one alone acts on them.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
-            for number in range(self._count):
-                ours, theirs = context.Pipe()
-                worker = Worker(self._hops, number, self._count, self._folder)
-                self._connections.append(ours)
-                process = context.Process(target=_serve, args=(worker, theirs, tuple(self._connections)), daemon=True)
-                process.start()
-                theirs.close()
-                self._processes.append(process)
+            # A terminal sends its signals to all processes of a run: this one alone acts on them.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+            try:
+                self._start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a signal that came is acted on here
         except BaseException:
             self._end(at_once=True)
             raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return self
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("fork")
+        for number in range(self._count):
+            ours, theirs = context.Pipe()
+            worker = Worker(self._hops, number, self._count, self._folder)
+            self._connections.append(ours)
+            process = context.Process(target=_serve, args=(worker, theirs, tuple(self._connections)), daemon=True)
+            process.start()
+            theirs.close()
+            self._processes.append(process)
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         self._end(at_once=kind is not None)
@@ -117,7 +121,22 @@ class Pool:
             files = [
                 write_rows(self._folder / f"{batch_id}-in-{number}-{place}", [rows]) for place, rows in enumerate(mine)
             ]
-            connection.send(Asked(batch_id, 0, tuple(files)))
+            self._ask(connection, Asked(batch_id, 0, tuple(files)))
+
+    def _ask(self, connection: Connection, asked: Asked) -> None:
+        try:
+            connection.send(asked)
+        except OSError:
+            raise self._gone() from None
+
+    def _gone(self) -> PermanentError:
+        """That a process is gone: its end of a pipe is, which comes shortly before its exit code is there."""
+        wait([process.sentinel for process in self._processes], END_S)
+        codes = ", ".join(str(process.exitcode) for process in self._processes if process.exitcode is not None)
+        return PermanentError(
+            f"a process that judges ended (exit code {codes or 'unknown'}); see the system's log for the "
+            "reason (out of memory?)"
+        )
 
     def _heard(self) -> list[Done]:
         while True:
@@ -127,11 +146,7 @@ class Pool:
             try:
                 found = [as_message(each.recv()) for each in ready if isinstance(each, Connection)]
             except (EOFError, OSError):
-                codes = ", ".join(str(process.exitcode) for process in self._processes if process.exitcode is not None)
-                raise PermanentError(
-                    f"a process that judges ended (exit code {codes or 'unknown'}); see the system's log for the "
-                    "reason (out of memory?)"
-                ) from None
+                raise self._gone() from None
             if found:
                 return found
 
@@ -148,7 +163,8 @@ class Pool:
             return batch.outcome
         batch.left = self._count
         for number, connection in enumerate(self._connections):
-            connection.send(Asked(done.batch_id, batch.hop, tuple(sorted(batch.rows.pop((batch.hop, number), ())))))
+            rows = tuple(sorted(batch.rows.pop((batch.hop, number), ())))
+            self._ask(connection, Asked(done.batch_id, batch.hop, rows))
         return None
 
 
