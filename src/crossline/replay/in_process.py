@@ -20,7 +20,7 @@ from crossline.engine.hops import hops_of
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.outcome import gathered
-from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.runtime.temp import own_folder_for, sweep
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.engine.source.intake import ChunkIntake, StreamIntake
 from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt
@@ -60,6 +60,7 @@ def backtest(
     """
     count = processes or processors()
     make_folder(output)
+    sweep()  # what runs that were killed have left
     run = LocalRun()
     with drafted(output) as draft, own_folder_for("backtest") as folder:
         inputs = Inputs.of(judged.history.files(), folder, count)
@@ -92,12 +93,13 @@ def _run(
 ) -> Totals:
     source = StaticBook(book.to_json())
     hops = hops_of(source, inputs.intake, MemoryJudge(source))
+    fetchers = dict.fromkeys(inputs.logs, _no_bytes)
     totals = Totals()
     with Pool(hops, count, folder, run.stopping) as pool:
         run.running = True
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
-            outcome = gathered(rows, {})
+            outcome = gathered(rows, fetchers)
             delivery = Delivery("backtest", number, outcome.alerts, outcome.dead, outcome.late, outcome.figures)
             writer.deliver(delivery)
             totals.add(delivery)
@@ -105,6 +107,11 @@ def _run(
             if on_batch is not None:
                 on_batch(delivery, totals)
     return totals
+
+
+def _no_bytes(_: str, __: Sequence[int], ___: float) -> dict[int, bytes]:
+    """Duplicates and late records are counted here and go nowhere: nobody needs their bytes again."""
+    return {}
 
 
 @dataclass(slots=True)
