@@ -125,17 +125,59 @@ def history(project: Project) -> list[str]:
     ]
 
 
+# What shows in its temporary folder that a runner is at work: files of rows, or Spark's note on its first batch.
+AT_WORK = {"local": "[0-9]*-*", "spark": "spark/offsets/0"}
+
+
+def at_work(on: str) -> bool:
+    return any(Path(os.environ["TMPDIR"]).glob(f"crossline-backtest-*/{AT_WORK[on]}"))
+
+
 @pytest.mark.parametrize("send", [to_group, to_all])
+@pytest.mark.parametrize(
+    ("on", "number", "code"),
+    [("local", signal.SIGINT, 130), ("local", signal.SIGTERM, 143), ("spark", signal.SIGINT, 130)],
+)
 def test_a_backtest_is_interrupted(
-    project: Project, history: list[str], send: Callable[[subprocess.Popen[bytes], signal.Signals], None]
+    project: Project,
+    history: list[str],
+    send: Callable[[subprocess.Popen[bytes], signal.Signals], None],
+    on: str,
+    number: signal.Signals,
+    code: int,
 ) -> None:
-    with working(project, *history) as process:
-        folder = Path(os.environ["TMPDIR"])
-        until(lambda: any(folder.glob("crossline-backtest-*/spark/offsets/0")), project, process)
-        send(process, signal.SIGINT)
-        assert process.wait(STOP_S) == 130, said(project)
+    with working(project, *history, "--on", on) as process:
+        until(lambda: at_work(on), project, process)
+        send(process, number)
+        assert process.wait(STOP_S) == code, said(project)
         assert nobody_left(process)
-    assert said(project) == ["stopped by SIGINT"]
+    assert said(project) == [f"stopped by {number.name}"]
+    assert not list(project.root.glob("*found.jsonl*"))
+    assert temporary_files() == []
+
+
+def test_a_killed_backtest_leaves_nobody_and_the_next_one_cleans_up(project: Project, history: list[str]) -> None:
+    with working(project, *history) as process:
+        until(lambda: at_work("local"), project, process)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert nobody_left(process)
+    left = temporary_files()
+    assert left
+    with working(project, *history) as process:
+        until(lambda: not set(left) & set(temporary_files()), project, process)
+        process.terminate()
+        assert process.wait(STOP_S) == 143, said(project)
+    assert temporary_files() == []
+
+
+def test_a_backtest_is_stopped_while_it_starts(project: Project, history: list[str]) -> None:
+    with working(project, *history) as process:
+        until(lambda: bool(temporary_files()), project, process)
+        to_all(process, signal.SIGTERM)
+        assert process.wait(STOP_S) == 143, said(project)
+        assert nobody_left(process)
+    assert said(project) == ["stopped by SIGTERM"]
     assert not list(project.root.glob("*found.jsonl*"))
     assert temporary_files() == []
 

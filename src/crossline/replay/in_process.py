@@ -20,7 +20,7 @@ from crossline.engine.hops import hops_of
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.outcome import gathered
-from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.runtime.temp import own_folder_for, sweep
 from crossline.engine.runtime.warm import warm
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.engine.source.intake import ChunkIntake, StreamIntake
@@ -61,6 +61,7 @@ def backtest(
     """
     count = processes or processors()
     make_folder(output)
+    sweep()  # what runs that were killed have left
     run = LocalRun()
     with drafted(output) as draft, own_folder_for("backtest") as folder:
         inputs = Inputs.of(judged.history.files(), folder, count)

@@ -22,6 +22,7 @@ from crossline.engine.local.worker import Asked, Done, Worker, as_message, take_
 
 AHEAD = 2  # batches under way: while the last process ends a hop of one, the others begin with the next
 LOOK_S = 0.1  # between two looks at whether to stop
+END_S = 2.0  # for the exit code of a process that is gone
 
 # What each process gets of a batch: rows of the inputs.
 Dealt = Sequence[Sequence[pa.RecordBatch]]
@@ -52,24 +53,28 @@ class Pool:
         self._processes: list[BaseProcess] = []
 
     def __enter__(self) -> Self:
-        context = multiprocessing.get_context("fork")
-        # A terminal sends its signals to all processes of a run: this one alone acts on them.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
-            for number in range(self._count):
-                ours, theirs = context.Pipe()
-                worker = Worker(self._hops, number, self._count, self._folder)
-                self._connections.append(ours)
-                process = context.Process(target=_serve, args=(worker, theirs, tuple(self._connections)), daemon=True)
-                process.start()
-                theirs.close()
-                self._processes.append(process)
+            # A terminal sends its signals to all processes of a run: this one alone acts on them.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+            try:
+                self._start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a signal that came is acted on here
         except BaseException:
             self._end()
             raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return self
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("fork")
+        for number in range(self._count):
+            ours, theirs = context.Pipe()
+            worker = Worker(self._hops, number, self._count, self._folder)
+            self._connections.append(ours)
+            process = context.Process(target=_serve, args=(worker, theirs, tuple(self._connections)), daemon=True)
+            process.start()
+            theirs.close()
+            self._processes.append(process)
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
         self._end()
@@ -116,7 +121,22 @@ class Pool:
             files = [
                 write_rows(self._folder / f"{batch_id}-in-{number}-{place}", [rows]) for place, rows in enumerate(mine)
             ]
-            connection.send(Asked(batch_id, 0, tuple(files)))
+            self._ask(connection, Asked(batch_id, 0, tuple(files)))
+
+    def _ask(self, connection: Connection, asked: Asked) -> None:
+        try:
+            connection.send(asked)
+        except OSError:
+            raise self._gone() from None
+
+    def _gone(self) -> PermanentError:
+        """That a process is gone: its end of a pipe is, which comes shortly before its exit code is there."""
+        wait([process.sentinel for process in self._processes], END_S)
+        codes = ", ".join(str(process.exitcode) for process in self._processes if process.exitcode is not None)
+        return PermanentError(
+            f"a process that judges ended (exit code {codes or 'unknown'}); see the system's log for the "
+            "reason (out of memory?)"
+        )
 
     def _heard(self) -> list[Done]:
         while True:
@@ -126,11 +146,7 @@ class Pool:
             try:
                 found = [as_message(each.recv()) for each in ready if isinstance(each, Connection)]
             except (EOFError, OSError):
-                codes = ", ".join(str(process.exitcode) for process in self._processes if process.exitcode is not None)
-                raise PermanentError(
-                    f"a process that judges ended (exit code {codes or 'unknown'}); see the system's log for the "
-                    "reason (out of memory?)"
-                ) from None
+                raise self._gone() from None
             if found:
                 return found
 
@@ -147,7 +163,8 @@ class Pool:
             return batch.outcome
         batch.left = self._count
         for number, connection in enumerate(self._connections):
-            connection.send(Asked(done.batch_id, batch.hop, tuple(sorted(batch.rows.pop((batch.hop, number), ())))))
+            rows = tuple(sorted(batch.rows.pop((batch.hop, number), ())))
+            self._ask(connection, Asked(done.batch_id, batch.hop, rows))
         return None
 
 

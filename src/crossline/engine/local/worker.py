@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -67,7 +68,7 @@ class Worker:
                 try:
                     done: Done | Failed = self.run(asked)
                 except CrosslineError as error:
-                    done = Failed(error)
+                    done = Failed(_sendable(error))
                 except Exception:  # noqa: BLE001 - whatever it is, it is told by the process that people see
                     done = Failed(RuntimeError(traceback.format_exc()))
                 connection.send(done)
@@ -127,6 +128,16 @@ def take_outcome(path: str) -> Outcome:
     ]
     Path(path).unlink()
     return found
+
+
+def _sendable(error: CrosslineError) -> CrosslineError:
+    """``error``, or, where it cannot be sent, its text as the nearest of its kinds that needs nothing else."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever the reason, the text is told
+        plain = next(kind for kind in type(error).__mro__ if kind.__module__ == CrosslineError.__module__)
+        error = plain(str(error))
+    return error
 
 
 def as_message(found: Any) -> Done:
