@@ -98,8 +98,7 @@ def backtest(
     else:
         sets = [RuleSet.from_rules(read_rules(setting.rules, known))]
     sets += [RuleSet.from_rules(read_rules(compare, known))] if compare else []
-    bounds = Bounds(setting.partition_lag_ms)
-    judged = [Judged(each, history, named, setting.defaults, bounds) for each in sets]
+    judged = [Judged(each, history, named, setting.defaults, Bounds(setting.partition_lag_ms)) for each in sets]
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
     rule_files = [each for path in (setting.rules, compare) if path for each in files_of(path)]
     make_folder(output)
