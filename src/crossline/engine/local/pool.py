@@ -131,7 +131,10 @@ class Pool:
 
     def _gone(self) -> PermanentError:
         """That a process is gone: its end of a pipe is, which comes shortly before its exit code is there."""
-        wait([process.sentinel for process in self._processes], END_S)
+        gone = wait([process.sentinel for process in self._processes], END_S)
+        for process in self._processes:
+            if process.sentinel in gone:
+                process.join()
         codes = ", ".join(str(process.exitcode) for process in self._processes if process.exitcode is not None)
         return PermanentError(
             f"a process that judges ended (exit code {codes or 'unknown'}); see the system's log for the "
