@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,11 @@ import yaml
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.engine import flow, pipeline
-from crossline.replay.backtest import History, backtest
+from crossline.replay import in_process, in_spark
+from crossline.replay.backtest import History, Judged
 from crossline.rulelog.directory import log_path, ruleset_of_log
 
-from .project import Alerts, Project, figures, from_twin, read_jsonl
+from .project import Alerts, Project, by_id, figures, from_twin
 from .traffic import CASH, RULES, STREAM, Body, Record, expected, lines, records, velocity
 
 if TYPE_CHECKING:
@@ -36,11 +38,16 @@ def cut(data: bytes, seed: int, pieces: int) -> list[bytes]:
     return [b"".join(items[a:b]) for a, b in zip([0, *ends], [*ends, len(items)], strict=True)]
 
 
-def replayed(spark: SparkSession, project: Project, rules: RuleSet) -> Alerts:
+def replayed(project: Project, rules: RuleSet, spark: SparkSession | None = None) -> list[dict[str, Any]]:
+    """The alerts of a backtest, in their order: in processes of this machine, or in Spark."""
     output = project.root / "backtest.jsonl"
     history = History(project.config().streams, {STREAM: [str(project.root / "in")]})
-    backtest(spark, rules, history, output, defaults=DEFAULTS)
-    return read_jsonl(output)
+    judged = Judged(rules, history, defaults=DEFAULTS)
+    if spark is None:
+        in_process.backtest(judged, output)
+    else:
+        in_spark.backtest(spark, judged, output)
+    return [json.loads(line) for line in output.read_text().splitlines()]
 
 
 def written(bodies: list[Body]) -> RuleSet:
@@ -68,8 +75,15 @@ def test_the_drained_stream_is_what_the_naive_twin_says(drained: Project, log: l
     assert drained.late() == sorted(log[n]["id"] for n in twin.late)
 
 
-def test_a_backtest_says_what_the_stream_said(spark: SparkSession, drained: Project) -> None:
-    assert replayed(spark, drained, written(RULES)) == drained.alerts()
+def test_a_backtest_says_what_the_stream_said(drained: Project) -> None:
+    assert by_id(replayed(drained, written(RULES))) == drained.alerts()
+
+
+def test_runners_say_the_same_in_the_same_order(spark: SparkSession, drained: Project) -> None:
+    here, in_tasks = (replayed(drained, written(RULES), runner) for runner in (None, spark))
+    for alert in (*here, *in_tasks):
+        del alert["detected_at"]
+    assert here == in_tasks
 
 
 @pytest.mark.parametrize(("seed", "narrow_records"), [(1, -1), (2, 8)])
@@ -136,7 +150,7 @@ class TestRulesThatChange:
                 project.give(f"{number}.jsonl", piece)
                 given += piece.count(b"\n")
                 running.until_read(given)
-        return project, replayed(spark, project, ruleset_of_log(log_path(root / "rules", "shop")))
+        return project, by_id(replayed(project, ruleset_of_log(log_path(root / "rules", "shop"))))
 
     def as_published(self, project: Project) -> list[Body]:
         """The rules as the twin takes them: bodies with the instants that the log gives them."""

@@ -8,10 +8,9 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from crossline.engine.hops import ROWS_SCHEMA, ArrowBatches, Hop, Step
+from crossline.engine.hops import ROWS_SCHEMA, ArrowBatches, Hop, Step, in_one
 from crossline.engine.source.intake import Intake, TaggedIntake
 from crossline.engine.sparktask import running_task
-from crossline.engine.task import Task
 
 Input = tuple[DataFrame, Intake]
 
@@ -40,13 +39,6 @@ def wide(frame: DataFrame, hops: Sequence[Hop], partitions: int) -> DataFrame:
 def narrow(frame: DataFrame, hops: Sequence[Hop]) -> DataFrame:
     """The same from one task for all hops and shards: for batches done before a shuffle would be."""
     return frame.coalesce(1).mapInArrow(_in_task(partial(in_one, hops), 1), ROWS_SCHEMA)
-
-
-def in_one(hops: Sequence[Hop], task: Task, batches: ArrowBatches) -> ArrowBatches:
-    """All hops, one within the other."""
-    for hop in hops:
-        batches = hop.step(task, batches)
-    return batches
 
 
 def _in_task(step: Step, partitions: int) -> Callable[[ArrowBatches], ArrowBatches]:

@@ -51,6 +51,13 @@ def hops_of(source: BookSource, intake: Intake, judge: Judge) -> tuple[Hop, ...]
     )
 
 
+def in_one(hops: Sequence[Hop], task: Task, batches: ArrowBatches) -> ArrowBatches:
+    """All hops, one within the other."""
+    for hop in hops:
+        batches = hop.step(task, batches)
+    return batches
+
+
 @dataclass(frozen=True, slots=True)
 class TakeIn:
     """Raw input to parts per shard: decode, route, pack."""

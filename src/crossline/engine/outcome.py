@@ -51,11 +51,11 @@ def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
     return gathered(zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True), fetchers)
 
 
-def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]) -> Outcome:
+def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw] | None) -> Outcome:
     """What came out of a batch as (kind, body): alerts in the order of their records, then of their rules.
 
     Bytes of duplicates and late records are fetched from their source. What cannot be fetched within FETCH_S goes
-    without its bytes, and is told.
+    without its bytes, and is told; ``fetchers`` None: nobody wants them.
     """
     outcome = Outcome()
     alerts: list[dict[str, Any]] = []
@@ -80,14 +80,20 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
     outcome.alerts = [alert for _, alert in ordered]
     if duplicates or late:
-        raws = fetched([*duplicates, *late], fetchers, time.monotonic() + FETCH_S)
+        raws = fetched([*duplicates, *late], fetchers or {}, time.monotonic() + FETCH_S)
         outcome.dead += [_duplicate(position, raws) for position in duplicates]
         outcome.late += [_late(position, raws) for position in late]
-        missing = sum(_raw(position, raws) == (None, True) for position in (*duplicates, *late))
+        missing = fetchers is not None and sum(
+            _raw(position, raws) == (None, True) for position in (*duplicates, *late)
+        )
         if missing:
             outcome.figures["without_bytes"] = missing
             log.warning("late records and duplicates go without their bytes, which did not come in time", count=missing)
     return outcome
+
+
+def _nothing(_: str, __: Sequence[int], ___: float) -> dict[int, bytes]:
+    return {}
 
 
 def fetched(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], until_s: float) -> Raws:
@@ -97,7 +103,8 @@ def fetched(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], unt
         places[each["stream"], each["partition"]].add(each["offset"])
     raws: Raws = {}
     for (stream, partition), offsets in places.items():
-        found = fetchers[stream](partition, sorted(offsets), until_s) if time.monotonic() < until_s else {}
+        fetch = fetchers.get(stream, _nothing)
+        found = fetch(partition, sorted(offsets), until_s) if time.monotonic() < until_s else {}
         raws[stream, partition] = found, time.monotonic() >= until_s
     return raws
 

@@ -21,6 +21,7 @@ from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.outcome import gathered
 from crossline.engine.runtime.temp import own_folder_for, sweep
+from crossline.engine.runtime.warm import warm
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.engine.source.intake import ChunkIntake, StreamIntake
 from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt
@@ -66,6 +67,7 @@ def backtest(
         inputs = Inputs.of(judged.history.files(), folder, count)
         book = judged.book(judged.rules, count)
         book.plans()  # what does not compile is told here
+        warm()  # once, and not in each process
         if on_start is not None:
             on_start(run)
         writer = AlertWriter(draft)
@@ -93,13 +95,12 @@ def _run(
 ) -> Totals:
     source = StaticBook(book.to_json())
     hops = hops_of(source, inputs.intake, MemoryJudge(source))
-    fetchers = dict.fromkeys(inputs.logs, _no_bytes)
     totals = Totals()
     with Pool(hops, count, folder, run.stopping) as pool:
         run.running = True
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
-            outcome = gathered(rows, fetchers)
+            outcome = gathered(rows, None)
             delivery = Delivery("backtest", number, outcome.alerts, outcome.dead, outcome.late, outcome.figures)
             writer.deliver(delivery)
             totals.add(delivery)
@@ -107,11 +108,6 @@ def _run(
             if on_batch is not None:
                 on_batch(delivery, totals)
     return totals
-
-
-def _no_bytes(_: str, __: Sequence[int], ___: float) -> dict[int, bytes]:
-    """Duplicates and late records are counted here and go nowhere: nobody needs their bytes again."""
-    return {}
 
 
 @dataclass(slots=True)

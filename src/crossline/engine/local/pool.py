@@ -22,7 +22,7 @@ from crossline.engine.local.worker import Asked, Done, Worker, as_message, take_
 
 AHEAD = 2  # batches under way: while the last process ends a hop of one, the others begin with the next
 LOOK_S = 0.1  # between two looks at whether to stop
-END_S = 2.0  # for processes that were told to end
+END_S = 2.0  # for the exit code of a process that is gone
 
 # What each process gets of a batch: rows of the inputs.
 Dealt = Sequence[Sequence[pa.RecordBatch]]
@@ -61,7 +61,7 @@ class Pool:
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a signal that came is acted on here
         except BaseException:
-            self._end(at_once=True)
+            self._end()
             raise
         return self
 
@@ -76,16 +76,16 @@ class Pool:
             theirs.close()
             self._processes.append(process)
 
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        self._end(at_once=kind is not None)
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._end()
 
-    def _end(self, *, at_once: bool) -> None:
+    def _end(self) -> None:
+        """What they know is of no use any more: they are killed, all of them before the first is waited for."""
         for connection in self._connections:
             connection.close()
         for process in self._processes:
-            if not at_once:
-                process.join(END_S)
             process.kill()
+        for process in self._processes:
             process.join()
         self._connections, self._processes = [], []
 
