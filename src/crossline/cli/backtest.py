@@ -97,9 +97,8 @@ def backtest(
         mine = rules_as_of_log(setting.rules, setting.name)
     else:
         mine = RuleSet.from_rules(read_rules(setting.rules, known))
-    others = [RuleSet.from_rules(read_rules(compare, known))] if compare else []
-    bounds = Bounds(setting.partition_lag_ms)
-    judged = [Judged(each, history, named, setting.defaults, bounds) for each in (mine, *others)]
+    by = [mine, RuleSet.from_rules(read_rules(compare, known))] if compare else [mine]
+    judged = [Judged(each, history, named, setting.defaults, Bounds(setting.partition_lag_ms)) for each in by]
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
     rule_files = [each for path in (setting.rules, compare) if path for each in files_of(path)]
     make_folder(output)
