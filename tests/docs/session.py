@@ -1,7 +1,8 @@
 """A reader's session: the blocks of one page in their order, in one folder that is thrown away.
 
 Shell goes to a shell. Lines that are a plain ``crossline`` command run in this process, on the suite's own Spark
-session: a new one for each would cost more than all else here.
+session: a new one for each would cost more than all else here. A backtest needs none. It forks, which a process with
+Spark's threads had better not do, and so it goes to a shell too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NEEDS_A_SHELL = frozenset("|&;<>$`(){}\\")
-_STARTS_SPARK = ("run", "backtest", "demo")
+_STARTS_SPARK = ("run", "demo")
+_FORKS = ("backtest",)
 
 
 class Session:
@@ -62,6 +64,9 @@ class Session:
 
     def _command(self, line: str, block: Block) -> None:
         arguments = shlex.split(line)[1:]
+        if arguments[0] in _FORKS:
+            self._shell(line, block)
+            return
         if arguments[0] in _STARTS_SPARK:
             with self._on_spark():
                 code = app(arguments, standalone_mode=False)
@@ -82,6 +87,7 @@ class Session:
             check=False,
         )
         assert done.returncode == 0, f"{block}: {text}\n{done.stdout}{done.stderr}"
+        sys.stdout.write(done.stdout)
         self.folder = Path(self._place.read_text().strip())
 
     @contextmanager

@@ -179,7 +179,6 @@ def test_a_backtest_is_stopped_while_it_starts(project: Project, history: list[s
         assert nobody_left(process)
     assert said(project) == ["stopped by SIGTERM"]
     assert not list(project.root.glob("*found.jsonl*"))
-    assert temporary_files() == []
 
 
 def test_a_stop_while_it_starts(project: Project) -> None:

@@ -1,11 +1,16 @@
-"""What a run says at its end, on screens of any width."""
+"""What a run says as it goes and at its end, on screens of any width."""
 
 from __future__ import annotations
 
+import io
+import time
+
 import pytest
 
+from crossline.cli import summary
 from crossline.cli.init import template_files
-from crossline.cli.summary import summary_text
+from crossline.cli.summary import Progress, summary_text
+from crossline.connectors.base import Delivery
 from crossline.core.config import load_pipeline
 from crossline.engine.totals import Totals
 
@@ -24,3 +29,75 @@ def test_the_summary_fits_the_screen(monkeypatch: pytest.MonkeyPatch, columns: i
     for part in ("24records", "12,345a_rule_with_a_name_of_some_length", "3duplicate_id", "kept in the store): 2"):
         assert "".join(part.split()) in joined
     assert "out/crossline.db,out/alerts.jsonl,console" in joined
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the clock shows, in its last item."""
+    shown = [1_000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: shown[-1])
+    monkeypatch.setenv("COLUMNS", "100")
+    return shown
+
+
+def batch(number: int) -> Delivery:
+    return Delivery("backtest", number, [], [], [], {"records": 0})
+
+
+def totals_after(elapsed_s: float, clock: list[float], share: float | None) -> Totals:
+    totals = Totals(records=60_000, started_s=clock[-1], share=share)
+    totals.alerts.update(one=1_200, two=34)
+    clock.append(clock[-1] + elapsed_s)
+    return totals
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "share", "said"),
+    [
+        (30, None, "60,000 records, 2,000/s, 1,234 alerts, batch 7"),
+        (30, 0.0, "60,000 records, 2,000/s, 1,234 alerts, batch 7"),
+        (30, 0.25, "60,000 records, 2,000/s, 1,234 alerts, 25%, 1:30 left"),
+        (60, 0.5, "60,000 records, 1,000/s, 1,234 alerts, 50%, 1:00 left"),
+        (10, 0.667, "60,000 records, 6,000/s, 1,234 alerts, 67%, 0:05 left"),
+        (60, 0.01, "60,000 records, 1,000/s, 1,234 alerts, 1%, 99:00 left"),
+        (30, 1.0, "60,000 records, 2,000/s, 1,234 alerts, 100%, 0:00 left"),
+    ],
+)
+def test_the_line_of_progress_says_how_far_it_is(
+    clock: list[float], elapsed_s: float, share: float | None, said: str
+) -> None:
+    out = Terminal()
+    progress = Progress(out)
+    progress.batch(batch(7), totals_after(elapsed_s, clock, share))
+    assert out.getvalue() == f"\r\x1b[K{said}"
+    progress.done()
+    assert out.getvalue().endswith("left\n" if share else "batch 7\n")
+
+
+def test_the_line_of_progress_is_written_over_itself_and_not_too_often(clock: list[float]) -> None:
+    out = Terminal()
+    progress = Progress(out)
+    for number in range(8):
+        progress.batch(batch(number), totals_after(summary._SHOW_EVERY_S / 2, clock, None))
+    assert [line.rpartition(" ")[2] for line in out.getvalue().split("\r")[1:]] == ["0", "2", "4", "6"]
+    assert "\n" not in out.getvalue()
+
+
+def test_a_line_of_progress_that_does_not_fit_is_cut(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    out = Terminal()
+    Progress(out).batch(batch(7), totals_after(30, clock, 0.25))
+    assert out.getvalue() == "\r\x1b[K60,000 records, 2,000/s, 1,2…"
+
+
+def test_nothing_is_said_where_nobody_looks(clock: list[float]) -> None:
+    out = io.StringIO()
+    progress = Progress(out)
+    progress.batch(batch(7), totals_after(30, clock, 0.25))
+    progress.done()
+    assert out.getvalue() == ""
