@@ -80,7 +80,8 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
     outcome.alerts = [alert for _, alert in ordered]
     if duplicates or late:
-        raws = fetched([*duplicates, *late], fetchers or {}, time.monotonic() + FETCH_S)
+        every = [*duplicates, *late]
+        raws = _unread(every) if fetchers is None else fetched(every, fetchers, time.monotonic() + FETCH_S)
         outcome.dead += [_duplicate(position, raws) for position in duplicates]
         outcome.late += [_late(position, raws) for position in late]
         missing = fetchers is not None and sum(
@@ -92,8 +93,8 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
     return outcome
 
 
-def _nothing(_: str, __: Sequence[int], ___: float) -> dict[int, bytes]:
-    return {}
+def _unread(positions: Sequence[Position]) -> Raws:
+    return {(each["stream"], each["partition"]): ({}, False) for each in positions}
 
 
 def fetched(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], until_s: float) -> Raws:
@@ -103,8 +104,7 @@ def fetched(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], unt
         places[each["stream"], each["partition"]].add(each["offset"])
     raws: Raws = {}
     for (stream, partition), offsets in places.items():
-        fetch = fetchers.get(stream, _nothing)
-        found = fetch(partition, sorted(offsets), until_s) if time.monotonic() < until_s else {}
+        found = fetchers[stream](partition, sorted(offsets), until_s) if time.monotonic() < until_s else {}
         raws[stream, partition] = found, time.monotonic() >= until_s
     return raws
 
