@@ -89,7 +89,7 @@ def backtest(
     from crossline.replay.backtest import History, Judged
     from crossline.rulelog.lists import ListsDirectory
 
-    setting = _setting(rules, stream, lists, pipeline, as_of_log=as_of_log)
+    setting = setting_of(rules, stream, lists, pipeline, as_of_log=as_of_log)
     history = History(setting.streams, inputs_by_stream(input_, setting.streams))
     named = ListsDirectory(setting.lists).load() if setting.lists else {}
     known = Known(setting.streams)
@@ -122,7 +122,7 @@ class Setting:
     partition_lag_ms: int = PARTITION_LAG_MS
 
 
-def _setting(
+def setting_of(
     rules: Path | None, stream: Path | None, lists: Path | None, pipeline: str | None, *, as_of_log: bool
 ) -> Setting:
     """Raises UsageError where something is missing, or given twice."""

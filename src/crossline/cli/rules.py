@@ -11,7 +11,7 @@ import orjson
 import typer
 import yaml
 
-from crossline.cli import screen
+from crossline.cli import rules_trial, screen
 from crossline.cli.rule_tables import (
     event_row,
     events_table,
@@ -67,6 +67,7 @@ RULES = Path("rules")
 
 def register(parent: typer.Typer) -> None:
     """Add the command to the command line."""
+    rules_trial.register(app)
     parent.add_typer(app, name="rules")
 
 

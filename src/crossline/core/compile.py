@@ -84,12 +84,23 @@ class StreamPlan:
 
 
 def compile_stream(
-    rules: RuleSet, name: str, spec: StreamSpec, defaults: Defaults, layout: Layout | None = None
+    rules: RuleSet,
+    name: str,
+    spec: StreamSpec,
+    defaults: Defaults,
+    layout: Layout | None = None,
+    *,
+    probing: bool = False,
 ) -> StreamPlan:
-    """The plan of stream ``name`` under ``rules``; layers of ``layout`` are kept where rules still need them."""
+    """The plan of stream ``name`` under ``rules``; layers of ``layout`` are kept where rules still need them.
+
+    ``probing``: rules with windows alert at every record that they have a figure at.
+    """
     layout = layout or Layout()
     mine = [v for v in rules.versions if v.rule.source_topic == name]
     windowed = [(v, v.rule.window_spec(spec, defaults)) for v in mine if isinstance(v.rule, WindowRule)]
+    if probing:
+        windowed = [(version, window.probing()) for version, window in windowed]
     stateless = tuple(_stateless(v, defaults) for v in mine if isinstance(v.rule, StatelessRule))
     lateness = _lateness(mine, defaults)
     conditions = {c.canonical: c for v in mine for c in v.rule.all_conditions() if c.canonical}

@@ -37,7 +37,7 @@ class Book:
     """Rules, streams, lists and layout; compiled once per process.
 
     ``pasts``: by layer. ``only``: judge by these layers alone, to read their past; ``clocks``: where the streams' own
-    clocks stood when reading starts.
+    clocks stood when reading starts. ``probing``: see ``compile_stream``; it does not travel.
     """
 
     rules: RuleSet
@@ -50,13 +50,14 @@ class Book:
     pasts: Mapping[str, Past] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     clocks: Mapping[str, int] = field(default_factory=dict)
+    probing: bool = False
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
 
     def _compiled(self) -> dict[str, StreamPlan]:
         if self._plans is None:
             plans = {
-                name: compile_stream(self.rules, name, spec, self.defaults, self.layout)
+                name: compile_stream(self.rules, name, spec, self.defaults, self.layout, probing=self.probing)
                 for name, spec in self.streams.items()
             }
             self._plans = {name: self._chosen(plan) for name, plan in plans.items()} if self.only else plans
@@ -176,6 +177,17 @@ STATIC_MAX = 16  # books that came with queries, which a process remembers
 
 # Per worker process: what was read last, so that a batch does not compile rules again.
 _READ: dict[str, tuple[tuple[int, int], Book]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBook:
+    """A book of this very process."""
+
+    book: Book
+
+    def current(self) -> Book:
+        """The book."""
+        return self.book
 
 
 @dataclass(frozen=True, slots=True)

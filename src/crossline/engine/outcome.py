@@ -84,9 +84,7 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
         raws = _unread(every) if fetchers is None else fetched(every, fetchers, time.monotonic() + FETCH_S)
         outcome.dead += [_duplicate(position, raws) for position in duplicates]
         outcome.late += [_late(position, raws) for position in late]
-        missing = fetchers is not None and sum(
-            _raw(position, raws) == (None, True) for position in (*duplicates, *late)
-        )
+        missing = sum(_raw(position, raws) == (None, True) for position in every)
         if missing:
             outcome.figures["without_bytes"] = missing
             log.warning("late records and duplicates go without their bytes, which did not come in time", count=missing)

@@ -42,18 +42,22 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """By what ``history`` is judged; ``defaults`` and ``bounds``: those of a pipeline that says nothing about them."""
+    """By what ``history`` is judged; ``defaults`` and ``bounds``: those of a pipeline that says nothing about them.
+
+    ``probing``: rules with windows alert at every record that they have a figure at.
+    """
 
     rules: RuleSet
     history: History
     lists: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     bounds: Bounds = field(default_factory=lambda: Bounds(PARTITION_LAG_MS))
+    probing: bool = False
 
     def book(self, rules: RuleSet, shards: int) -> Book:
         """The book of the streams that have files, with ``rules``."""
         streams = {name: self.history.streams[name] for name in self.history.inputs}
-        return Book(rules, streams, self.defaults, shards, self.bounds, dict(self.lists))
+        return Book(rules, streams, self.defaults, shards, self.bounds, dict(self.lists), probing=self.probing)
 
 
 @dataclass(slots=True)

@@ -15,16 +15,18 @@ from crossline.connectors.base import Delivery
 from crossline.connectors.chunks import Most
 from crossline.connectors.files.log import FileChunks
 from crossline.connectors.outfile import drafted, make_folder
-from crossline.engine.book import Book, StaticBook
-from crossline.engine.hops import hops_of
+from crossline.core.values import Records
+from crossline.engine.book import Book, HeldBook, StaticBook
+from crossline.engine.hops import hops_of, in_one
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Dealt, Pool
-from crossline.engine.outcome import gathered
+from crossline.engine.outcome import Outcome, gathered
 from crossline.engine.runtime.temp import own_folder_for, sweep
 from crossline.engine.runtime.warm import warm
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
-from crossline.engine.source.intake import ChunkIntake, StreamIntake
+from crossline.engine.source.intake import ChunkIntake, ShownIntake, StreamIntake
 from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt
+from crossline.engine.task import Task
 from crossline.engine.totals import Totals
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.replay.writer import AlertWriter
@@ -108,6 +110,21 @@ def _run(
             if on_batch is not None:
                 on_batch(delivery, totals)
     return totals
+
+
+def outcomes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None = None) -> Iterator[Outcome]:
+    """What comes of each batch, judged in this very process: for samples, done before others are forked.
+
+    ``seen`` is given the records as they are taken in. Raises as ``backtest``.
+    """
+    inputs = Inputs.of(judged.history.files(), folder, 1)
+    source = HeldBook(judged.book(judged.rules, 1))
+    intake = inputs.intake if seen is None else ShownIntake(inputs.intake, seen)
+    hops = hops_of(source, intake, MemoryJudge(source))
+    for number, (mine,) in enumerate(inputs.batches(1)):
+        rows = in_one(hops, Task(batch_id=number), iter(mine))
+        pairs = [each for batch in rows for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]
+        yield gathered(pairs, None)
 
 
 @dataclass(slots=True)

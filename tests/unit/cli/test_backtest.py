@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from crossline.cli.backtest import _setting, as_text
+from crossline.cli.backtest import as_text, setting_of
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
 from crossline.core.errors import PermanentError
@@ -319,7 +319,7 @@ def test_a_pipeline_file_says_what_its_stream_would_judge_by(run: Run) -> None:
     file["defaults"] = {"watermark_delay": "5s", "allowed_lateness": "1h"}
     file["engine"]["partition_lag"] = "7m"
     Path("pipeline.yaml").write_text(yaml.safe_dump(file))
-    setting = _setting(None, None, None, "pipeline.yaml", as_of_log=False)
+    setting = setting_of(None, None, None, "pipeline.yaml", as_of_log=False)
     assert (setting.defaults.watermark_delay_ms, setting.defaults.allowed_lateness_ms) == (5_000, 3_600_000)
     assert setting.partition_lag_ms == 420_000
     assert (setting.rules, setting.name, list(setting.streams)) == (Path("rules"), "payments", ["payments"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -96,6 +97,10 @@ class WindowSpec:
     allowed_lateness_ms: int | None
     judge_lateness_ms: int | None
     retention_ms: int
+
+    def probing(self) -> WindowSpec:
+        """The same with a line that every figure is beyond, and an alert at every record that has one."""
+        return replace(self, operator=">=", threshold=-sys.float_info.max, emit_every=True, cooldown_ms=0)
 
 
 def _check_conditions(raw: Any) -> Any:

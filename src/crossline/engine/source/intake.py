@@ -5,7 +5,7 @@ Tasks get chunks of files or of generated traffic, Kafka rows, or the rows of an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.core.route import Chunk
+from crossline.core.values import Records
 from crossline.engine.book import Book
 from crossline.engine.source.fetch import GENERATED_SHIFT
 from crossline.engine.source.formats import decode_chunk
@@ -117,6 +118,20 @@ class StreamIntake:
         """By the intake of its stream."""
         stream = (batch.schema.metadata or {})[_STREAM].decode()
         yield from self.intakes[stream].decode(book, batch, task, number)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownIntake:
+    """Another intake, whose records are shown to somebody on their way."""
+
+    intake: Intake
+    seen: Callable[[Records], None]
+
+    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+        """By the other one."""
+        for decoded, chunk in self.intake.decode(book, batch, task, number):
+            self.seen(decoded.records)
+            yield decoded, chunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,129 @@
+"""``crossline rules test``: what rules make of a sample, and of one record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from crossline.cli.backtest import inputs_by_stream, setting_of
+from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.core.alertjson import json_bytes
+from crossline.core.plaintext import printable
+from crossline.core.rules.base import Rule
+from crossline.rulelog.reading import Known, read_rules
+
+if TYPE_CHECKING:
+    from crossline.replay.trial import Trial, Verdict
+
+SHOWN = 3  # alerts of a rule
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``crossline rules``."""
+    app.command(name="test")(try_rules)
+
+
+def try_rules(
+    rules: Annotated[Path, typer.Argument(metavar="RULES", help="A rule file, or a folder of them.", exists=True)],
+    *,
+    input_: Annotated[
+        list[str], typer.Option("--input", help="The sample: files; NAME=GLOB where there are several streams.")
+    ],
+    stream: Annotated[
+        Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
+    ] = None,
+    lists: Annotated[
+        Path | None, typer.Option(help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False)
+    ] = None,
+    pipeline: Annotated[
+        Path | None,
+        typer.Option(
+            help="Pipeline file: its streams, lists, defaults and engine bounds hold.", exists=True, dir_okay=False
+        ),
+    ] = None,
+    record: Annotated[
+        str | None, typer.Option(metavar="ID", help="A record: each rule's figure at it, and why it did not fire.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+) -> None:
+    """Try rules on a sample, without a pipeline: each in its newest version, drafts and paused ones too."""
+    from crossline.core.shard import Bounds
+    from crossline.engine.runtime.temp import own_folder_for
+    from crossline.replay.backtest import History, Judged
+    from crossline.replay.trial import as_if_active, tried, verdicts
+    from crossline.rulelog.lists import ListsDirectory
+
+    setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, as_of_log=False)
+    named = ListsDirectory(setting.lists).load() if setting.lists else {}
+    known = Known(setting.streams, sorted(named) if setting.lists else None)
+    history = History(setting.streams, inputs_by_stream(input_, setting.streams))
+    found = read_rules(rules, known)
+    judged = Judged(as_if_active(found), history, named, setting.defaults, Bounds(setting.partition_lag_ms))
+    with own_folder_for("trial") as folder:
+        if record is None:
+            _tell_trial(tried(judged, folder), [version.rule for version in judged.rules.versions], as_json=as_json)
+        else:
+            trial, made = verdicts(judged, folder, record)
+            _tell_verdicts(trial, made, as_json=as_json)
+
+
+def _tell_trial(trial: Trial, rules: list[Rule], *, as_json: bool) -> None:
+    if as_json:
+        write_lines([json_bytes(_as_json(rule, trial)) for rule in rules])
+    else:
+        table = Listing("rule", "version", "alerts", "first alerts", long=["first alerts"])
+        for rule in rules:
+            alerts = trial.of(rule.rule_id)
+            first = [printable(f"{alert['record_id']}: {alert['message']}") for alert in alerts[:SHOWN]]
+            table.add(rule.rule_id, str(rule.version), f"{len(alerts):,}", Text("\n".join(first)))
+        show(table)
+    note(_summary(trial))
+
+
+def _as_json(rule: Rule, trial: Trial) -> dict[str, Any]:
+    alerts = trial.of(rule.rule_id)
+    return {"rule_id": rule.rule_id, "version": rule.version, "alerts": len(alerts), "first": alerts[:SHOWN]}
+
+
+def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
+    if as_json:
+        write_lines(
+            [
+                json_bytes(
+                    {
+                        "rule_id": each.rule_id,
+                        "version": each.version,
+                        "fired": each.fired,
+                        "value": each.value,
+                        "line": each.line,
+                        "why": each.why,
+                        "alert": each.alert,
+                    }
+                )
+                for each in made
+            ]
+        )
+        return
+    for stream, found in trial.found.items():
+        said = ", ".join(f"{name} {value}" for name, value in found.fields.items() if value is not None)
+        show(Text(printable(f"{stream}: {said}")))
+    table = Listing("rule", "version", "fired", "figure", "line", "why", long=["why"])
+    for each in made:
+        figure = "" if each.value is None else str(each.value)
+        fired = "yes" if each.fired else "no"
+        table.add(each.rule_id, str(each.version), fired, figure, each.line or "", each.why)
+    show(table)
+
+
+def _summary(trial: Trial) -> str:
+    parts = [f"{trial.records:,} records"]
+    reasons: dict[str, int] = {}
+    for letter in trial.dead:
+        reasons[letter.reason] = reasons.get(letter.reason, 0) + 1
+    parts += [f"{count:,} dead letters: {reason}" for reason, count in sorted(reasons.items())]
+    if trial.late:
+        parts.append(f"{len(trial.late):,} late")
+    return "; ".join(parts)

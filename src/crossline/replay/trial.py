@@ -1,0 +1,227 @@
+"""Rules tried on a sample: what fires, and for one record what each rule made of it and why.
+
+A rule's figure at a record at which it did not fire is found by judging the sample once more by *probes*: the same
+rules with lines that every figure is beyond, which alert at every record. So the figure is the kernel's own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crossline.connectors.base import LateRecord
+from crossline.core.errors import UsageError
+from crossline.core.rules.base import Compared, Rule, WindowRule
+from crossline.core.rules.condition import Condition
+from crossline.core.rules.holds import lookup
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.rules.tree import AllOf
+from crossline.core.times import format_duration
+from crossline.core.values import DeadLetter, Records
+from crossline.replay.backtest import Judged
+from crossline.replay.in_process import outcomes
+
+_BEYOND: Mapping[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+Alert = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record of the sample: its fields by dotted names, and ingest time - event time."""
+
+    fields: Mapping[str, Any]
+    lateness_ms: int
+
+
+@dataclass(slots=True)
+class Trial:
+    """What came of a sample. ``found``: the record that was asked for, by the streams that have one with its id."""
+
+    records: int = 0
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+    dead: list[DeadLetter] = field(default_factory=list)
+    late: list[LateRecord] = field(default_factory=list)
+    found: dict[str, Found] = field(default_factory=dict)
+
+    def of(self, rule_id: str) -> list[dict[str, Any]]:
+        """The alerts of one rule."""
+        return [alert for alert in self.alerts if alert["rule_id"] == rule_id]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule made of one record. ``value``: its figure there, None where it has none; ``why``: a sentence."""
+
+    rule_id: str
+    version: int
+    fired: bool
+    value: float | str | None
+    line: str | None
+    why: str
+    alert: Alert | None = None
+
+
+def as_if_active(rules: Iterable[Rule]) -> RuleSet:
+    """Each rule in its newest version, from the beginning on, whatever its status is."""
+    newest: dict[str, Rule] = {}
+    for rule in rules:
+        known = newest.get(rule.rule_id)
+        if known is None or rule.version >= known.version:
+            newest[rule.rule_id] = rule
+    return RuleSet.from_rules(
+        rule.model_copy(update={"status": "active", "effective_from": None}) for rule in newest.values()
+    )
+
+
+def tried(judged: Judged, folder: Path, record_id: str | None = None) -> Trial:
+    """Judge the sample; ``folder`` is for what is temporary. Raises UsageError where an input matches no file."""
+    trial = Trial()
+    search = _Search(record_id, trial.found) if record_id is not None else None
+    for outcome in outcomes(judged, folder, search):
+        trial.records += outcome.figures["records"]
+        trial.alerts += outcome.alerts
+        trial.dead += outcome.dead
+        trial.late += outcome.late
+    return trial
+
+
+@dataclass(slots=True)
+class _Search:
+    """Looks for a record among those that are taken in, which come in the order of their log."""
+
+    record_id: str
+    found: dict[str, Found]
+    highest_ms: dict[str, int] = field(default_factory=dict)  # event time so far, by stream
+
+    def __call__(self, records: Records) -> None:
+        stream = records.stream
+        if stream in self.found or not len(records):
+            return
+        ingest_ms = records.ingest_ms
+        if ingest_ms is None:
+            before_ms = self.highest_ms.get(stream, int(records.event_ms[0]))
+            ingest_ms = np.maximum.accumulate(np.maximum(records.event_ms, before_ms))
+            self.highest_ms[stream] = int(ingest_ms[-1])
+        place = records.ids.index(self.record_id).as_py()
+        if place >= 0:
+            fields = {name: column[place].as_py() for name, column in records.fields.items()}
+            self.found[stream] = Found(fields, int(ingest_ms[place] - records.event_ms[place]))
+
+
+def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[Verdict]]:
+    """What each rule makes of the record (the first with that id), and the trial.
+
+    Raises:
+        UsageError: the sample has no such record, or an input matches no file.
+    """
+    trial = tried(judged, folder / "rules", record_id)
+    if not trial.found and not any(letter.record_id == record_id for letter in trial.dead):
+        raise UsageError(f"record {record_id!r} is not in the sample; give the id of a record that is")
+    probed = tried(replace(judged, probing=True), folder / "probes")
+    return trial, [_Case(judged, v.rule, record_id, trial, probed).verdict() for v in judged.rules.versions]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A rule and a record."""
+
+    judged: Judged
+    rule: Rule
+    record_id: str
+    trial: Trial
+    probed: Trial
+
+    def verdict(self) -> Verdict:
+        """Whether it fired, its figure, and why."""
+        rule = self.rule
+        fired = _at(self.trial.of(rule.rule_id), self.record_id)
+        if not isinstance(rule, WindowRule):
+            why = fired["message"] if fired is not None else next(self._reasons())
+            return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
+        probe = _at(self.probed.of(rule.rule_id), self.record_id)
+        why = fired["message"] if fired is not None else next(self._reasons_of(rule, probe))
+        line = f"{rule.compared.operator} {_shown(rule.compared.threshold)}"
+        value = probe["value"] if probe is not None else None
+        return Verdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
+
+    def _reasons_of(self, rule: WindowRule, probe: Alert | None) -> Iterator[str]:
+        """Why a rule with a window did not fire; ``probe`` has its figure, None where it has none."""
+        if probe is not None:
+            yield from self._held_back(rule, probe)
+        yield from self._reasons()
+        record = self.trial.found[rule.source_topic].fields
+        window = rule.window_spec(self.judged.history.streams[rule.source_topic], self.judged.defaults)
+        for name in window.group_fields:
+            if lookup(record, name) is None:
+                yield f"it has no {name}, by which the rule groups"
+        if window.column is not None and lookup(record, window.column) is None:
+            yield f"it has no {window.column}, of which the rule takes the {window.aggregate}"
+        yield "nothing is in its window that the figure could be taken of"
+
+    def _reasons(self) -> Iterator[str]:
+        """Why a rule did not look at the record."""
+        found = self.trial.found.get(self.rule.source_topic)
+        if found is None:
+            refused = [letter for letter in self.trial.dead if letter.record_id == self.record_id]
+            yield from (f"the record is a dead letter: {letter.reason}, {letter.detail}" for letter in refused)
+            yield f"no record with this id is in stream {self.rule.source_topic}, which the rule reads"
+            return
+        bounds = self.rule.lateness(self.judged.defaults)
+        for bound_ms in (bounds.allowed_ms, bounds.judged_ms):
+            if bound_ms is not None and found.lateness_ms > bound_ms:
+                late, most = format_duration(found.lateness_ms), format_duration(bound_ms)
+                yield f"it is late by {late}; the rule judges up to {most}"
+        node = self.rule.condition.node
+        for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
+            if not part.holds(found.fields, self.judged.lists):
+                values = ", ".join(f"{name} {_shown(lookup(found.fields, name))}" for name in part.fields())
+                yield f"found {values}; expected {part.text}"
+
+    def _held_back(self, rule: WindowRule, at: Alert) -> Iterator[str]:
+        """Why there is no alert at a record that the rule has a figure at."""
+        line = rule.compared
+        if not _beyond(at, line):
+            yield f"{_shown(at['value'])} is not {line.operator} {_shown(line.threshold)}"
+            return
+        probes = [each for each in self.probed.of(rule.rule_id) if each["key"] == at["key"]]
+        earlier = probes[: [each["record_id"] for each in probes].index(at["record_id"])]
+        window = rule.window_spec(self.judged.history.streams[rule.source_topic], self.judged.defaults)
+        if earlier and _beyond(earlier[-1], line) and not window.emit_every:
+            yield (
+                f"{_shown(at['value'])} is {line.operator} {_shown(line.threshold)}, as {_shown(earlier[-1]['value'])} "
+                f"was at record {earlier[-1]['record_id']}: the rule fires where the line is crossed"
+            )
+        ids = {each["record_id"] for each in earlier}
+        alerts = [each for each in self.trial.of(rule.rule_id) if each["key"] == at["key"] and each["record_id"] in ids]
+        if alerts:
+            yield (
+                f"{_shown(at['value'])} is {line.operator} {_shown(line.threshold)}, within the cooldown of "
+                f"{format_duration(window.cooldown_ms)} after the alert at record {alerts[-1]['record_id']}"
+            )
+
+
+def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
+    return next((alert for alert in alerts if alert["record_id"] == record_id), None)
+
+
+def _beyond(alert: Alert, line: Compared) -> bool:
+    value = alert["value"]
+    return _BEYOND[line.operator](float(value) if isinstance(value, str) else value, line.threshold)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
