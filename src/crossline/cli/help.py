@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -52,6 +52,39 @@ class Command(_Fitting, TyperCommand):
 
 class Group(_Fitting, TyperGroup):
     """Commands under one name, whose help fits."""
+
+
+class LazyGroup(Group):
+    """Commands each of which is loaded when it is asked for: none waits for what only another one imports.
+
+    ``known``: their names, and what the page that lists them says of each, for which none is loaded.
+    """
+
+    known: ClassVar[Mapping[str, str]]
+    _listing = False
+
+    @classmethod
+    def load(cls, name: str) -> TyperCommand | TyperGroup:
+        """The command, with what it imports."""
+        raise NotImplementedError
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the method's
+        """All of them."""
+        return list(self.known)
+
+    def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002 - the method's
+        """The command of that name; while they are listed, what the list says of it."""
+        if name not in self.known:
+            return None
+        return Command(name, help=self.known[name]) if self._listing else self.load(name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the page, as wide as the screen."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
 
 
 def fit_help(app: typer.Typer) -> None:

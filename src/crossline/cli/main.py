@@ -7,25 +7,56 @@ import sys
 from collections.abc import Sequence
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from crossline.cli.help import fit_help
+from crossline.cli.help import LazyGroup, fit_help
 from crossline.cli.logs import configure
 from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
 
-# One module a command; each has ``register(app)``.
-COMMANDS = ("init", "demo", "run", "backtest", "rules", "alerts", "generate", "doctor")
+# One module a command; each has ``register(app)``. What is said here is what the command says of itself.
+COMMANDS = {
+    "init": "Write an example project that runs: payments, three rules, and where to go from there.",
+    "demo": "Card traffic with planted frauds through the whole pipeline, on this machine.",
+    "run": "Run a pipeline until stopped; with --drain, process what is there and exit.",
+    "backtest": "Judge files of the past; say what another rule set would change.",
+    "rules": "Check, publish, try and look up rules.",
+    "alerts": "Read the alerts and dead letters of a store.",
+    "generate": "Make workloads: card payments to measure with, card frauds to try rules on.",
+    "doctor": "Say what is installed, what is missing, and how to get it; exit 1 where something that is needed is "
+    "missing.",
+}
+
+
+class Crossline(LazyGroup):
+    """All commands."""
+
+    known = COMMANDS
+
+    @classmethod
+    def load(cls, name: str) -> TyperCommand | TyperGroup:
+        """The command ``name``, with what it imports."""
+        part = typer.Typer()
+        importlib.import_module(f"crossline.cli.{name}").register(part)
+        fit_help(part)
+        command: TyperCommand | TyperGroup = typer.main.get_group(part).commands[name]  # type: ignore[assignment]
+        return command
+
 
 app = typer.Typer(
     name="crossline",
-    help="Real-time pattern and fraud detection on Apache Spark.\n\n"
-    "Exit codes: 0 done, 1 the answer is no or the work failed, 2 wrong use.",
+    cls=Crossline,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _name in COMMANDS:
-    importlib.import_module(f"crossline.cli.{_name}").register(app)
-fit_help(app)
+
+
+@app.callback(
+    help="Real-time pattern and fraud detection on Apache Spark.\n\n"
+    "Exit codes: 0 done, 1 the answer is no or the work failed, 2 wrong use."
+)
+def crossline() -> None:
+    """Nothing of its own."""
 
 
 def main() -> None:

@@ -94,7 +94,8 @@ def _code(error: BaseException) -> int | None:
 def _wrong_use(error: BaseException) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
-        sys.stderr.write(context.get_help() + "\n")
+        # A wide page was printed when the error was made, a narrow one is its text.
+        sys.stderr.write(getattr(error, "message", "").rstrip() + "\n")
         return WRONG_USE
     text = getattr(error, "format_message", lambda: str(error))()
     hint = f"; see {context.command_path} --help" if context is not None else ""

@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crossline.cli.screen import fitted
-from crossline.connectors.base import Delivery
-from crossline.core.config import Pipeline as Config
 from crossline.core.plaintext import printable_lines
 
 if TYPE_CHECKING:
+    from crossline.connectors.base import Delivery
+    from crossline.core.config import Pipeline as Config
     from crossline.engine.totals import Totals
 
 _SHOW_EVERY_S = 0.5

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+from crossline.cli import main
 from crossline.cli.main import app, run_command
 
 ROOT: Any = typer.main.get_command(app)
 
 
+def below(command: Any) -> dict[str, Any]:
+    """The commands of a group, by name."""
+    if not hasattr(command, "list_commands"):
+        return {}
+    context = typer.Context(command)
+    return {name: command.get_command(context, name) for name in command.list_commands(context)}
+
+
 def commands(command: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield path, command
-    for name, each in getattr(command, "commands", {}).items():
+    for name, each in below(command).items():
         yield from commands(each, (*path, name))
 
 
@@ -38,14 +50,19 @@ def test_a_page_fits_and_is_whole(
         if parameter.param_type_name == "option":
             assert set(parameter.opts) <= words
         assert set((parameter.help or "").split()) <= words
-    for name, each in getattr(command, "commands", {}).items():
+    for name, each in below(command).items():
         assert {name, *each.get_short_help_str(1_000).split()} <= words
 
 
+@pytest.mark.parametrize("columns", [40, 100])
 @pytest.mark.parametrize("path", [[], ["rules"], ["alerts"], ["generate"]])
-def test_a_group_alone_says_what_there_is(path: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_alone_says_once_what_there_is(
+    path: list[str], columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert run_command(path) == 2
-    assert "Commands" in "".join(capsys.readouterr())
+    told = "".join(capsys.readouterr())
+    assert (told.count("Usage:"), told.count("Commands")) == (1, 1)
 
 
 def test_wrong_use_is_one_line_that_names_the_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +80,27 @@ def test_wrong_use_is_one_line_that_names_the_page(capsys: pytest.CaptureFixture
 
 
 def test_every_command_can_say_it_in_json() -> None:
-    commands_alone = [command for command in COMMANDS.values() if not getattr(command, "commands", {})]
+    commands_alone = [command for command in COMMANDS.values() if not below(command)]
     assert commands_alone
     assert [each.name for each in commands_alone if "--json" not in {o for p in each.params for o in p.opts}] == []
+
+
+def test_the_page_of_all_commands_says_of_each_what_it_says_itself() -> None:
+    assert {name: each.get_short_help_str(1_000) for name, each in below(ROOT).items()} == main.COMMANDS
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules that a command has loaded when it ends, in a process of its own."""
+    code = "import sys\nfrom crossline.cli.main import run_command\nrun_command(sys.argv[1:])\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_no_command_loads_what_only_another_one_uses(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("")
+    for arguments, unused in (
+        (("--help",), {"pyspark", "numpy", "pyarrow", "pydantic", "numba", "yaml", "sqlite3"}),
+        (("rules", "check", str(tmp_path)), {"pyspark", "pandas", "numba", "confluent_kafka"}),
+        (("alerts", "list", "--store", "none.db"), {"pyspark", "pandas", "numba", "confluent_kafka"}),
+    ):
+        assert unused & loaded_by(*arguments) == set()

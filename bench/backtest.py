@@ -1,0 +1,128 @@
+"""A question about the past, from the command to the prompt: ``python -m bench.backtest [--records N] [--spark]``.
+
+``crossline backtest`` over the files of workload tx: in processes of this machine, with ``--spark`` in Spark as well.
+Where DuckDB is installed in this environment (``pip install duckdb``), SQL over the same files gives the same figures:
+window functions, no alerts, no state and no order of arrival. All take turns; each run is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.report import Report, median, say
+from bench.runs import ROOT, environment
+from bench.workload import Rules, files_of, rule_set, stream_spec, write_pipeline
+from crossline.core.times import parse_duration_ms
+from crossline.engine.runtime.temp import own_folder_for
+from crossline.generate.tx import TxWorkload
+
+TYPES = {"string": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE"}
+SQL = """
+import sys, duckdb
+connection = duckdb.connect()
+connection.execute("SET threads = %d" % int(sys.argv[2]))
+print(connection.execute(sys.argv[1]).fetchall())
+"""
+
+
+def sql_of(rules: Rules, files: Path, fields: Mapping[str, str]) -> str:
+    """How often each rule's figure is beyond its line, as one query over the records."""
+    figures, counts = [], []
+    for rule in rules:
+        keys = rule["group_by"] if isinstance(rule["group_by"], list) else [rule["group_by"]]
+        taken = f"{rule['aggregation_type']}({rule.get('aggregation_field', '*')})"
+        conditions = [f"{each['field']} = '{each['value']}'" for each in rule.get("conditions", [])]
+        chosen = f" FILTER ({' AND '.join(conditions)})" if conditions else ""
+        window = f"RANGE BETWEEN {parse_duration_ms(rule['window']) - 1} PRECEDING AND CURRENT ROW"
+        over = f"OVER (PARTITION BY {', '.join(keys)} ORDER BY event_time {window})"
+        figures.append(f"{taken}{chosen} {over} AS {rule['rule_id']}")
+        counts.append(f"sum(({rule['rule_id']} {rule['operator']} {rule['aggregation_threshold']})::int)")
+    columns = ", ".join(f"{name}: '{TYPES[kind]}'" for name, kind in fields.items())
+    source = f"read_json('{files}/*.jsonl', format = 'newline_delimited', columns = {{{columns}}})"
+    return f"SELECT {', '.join(counts)} FROM (SELECT {', '.join(figures)} FROM {source})"  # noqa: S608 - our own rules
+
+
+def timed(command: Sequence[str]) -> tuple[float, float]:
+    """Seconds from the start of a command to its end, and seconds of processor time in it and below it."""
+    used = _processor_s()
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=ROOT, env=_as_installed(), capture_output=True, text=True, check=False)
+    passed = time.monotonic() - began
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command[:4])} … failed:\n{done.stderr[-3000:]}")
+    return passed, _processor_s() - used
+
+
+def _as_installed() -> dict[str, str]:
+    """An environment in which Python may keep what it has compiled, as a user's does."""
+    return {name: value for name, value in environment().items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def _processor_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def commands(name: str, records: int, folder: Path, *, spark: bool) -> dict[str, list[str]]:
+    """What takes turns for a rule set."""
+    files = files_of(TxWorkload(), records, "tx")
+    rules = rule_set(name)
+    pipeline = write_pipeline(folder / name, rules, {"kind": "files", "path": str(files)})
+    own = [sys.executable, "-m", "crossline.cli.main", "backtest", "--pipeline", str(pipeline)]
+    own += ["--input", f"{files}/*.jsonl", "--output", str(folder / "alerts.jsonl")]
+    found = {"processes": own}
+    if spark:
+        found["spark"] = [*own, "--on", "spark"]
+    if importlib.util.find_spec("duckdb") is not None:
+        query = sql_of(rules, files, stream_spec()["fields"])
+        found["duckdb"] = [sys.executable, "-c", SQL, query, str(os.cpu_count())]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", default="R1,R5", help="rule sets, separated by commas")
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--spark", action="store_true", help="in Spark as well")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records, one run")
+    options = parser.parse_args()
+    records = options.records // 10 if options.quick else options.records
+    report = Report("backtest", f"Backtest of {records:,} records, JSON lines, from the command to the prompt")
+    with own_folder_for("bench") as folder:
+        for name in options.sets.split(","):
+            runs: dict[str, list[tuple[float, float]]] = {}
+            turns = commands(name, records, folder, spark=options.spark)
+            for number in range(1 if options.quick else options.runs):
+                for what, command in turns.items():
+                    runs.setdefault(what, []).append(timed(command))
+                    say(f"{name}, run {number + 1}, {what}: {runs[what][-1][0]:.2f} s")
+            add_rows(report, name, records, runs)
+    report.notes.append("processor_s: of the command and all processes below it")
+    report.finish()
+
+
+def add_rows(report: Report, name: str, records: int, runs: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    """A row for each that took turns, and its time as a multiple of DuckDB's."""
+    duck = median([passed for passed, _ in runs["duckdb"]]) if "duckdb" in runs else None
+    for what, each in runs.items():
+        passed = median([one for one, _ in each])
+        row: dict[str, Any] = {"rules": name, "what": what, "runs": len(each), "seconds": passed}
+        row["range_s"] = f"{min(each)[0]:.2f}-{max(each)[0]:.2f}"
+        row["processor_s"] = median([used for _, used in each])
+        row["records_per_s"] = records / passed
+        row["of_duckdb"] = passed / duck if duck else None
+        report.add(**row)
+
+
+if __name__ == "__main__":
+    main()
