@@ -192,7 +192,7 @@ class Life:
                 elif kind == "figures":
                     clocks = orjson.loads(body)["clocks"]
                     self.changes.judged({name: StreamClocks(**each) for name, each in clocks.items()})
-                else:
+                elif kind in found:
                     found[kind] += [Position(**each) for each in orjson.loads(body)]
         return alerts, found["duplicates"], found["late"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -33,9 +34,8 @@ Numbers = Sequence[Sequence[int]]  # of a batch, what each process reads
 
 @pytest.fixture(autouse=True)
 def nobody_is_left() -> Iterator[None]:
-    before = set(psutil.Process().children(recursive=True))
     yield
-    assert set(psutil.Process().children(recursive=True)) <= before
+    assert multiprocessing.active_children() == []  # those of Spark, in the same session of tests, are none of them
 
 
 @dataclass(slots=True)
@@ -264,7 +264,7 @@ def test_a_process_that_was_killed_while_nobody_listened_ends_the_run(tmp_path: 
     with Pool(hops, 2, tmp_path) as pool:
         outcomes = pool.run(numbered())
         next(outcomes)
-        victim = psutil.Process().children()[-1]
+        victim = psutil.Process(multiprocessing.active_children()[-1].pid)
         victim.kill()
         os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)  # its exit code is left for the pool
         with pytest.raises(PermanentError, match=r"a process that judges ended \(exit code -9\)"):
@@ -276,7 +276,7 @@ def test_signals_to_all_processes_are_for_the_first_alone(tmp_path: Path) -> Non
     with Pool(walking(2), 2, tmp_path) as pool:
         outcomes = pool.run(batches)
         first = next(outcomes)
-        for child in psutil.Process().children():
+        for child in map(psutil.Process, (each.pid for each in multiprocessing.active_children())):
             child.send_signal(signal.SIGINT)
             child.send_signal(signal.SIGTERM)
         assert len([first, *outcomes]) == BATCHES
@@ -329,8 +329,12 @@ def test_an_interrupt_while_processes_are_started_leaves_nobody(
         return Worker(hops, number, count, folder)
 
     monkeypatch.setattr(pool_module, "Worker", worker)
-    with pytest.raises(KeyboardInterrupt), Pool(walking(2), 3, tmp_path):
-        pytest.fail("it was interrupted")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's, where a session is open, is another
+    try:
+        with pytest.raises(KeyboardInterrupt), Pool(walking(2), 3, tmp_path):
+            pytest.fail("it was interrupted")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 MAIN = """
