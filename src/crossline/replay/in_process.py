@@ -31,6 +31,9 @@ from crossline.engine.totals import Totals
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.replay.writer import AlertWriter
 
+# Of a sample: small, since with ``probing`` each record has an alert for each rule.
+SAMPLE_BATCH_BYTES = 1024 * 1024
+
 
 @dataclass(slots=True)
 class LocalRun:
@@ -117,7 +120,7 @@ def outcomes(judged: Judged, folder: Path, seen: Callable[[Records], None] | Non
 
     ``seen`` is given the records as they are taken in. Raises as ``backtest``.
     """
-    inputs = Inputs.of(judged.history.files(), folder, 1)
+    inputs = Inputs.of(judged.history.files(), folder, 1, SAMPLE_BATCH_BYTES)
     source = HeldBook(judged.book(judged.rules, 1))
     intake = inputs.intake if seen is None else ShownIntake(inputs.intake, seen)
     hops = hops_of(source, intake, MemoryJudge(source))
@@ -133,23 +136,25 @@ class Inputs:
 
     logs: dict[str, FileChunks]
     intake: StreamIntake
+    batch_bytes: int
     ends: list[int] = field(default_factory=list)  # bytes up to the end of each batch that was given out
     size: int = 0
 
     @staticmethod
-    def of(files: Sequence[FileInput], folder: Path, count: int) -> Inputs:
+    def of(files: Sequence[FileInput], folder: Path, count: int, batch_bytes: int | None = None) -> Inputs:
         """Look for the files; raises UsageError where there are none, SourceError where one cannot be read."""
+        most = BATCH_BYTES if batch_bytes is None else batch_bytes
         logs = {
             each.stream: FileChunks(
                 patterns_of(each, there=True),
                 f"{folder}/sources/{each.stream}",
-                chunk_bytes(BATCH_BYTES, count),
+                chunk_bytes(most, count),
                 whole_files=each.whole,
                 unended=unended_of(each.form, complete=True, drain=False),
             )
             for each in files
         }
-        found = Inputs(logs, StreamIntake({stream: ChunkIntake(stream) for stream in logs}))
+        found = Inputs(logs, StreamIntake({stream: ChunkIntake(stream) for stream in logs}), most)
         for log in logs.values():
             last = log.poll(time.time_ns() // 1_000_000)
             found.size += sum(chunk.end - chunk.start for chunk in log.chunks(0, last))
@@ -161,7 +166,7 @@ class Inputs:
         while True:
             given: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
             for stream, log in self.logs.items():
-                end = log.reach(at[stream], Most(BATCH_BYTES, CHUNKS_MAX))
+                end = log.reach(at[stream], Most(self.batch_bytes, CHUNKS_MAX))
                 chunks = log.chunks(at[stream], end)
                 at[stream] = end
                 done += sum(chunk.end - chunk.start for chunk in chunks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,18 @@ def as_if_active(rules: Iterable[Rule]) -> RuleSet:
     )
 
 
-def tried(judged: Judged, folder: Path, record_id: str | None = None) -> Trial:
-    """Judge the sample; ``folder`` is for what is temporary. Raises UsageError where an input matches no file."""
+def tried(
+    judged: Judged, folder: Path, record_id: str | None = None, keep: Callable[[Alert], bool] | None = None
+) -> Trial:
+    """Judge the sample; ``folder`` is for what is temporary, ``keep`` says which alerts are kept (None: all).
+
+    Raises UsageError where an input matches no file.
+    """
     trial = Trial()
     search = _Search(record_id, trial.found) if record_id is not None else None
     for outcome in outcomes(judged, folder, search):
         trial.records += outcome.figures["records"]
-        trial.alerts += outcome.alerts
+        trial.alerts += outcome.alerts if keep is None else filter(keep, outcome.alerts)
         trial.dead += outcome.dead
         trial.late += outcome.late
     return trial
@@ -129,7 +135,7 @@ def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[
     trial = tried(judged, folder / "rules", record_id)
     if not trial.found and not any(letter.record_id == record_id for letter in trial.dead):
         raise UsageError(f"record {record_id!r} is not in the sample; give the id of a record that is")
-    probed = tried(replace(judged, probing=True), folder / "probes")
+    probed = tried(replace(judged, probing=True), folder / "probes", keep=partial(_of_its_key, trial.found))
     return trial, [_Case(judged, v.rule, record_id, trial, probed).verdict() for v in judged.rules.versions]
 
 
@@ -210,6 +216,12 @@ class _Case:
                 f"{_shown(at['value'])} is {line.operator} {_shown(line.threshold)}, within the cooldown of "
                 f"{format_duration(window.cooldown_ms)} after the alert at record {alerts[-1]['record_id']}"
             )
+
+
+def _of_its_key(found: Mapping[str, Found], alert: Alert) -> bool:
+    """Whether the alert has the key that the record has, which is all that is asked of probes."""
+    record = found.get(alert["stream"])
+    return record is not None and all(record.fields.get(name) == value for name, value in alert["key"].items())
 
 
 def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
