@@ -32,7 +32,7 @@ from .fastpath import stream_spec, told_by_alert, told_by_twin
 from .naive import naive_detect, running_max_ingest
 from .rulebook import DEFAULTS, duration_ms
 from .strategies import LISTS, STREAM, Body, Record, records, rule_sets, wire_record
-from .test_detect_equals_naive import in_digits, with_ingest
+from .test_detect_equals_naive import DEEP, in_digits, with_ingest
 
 
 def judged_of(rules: list[Body], files: Iterable[Path], *, ingest_column: bool) -> Judged:
@@ -80,7 +80,11 @@ def split(lines: Sequence[bytes], folder: Path, files: int) -> list[Path]:
     return paths
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=400 if DEEP else 25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(
     rule_sets(),
     records(),

@@ -19,7 +19,7 @@ from crossline.replay.trial import as_if_active, verdicts
 from .fastpath import stream_spec
 from .naive import naive_detect, running_max_ingest
 from .strategies import LISTS, STREAM, Body, Record, records, rule_sets, wire_record
-from .test_detect_equals_naive import with_ingest
+from .test_detect_equals_naive import DEEP, with_ingest
 
 PROBE = {"operator": ">=", "aggregation_threshold": -sys.float_info.max, "emit": "every", "cooldown": "0ms"}
 
@@ -44,7 +44,11 @@ def digits(value: Any) -> str:
     return "None" if value is None else f"{float(value) + 0.0:.15g}"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=1000 if DEEP else 40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(st.data(), rule_sets(max_rules=3), records(), st.booleans())
 def test_it_says_what_the_twin_says(
     data: st.DataObject, rules: list[Body], made: list[Record], ingest_column: bool
