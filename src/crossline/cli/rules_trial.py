@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,22 +92,7 @@ def _as_json(rule: Rule, trial: Trial) -> dict[str, Any]:
 
 def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
     if as_json:
-        write_lines(
-            [
-                json_bytes(
-                    {
-                        "rule_id": each.rule_id,
-                        "version": each.version,
-                        "fired": each.fired,
-                        "value": each.value,
-                        "line": each.line,
-                        "why": each.why,
-                        "alert": each.alert,
-                    }
-                )
-                for each in made
-            ]
-        )
+        write_lines([json_bytes(asdict(each)) for each in made])
         return
     for stream, found in trial.found.items():
         said = ", ".join(f"{name} {value}" for name, value in found.fields.items() if value is not None)
@@ -120,9 +107,7 @@ def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
 
 def _summary(trial: Trial) -> str:
     parts = [f"{trial.records:,} records"]
-    reasons: dict[str, int] = {}
-    for letter in trial.dead:
-        reasons[letter.reason] = reasons.get(letter.reason, 0) + 1
+    reasons = Counter(letter.reason for letter in trial.dead)
     parts += [f"{count:,} dead letters: {reason}" for reason, count in sorted(reasons.items())]
     if trial.late:
         parts.append(f"{len(trial.late):,} late")

@@ -181,10 +181,10 @@ class RetryPolicy:
 def deliver_all(
     sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy | None = None, stop: threading.Event | None = None
 ) -> None:
-    """Deliver to all sinks at the same time, holding the batch until each of them has it.
+    """Deliver to all sinks, holding the batch until each of them has it.
 
-    No sink waits for another: one that is slow, down, or fails for good keeps the batch from nobody else. A sink that
-    has taken the batch is not called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
+    One that is slow, down, or fails for good keeps the batch from nobody else for longer than TURN_S. A sink that has
+    taken the batch is not called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
     is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Every
     other sink was called at least once by then, in the first two cases for another ``grace_ms``; what it raised is
     logged.

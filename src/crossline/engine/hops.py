@@ -19,19 +19,19 @@ from crossline.core.route import Part, route
 from crossline.core.values import DeadLetter
 from crossline.engine.book import BookSource
 from crossline.engine.source.intake import Intake
+from crossline.engine.state.cache import Rows
 from crossline.engine.stopwatch import Stopwatch
 from crossline.engine.task import Task
 
 ArrowBatches = Iterator[pa.RecordBatch]
 Step = Callable[[Task, ArrowBatches], ArrowBatches]
-Outcome = list[tuple[str, bytes]]  # (kind, body) of what came of a batch
 
 OUT = -1
 ROWS_SCHEMA = "hop int, shard int, kind string, body binary"
 _ROWS = pa.schema([("hop", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])
 
 # Judges the packed parts that a batch has for each shard; the outcome of each of them.
-Judge = Callable[[Task, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Outcome]]
+Judge = Callable[[Task, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Rows]]
 
 
 @dataclass(frozen=True, slots=True)

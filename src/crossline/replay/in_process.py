@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +25,7 @@ from crossline.engine.runtime.warm import warm
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.engine.source.intake import ChunkIntake, ShownIntake, StreamIntake
 from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt
+from crossline.engine.state.keepers import processors
 from crossline.engine.task import Task
 from crossline.engine.totals import Totals
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
@@ -82,11 +82,6 @@ def backtest(
         finally:
             writer.close()
     return Replay(output, totals)
-
-
-def processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run(

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from crossline.core.pack import unpack
 from crossline.core.shard import ShardState, judge
 from crossline.engine.book import BookSource
-from crossline.engine.hops import Outcome
 from crossline.engine.judging import outcome_of
+from crossline.engine.state.cache import Rows
 from crossline.engine.stopwatch import Stopwatch
 from crossline.engine.task import Task
 
@@ -22,7 +22,7 @@ class MemoryJudge:
     source: BookSource
     states: dict[int, ShardState] = field(default_factory=dict)
 
-    def __call__(self, task: Task, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch) -> Iterator[Outcome]:
+    def __call__(self, task: Task, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch) -> Iterator[Rows]:
         """The outcome of each shard."""
         book = self.source.current()
         for shard, blobs in given.items():

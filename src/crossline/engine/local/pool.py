@@ -17,8 +17,9 @@ from typing import Self
 import pyarrow as pa
 
 from crossline.core.errors import PermanentError, StoppedError
-from crossline.engine.hops import Hop, Outcome
+from crossline.engine.hops import Hop
 from crossline.engine.local.worker import Asked, Done, Worker, as_message, take_outcome, write_rows
+from crossline.engine.state.cache import Rows
 
 AHEAD = 2  # batches under way: while the last process ends a hop of one, the others begin with the next
 LOOK_S = 0.1  # between two looks at whether to stop
@@ -35,7 +36,7 @@ class _UnderWay:
     hop: int = 0
     left: int = 0
     rows: defaultdict[tuple[int, int], list[str]] = field(default_factory=lambda: defaultdict(list))
-    outcome: Outcome = field(default_factory=list)
+    outcome: Rows = field(default_factory=list)
 
 
 class Pool:
@@ -89,7 +90,7 @@ class Pool:
             process.join()
         self._connections, self._processes = [], []
 
-    def run(self, batches: Iterable[Dealt]) -> Iterator[Outcome]:
+    def run(self, batches: Iterable[Dealt]) -> Iterator[Rows]:
         """The outcome of each batch, in order.
 
         Raises:
@@ -153,7 +154,7 @@ class Pool:
             if found:
                 return found
 
-    def _ended(self, batch: _UnderWay, done: Done) -> Outcome | None:
+    def _ended(self, batch: _UnderWay, done: Done) -> Rows | None:
         """Take note of one process' end of a hop; the batch's outcome where that was the last of all."""
         for (hop, number), path in done.rows.items():
             batch.rows[hop, number].append(path)

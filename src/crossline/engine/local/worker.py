@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from crossline.core.errors import CrosslineError
-from crossline.engine.hops import OUT, Hop, Outcome
+from crossline.engine.hops import OUT, Hop
 from crossline.engine.runtime.tied import end_with_parent
+from crossline.engine.state.cache import Rows
 from crossline.engine.task import Task
 
 
@@ -119,7 +120,7 @@ def read_rows(path: str) -> list[pa.RecordBatch]:
     return [reader.get_batch(number) for number in range(reader.num_record_batches)]
 
 
-def take_outcome(path: str) -> Outcome:
+def take_outcome(path: str) -> Rows:
     """What a step's rows for nobody say; the file goes."""
     found = [
         (kind, body)

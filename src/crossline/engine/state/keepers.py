@@ -50,7 +50,7 @@ def judged(work: Judging, given: Given, keepers: int, watch: Stopwatch) -> Itera
         for shard, blobs in given.items():
             yield work.shard(shard, blobs, watch)
         return
-    count = max(1, min(keepers, _processors()))
+    count = max(1, min(keepers, processors()))
     watch.start()
     with ExitStack() as open_connections:
         asked = []
@@ -65,7 +65,8 @@ def judged(work: Judging, given: Given, keepers: int, watch: Stopwatch) -> Itera
             yield from rows
 
 
-def _processors() -> int:
+def processors() -> int:
+    """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -18,10 +18,11 @@ import pytest
 
 from crossline.core.errors import CrosslineError, PermanentError, RetryableError, StoppedError, UsageError
 from crossline.core.rules.report import Problem, RefusedError
-from crossline.engine.hops import OUT, ArrowBatches, Hop, Outcome, Step, rows_of
+from crossline.engine.hops import OUT, ArrowBatches, Hop, Step, rows_of
 from crossline.engine.local import pool as pool_module
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.local.worker import Worker
+from crossline.engine.state.cache import Rows
 from crossline.engine.state.past import PastError
 from crossline.engine.task import Task
 
@@ -160,9 +161,9 @@ def numbered() -> Iterator[Dealt]:
         batch_id += 1
 
 
-def run_with(folder: Path, step: Step, stop: threading.Event | None = None) -> list[Outcome]:
+def run_with(folder: Path, step: Step, stop: threading.Event | None = None) -> list[Rows]:
     """Two processes with ``step`` as the second hop, over batches without an end; what came out before it raised."""
-    found: list[Outcome] = []
+    found: list[Rows] = []
     hops = [Hop("read", read, by_shard=False), Hop("odd", step)]
     with Pool(hops, 2, folder, stop) as pool:
         found.extend(pool.run(numbered()))
@@ -292,7 +293,7 @@ def test_a_stop_ends_a_run_in_the_midst(tmp_path: Path) -> None:
             yield each
 
     hops = [Hop("read", read, by_shard=False), Hop("hang", Trouble(hang))]
-    found: list[Outcome] = []
+    found: list[Rows] = []
     with (
         pytest.raises(StoppedError, match="stopped before all was judged"),
         Pool(hops, 2, tmp_path, stop) as pool,
@@ -308,7 +309,7 @@ def test_an_exception_where_batches_come_from_or_go_to_leaves_nobody(tmp_path: P
     with pytest.raises(LookupError, match="from"), Pool(walking(2), 3, tmp_path) as pool:
         list(pool.run(batches()))
 
-    def deliver(_: Outcome) -> None:
+    def deliver(_: Rows) -> None:
         raise LookupError("to")
 
     with pytest.raises(LookupError, match="to"), Pool(walking(2), 3, tmp_path) as pool:
