@@ -21,13 +21,13 @@ from bench.report import Report, say
 from bench.runs import run_child
 from bench.workload import STREAM, Rules, rule_set, stream_spec
 from crossline.core.decode import decode_table, make_layout
-from crossline.core.pack import pack, unpack
-from crossline.core.route import Chunk, route
+from crossline.core.judge.shard import Bounds, judge
+from crossline.core.route.pack import pack, unpack
+from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import StreamSpec
-from crossline.core.shard import Bounds, judge
-from crossline.engine.book import Book
+from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book.book import Book
 from crossline.engine.runtime.temp import own_folder_for
 from crossline.generate.tx import TxWorkload
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import orjson
 
-from crossline.core import wire
-from crossline.core.alertjson import json_bytes, json_value, read_alerts
-from crossline.core.compile import StreamPlan, compile_stream
+from crossline.core.alerts.alertjson import json_bytes, json_value, read_alerts
+from crossline.core.basics import wire
+from crossline.core.basics.wire import WirePart
 from crossline.core.decode import Layout, decode_lines, make_layout
-from crossline.core.ingest import WirePart
-from crossline.core.pack import pack, unpack
-from crossline.core.persist import apply_delta, encode_delta, expired
-from crossline.core.route import Chunk, route
+from crossline.core.judge.persist import apply_delta, encode_delta, expired
+from crossline.core.judge.shard import Bounds, Position, ShardState, judge
+from crossline.core.plan.compile import StreamPlan, compile_stream
+from crossline.core.route.pack import pack, unpack
+from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import StreamSpec, load_streams
-from crossline.core.shard import Bounds, Position, ShardState, judge
+from crossline.core.streams.schema import StreamSpec, load_streams
 
 from .naive import Hit, NaiveResult
 from .rulebook import DEFAULTS, duration_ms

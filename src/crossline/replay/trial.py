@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from crossline.connectors.base import LateRecord
-from crossline.core.errors import UsageError
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import format_duration
+from crossline.core.basics.values import Records
+from crossline.core.conditions.condition import Condition
+from crossline.core.conditions.holds import lookup
+from crossline.core.conditions.tree import AllOf
 from crossline.core.rules.base import Compared, Rule, WindowRule
-from crossline.core.rules.condition import Condition
-from crossline.core.rules.holds import lookup
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.rules.tree import AllOf
-from crossline.core.times import format_duration
-from crossline.core.values import DeadLetter, Records
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
 

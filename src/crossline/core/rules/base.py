@@ -12,14 +12,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from crossline.core.plan import Aggregate, ColumnKind, Operator, TimeMode
-from crossline.core.rules.condition import Condition
-from crossline.core.rules.fieldtypes import OptionalInstant, OptionalSeconds, RuleId, Texts, not_yet
-from crossline.core.rules.report import Finding, refusal, refusals, shown
+from crossline.core.basics.times import format_duration
+from crossline.core.conditions.condition import Condition
+from crossline.core.conditions.tree import check_conditions, parse_conditions
+from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.rules.sentence import RESERVED, Sentence, parse_description, placeholders
-from crossline.core.rules.tree import check_conditions, parse_conditions
-from crossline.core.schema import StreamSpec, check_field
-from crossline.core.times import format_duration
+from crossline.core.streams.schema import StreamSpec, check_field
+from crossline.core.texts.fieldtypes import OptionalInstant, OptionalSeconds, RuleId, Texts, not_yet
+from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.validation import refusal, refusals
 
 Status = Literal["draft", "shadow", "active", "paused", "retired"]
 Severity = Literal["info", "low", "medium", "high", "critical"]

@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crossline.core.pack import unpack
-from crossline.core.shard import ShardState, judge
-from crossline.engine.book import BookSource
-from crossline.engine.judging import outcome_of
+from crossline.core.judge.shard import ShardState, judge
+from crossline.core.route.pack import unpack
+from crossline.engine.book.book import BookSource
+from crossline.engine.hops.judging import outcome_of
+from crossline.engine.hops.stopwatch import Stopwatch
+from crossline.engine.hops.task import Task
 from crossline.engine.state.cache import Rows
-from crossline.engine.stopwatch import Stopwatch
-from crossline.engine.task import Task
 
 
 @dataclass(slots=True)

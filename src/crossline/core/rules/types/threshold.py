@@ -10,9 +10,9 @@ from pydantic import Field
 
 from crossline.core.rules.base import StatelessRule
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.report import Finding
 from crossline.core.rules.sentence import Sentence, noun
-from crossline.core.schema import StreamSpec
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.problems import Finding
 
 
 @rule_type("threshold")

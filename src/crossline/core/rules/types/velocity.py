@@ -9,14 +9,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from crossline.core.plan import Aggregate, ColumnKind, Operator
+from crossline.core.basics.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
+from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator
 from crossline.core.rules.base import Compared, Defaults, WindowRule, WindowSpec
-from crossline.core.rules.fieldtypes import Duration, Names, Number, OptionalDuration, OptionalNumber, Unit
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.report import Finding
 from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun
-from crossline.core.schema import FieldSpec, StreamSpec, check_field
-from crossline.core.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
+from crossline.core.streams.schema import FieldSpec, StreamSpec, check_field
+from crossline.core.texts.fieldtypes import Duration, Names, Number, OptionalDuration, OptionalNumber, Unit
+from crossline.core.texts.problems import Finding
 
 _ARITHMETIC = frozenset({"sum", "avg", "stddev"})
 _SAID = {
