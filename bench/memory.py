@@ -58,7 +58,7 @@ def hold(name: str, records: int) -> dict[str, Any]:
         parts = route(plan, decoded.records, Chunk(STREAM, number, "bench"), 1, {})
         blob = pack(parts)
         del table, decoded, parts
-        judge([plan], state, list(unpack(blob, "bench")), 0, Bounds())
+        judge([plan], state, list(unpack(blob, "bench")), Bounds())
     grown = process.memory_info().rss - before
     layers = {
         layer: {

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.alertjson import json_bytes, json_value, read_alerts
 from crossline.core.basics import wire
 from crossline.core.basics.wire import WirePart
@@ -104,9 +105,9 @@ class FastPath:
         return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), LISTS)
 
     def _judge(self, shard: Shard, parts: list[WirePart]) -> None:
-        output = judge([self.plan], shard.state, parts, 0, self.bounds)
+        output = judge([self.plan], shard.state, parts, self.bounds)
         shard.segments.append(encode_delta(len(shard.segments), shard.state, output.deltas))
-        self.alerts += read_alerts(json_bytes(output.alerts))
+        self.alerts += read_alerts(json_bytes(alerts_of([self.plan], output.hits, 0)))
         self.duplicates += output.duplicates
         self.late += output.late
 

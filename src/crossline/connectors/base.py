@@ -57,7 +57,7 @@ class LateRecord:
 class Delivery:
     """All that one batch of ``pipeline`` gave.
 
-    ``alerts`` are as ``AlertMaker.make`` made them, ``delivered_at`` still None: each sink stamps the instant of its
+    ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its
     own delivery. ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the
     last batch; equal events are one event. The same ``batch_id`` stands for the same records at every attempt.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -13,9 +13,11 @@ import orjson
 import pyarrow as pa
 
 from crossline.core.alerts.alertjson import json_bytes, json_value
+from crossline.core.alerts.hits import Hit, WindowRecord
 from crossline.core.basics.times import format_instant
 from crossline.core.basics.values import KeyValue
-from crossline.core.rules.base import WindowRule
+from crossline.core.figures.program import Program
+from crossline.core.plan.compile import StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
 
 SCHEMA_VERSION = 1
@@ -67,15 +69,12 @@ def _instant(ms: int) -> str:
 class AlertMaker:
     """Makes the alerts of one rule version; what is the same in all of them is put together once."""
 
-    def __init__(self, version: RuleVersion) -> None:
-        self._version = version
-        rule = version.rule
-        windowed = rule if isinstance(rule, WindowRule) else None
-        compared = windowed.compared if windowed else None
+    def __init__(self, version: RuleVersion, program: Program) -> None:
+        rule, line = version.rule, program.verdict
         self._sentence = rule.sentence
-        self._operator = compared.operator if compared else None
-        self._threshold = compared.threshold if compared else None
-        self._window_ms = compared.window_ms if compared else None
+        self._operator = line.operator if line else None
+        self._threshold = line.threshold if line else None
+        self._window_ms = program.window_ms
         self._kind = "shadow" if version.kind == "shadow" else "alert"
         self._rule = {
             "rule_id": rule.rule_id,
@@ -86,62 +85,64 @@ class AlertMaker:
             "action": rule.action,
         }
         self._stream = rule.source_topic
-        self._more = _given(rule, emit_to_sink=windowed is None or windowed.delivered)
+        self._more = _given(rule, emit_to_sink=program.emission.delivered)
         self._seeded = _SEEDED.copy()
         self._seeded.update(f"{rule.rule_id}\x1f{rule.version}\x1f".encode())
 
-    def __reduce__(self) -> tuple[type[AlertMaker], tuple[RuleVersion]]:
-        return AlertMaker, (self._version,)
-
-    def make(
-        self,
-        key: Mapping[str, KeyValue],
-        record_id: str,
-        event_ms: int,
-        ingest_ms: int,
-        value: float | None,
-        count: int | None,
-        window_start_ms: int | None,
-        window_end_ms: int | None,
-        record_ids: Sequence[str],
-        figures: Mapping[str, Any],
-        records: Sequence[Mapping[str, Any]] | None,
-        detected_ms: int,
-    ) -> dict[str, Any]:
+    def make(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
         """One alert as JSON values, fields in the order of ``streams.md``; ``delivered_at`` is for the sink to say.
 
-        ``key``: fields in the order of ``group_by``. ``value`` may be an integer of any size, or infinite; it,
-        ``count`` and the window are None for a rule that looks at the record alone; its ``figures`` are the values of
-        the fields that its conditions read. ``record_ids``: the window's, oldest first, of which the last 50 are kept.
-        ``records``: the window's records, where the rule shows them.
+        Of ``record_ids`` the last 50 are kept.
         """
-        evidence: dict[str, Any] = {"count": count, "record_ids": list(record_ids[-EVIDENCE_IDS_MAX:])}
-        if figures:
-            evidence["figures"] = dict(figures)
-        if records is not None:
-            evidence["records"] = list(records)
+        evidence: dict[str, Any] = {"count": hit.count, "record_ids": list(hit.record_ids[-EVIDENCE_IDS_MAX:])}
+        if hit.fields:
+            evidence["figures"] = dict(hit.fields)
+        if hit.records is not None:
+            evidence["records"] = [_listed(record) for record in hit.records]
+        value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
+        said = self._sentence(value, self._threshold, self._operator, self._window_ms, hit.key, hit.count, hit.fields)
         return {
             "schema_version": SCHEMA_VERSION,
-            "alert_id": _uuid5(self._seeded, f"{canonical_key(key)}\x1f{record_id}"),
+            "alert_id": _uuid5(self._seeded, f"{canonical_key(hit.key)}\x1f{hit.record_id}"),
             "kind": self._kind,
             **self._rule,
-            "key": dict(key),
+            "key": dict(hit.key),
             "stream": self._stream,
-            "record_id": record_id,
-            "event_time": _instant(event_ms),
-            "ingest_time": _instant(ingest_ms),
+            "record_id": hit.record_id,
+            "event_time": _instant(hit.event_ms),
+            "ingest_time": _instant(hit.ingest_ms),
             "value": json_value(value),
             "operator": self._operator,
             "threshold": self._threshold,
-            "window_start": None if window_start_ms is None else _instant(window_start_ms),
-            "window_end": None if window_end_ms is None else _instant(window_end_ms),
+            "window_start": None if start_ms is None else _instant(start_ms),
+            "window_end": None if end_ms is None else _instant(end_ms),
             "evidence": evidence,
-            "message": self._sentence(value, self._threshold, self._operator, self._window_ms, key, count, figures),
+            "message": said,
             "corrects": None,
             "detected_at": _instant(detected_ms),
             "delivered_at": None,
             **self._more,
         }
+
+
+def alerts_of(plans: Iterable[StreamPlan], hits: Iterable[Hit], detected_ms: int) -> list[dict[str, Any]]:
+    """The alert of each hit. ``detected_ms`` is only written into them."""
+    programs = {name: program for plan in plans for name, program in plan.programs.items()}
+    makers: dict[int, AlertMaker] = {}
+    alerts = []
+    for hit in hits:
+        maker = makers.get(id(hit.version))
+        if maker is None:
+            rule = hit.version.rule
+            maker = makers[id(hit.version)] = AlertMaker(hit.version, programs[rule.rule_id, rule.version])
+        alerts.append(maker.make(hit, detected_ms))
+    return alerts
+
+
+def _listed(record: WindowRecord) -> dict[str, Any]:
+    """A record of the window: its id, its time on the rule's clock, and the aggregated number where there is one."""
+    listed: dict[str, Any] = {"record_id": record.record_id, "time": format_instant(record.clock_ms)}
+    return listed if record.value is None else {**listed, "value": record.value}
 
 
 def _given(rule: Any, *, emit_to_sink: bool) -> dict[str, Any]:

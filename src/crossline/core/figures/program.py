@@ -1,4 +1,4 @@
-"""What a rule becomes: feeds, figures over them, a verdict, and how it emits. Whatever its type is, no more is known of it.
+"""What a rule becomes: feeds, figures over them, a verdict, and how it emits. Of its type no more is known.
 
 A *feed* says which records count and under which key. A *figure* is an aggregate over a window of a feed. The *verdict*
 says when the figures make the record a hit. A rule type is a front-end that writes these four; what compiles, judges
@@ -74,7 +74,7 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an alert shows: ``fields`` of the record that it fired at, and the window's records where it ``lists`` them."""
+    """What an alert shows: ``fields`` of its record, and the records of the window where it ``lists`` them."""
 
     fields: tuple[str, ...] = ()
     lists: bool = False

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crossline.core.alerts.alert import alerts_of
+from crossline.core.alerts.hits import Hit
 from crossline.core.basics.values import Records
 from crossline.core.judge.shard import Bounds, Position, ShardState, judge
 from crossline.core.plan.compile import StreamPlan
@@ -26,8 +28,9 @@ class State:
 
 @dataclass(slots=True)
 class Detection:
-    """What a batch gave: alerts as JSON values, duplicates and late records by position."""
+    """What a batch gave: hits, their alerts as JSON values, duplicates and late records by position."""
 
+    hits: list[Hit] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
@@ -57,8 +60,9 @@ def detect(
     detection = Detection()
     for number, shard in enumerate(state.shards):
         mine = [(p.meta, p.arrays) for p in parts if p.shard == number]
-        output = judge([plan], shard, mine, detected_ms, bounds or Bounds())
-        detection.alerts += output.alerts
+        output = judge([plan], shard, mine, bounds or Bounds())
+        detection.hits += output.hits
+        detection.alerts += alerts_of([plan], output.hits, detected_ms)
         detection.duplicates += output.duplicates
         detection.late += output.late
     return detection, state

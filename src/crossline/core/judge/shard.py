@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from crossline.core.alerts.making import LayerAlerts, stateless_alerts
+from crossline.core.alerts.hits import Hit, Judged
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
 from crossline.core.judge.order import chunk_floors, in_ingest_order
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import Layer
-from crossline.core.windows.batch import Delta, Hits, KeyedBatch, texts_of
+from crossline.core.windows.batch import Delta, KeyedBatch, texts_of
 from crossline.core.windows.store import KeySpaceState
+
+BoolMask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,6 @@ class Position:
     record_id: str
     event_ms: int
     ingest_ms: int
-
-
-Place = tuple[int, str, str, int, int]
 
 
 @dataclass(slots=True)
@@ -84,14 +83,9 @@ class StreamClocks:
 
 @dataclass(slots=True)
 class ShardOutput:
-    """What one batch gave: alerts (JSON values), duplicates, late records, and the deltas to be persisted.
+    """What one batch gave: hits, duplicates, late records, and the deltas to be persisted."""
 
-    ``places``: of the record at which each alert fired, (ingest time, stream, log, sequence, offset): what alerts of
-    several shards are put in order by. Where a stream is one log the time is 0, for then the log has the order.
-    """
-
-    alerts: list[dict[str, Any]] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    hits: list[Hit] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
     deltas: list[LayerDelta] = field(default_factory=list)
@@ -110,18 +104,13 @@ class Bounds:
     partition_lag_ms: int = 0
 
 
-def judge(
-    plans: Sequence[StreamPlan], state: ShardState, parts: Sequence[WirePart], detected_ms: int, bounds: Bounds
-) -> ShardOutput:
-    """Judge one batch's ``parts`` of this shard; ``state`` is moved on in place.
-
-    ``detected_ms`` is only written into alerts.
-    """
+def judge(plans: Sequence[StreamPlan], state: ShardState, parts: Sequence[WirePart], bounds: Bounds) -> ShardOutput:
+    """Judge one batch's ``parts`` of this shard; ``state`` is moved on in place."""
     output = ShardOutput()
     for plan in plans:
         mine = [p for p in parts if p[0]["stream"] == plan.stream]
         if mine:
-            _judge_stream(plan, state, mine, detected_ms, bounds, output)
+            _judge_stream(plan, state, mine, bounds, output)
     _forget_unplanned(plans, state)
     output.retained = sum(store.records for store in state.stores.values())
     return output
@@ -134,7 +123,7 @@ def _forget_unplanned(plans: Iterable[StreamPlan], state: ShardState) -> None:
 
 
 def _judge_stream(
-    plan: StreamPlan, state: ShardState, parts: list[WirePart], detected_ms: int, bounds: Bounds, output: ShardOutput
+    plan: StreamPlan, state: ShardState, parts: list[WirePart], bounds: Bounds, output: ShardOutput
 ) -> None:
     reporter = plan.layers[plan.reporter].layer.name
     newest_ms = None
@@ -149,7 +138,7 @@ def _judge_stream(
             rows["place_ms"] = rows["ingest_ms"] if len(log_clock) > 1 else np.zeros_like(rows["ingest_ms"])
             if number == plan.reporter and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
-            _judge_layer(plan, layer_plan, store, rows, mine, detected_ms, output, reporter=number == plan.reporter)
+            _judge_layer(plan, layer_plan, store, rows, mine, output, reporter=number == plan.reporter)
         if horizon_ms is not None:
             store.evict(evict_before(layer_plan.layer, horizon_ms))
     if log_clock:
@@ -184,7 +173,6 @@ def _judge_layer(
     store: KeySpaceState,
     rows: Arrays,
     parts: list[WirePart],
-    detected_ms: int,
     output: ShardOutput,
     *,
     reporter: bool,
@@ -205,12 +193,12 @@ def _judge_layer(
         texts=texts_of(rows, len(layer_plan.layer.columns)),
     )
     hits = store.judge(batch)
+    judged = Judged(plan, layer_plan, batch, rows, sorted((m["log"], m["sequence"]) for m, _ in parts))
     if len(hits.line):
-        alerts = LayerAlerts(plan, layer_plan, batch, detected_ms)
-        _add_alerts(plan, rows, parts, alerts.make(hits), output)
+        output.hits += judged.window_hits(hits)
     output.deltas.append(LayerDelta(layer_plan.layer.name, store.delta(batch, hits), lines_of(layer_plan)))
     if reporter:
-        _report(plan, batch, hits, rows, parts, detected_ms, output)
+        _report(judged, hits.duplicates, parts, output)
 
 
 def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
@@ -230,50 +218,28 @@ def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
     return timely
 
 
-def _report(
-    plan: StreamPlan,
-    batch: KeyedBatch,
-    hits: Hits,
-    rows: Arrays,
-    parts: list[WirePart],
-    detected_ms: int,
-    output: ShardOutput,
-) -> None:
+def _report(judged: Judged, known: BoolMask, parts: list[WirePart], output: ShardOutput) -> None:
     """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone."""
+    plan, batch = judged.plan, judged.batch
     output.records += len(batch.clock_ms)
     # Past what any rule takes, the store may have forgotten the first one or not: a copy is then late, like others.
     late_after_ms, allowed_ms = plan.lateness.at(batch.ingest_ms)
-    duplicates = hits.duplicates & (batch.lateness_ms <= allowed_ms)
+    duplicates = known & (batch.lateness_ms <= allowed_ms)
     late = batch.lateness_ms > late_after_ms
     partitions = [m["partition"] for m, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))]
     for marked, target in ((duplicates, output.duplicates), (late & ~duplicates, output.late)):
         for row in np.flatnonzero(marked).tolist():
-            target.append(_position(plan, batch, rows, partitions, row))
-    if plan.stateless and "stateless" in rows:
-        _add_alerts(plan, rows, parts, stateless_alerts(plan, batch, rows, duplicates, detected_ms), output)
+            target.append(_position(judged, partitions, row))
+    if plan.stateless and "stateless" in judged.rows:
+        output.hits += judged.stateless_hits(duplicates)
 
 
-def _add_alerts(
-    plan: StreamPlan,
-    rows: Arrays,
-    parts: Iterable[WirePart],
-    alerts: Iterable[tuple[int, dict[str, Any]]],
-    output: ShardOutput,
-) -> None:
-    chunks = sorted((m["log"], m["sequence"]) for m, _ in parts)
-    for row, alert in alerts:
-        log, sequence = chunks[rows["chunk"][row]]
-        output.alerts.append(alert)
-        output.places.append((int(rows["place_ms"][row]), plan.stream, log, sequence, int(rows["offsets"][row])))
-
-
-def _position(plan: StreamPlan, batch: KeyedBatch, rows: Arrays, partitions: list[str], row: int) -> Position:
-    start, end = batch.id_offsets[row], batch.id_offsets[row + 1]
+def _position(judged: Judged, partitions: list[str], row: int) -> Position:
     return Position(
-        stream=plan.stream,
-        partition=partitions[int(rows["chunk"][row])],
-        offset=int(rows["offsets"][row]),
-        record_id=batch.id_bytes[start:end].tobytes().decode(),
-        event_ms=int(rows["event_ms"][row]),
-        ingest_ms=int(batch.ingest_ms[row]),
+        stream=judged.plan.stream,
+        partition=partitions[int(judged.rows["chunk"][row])],
+        offset=int(judged.rows["offsets"][row]),
+        record_id=judged.record_id(row),
+        event_ms=int(judged.rows["event_ms"][row]),
+        ingest_ms=int(judged.batch.ingest_ms[row]),
     )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from crossline.core.basics.values import I64
 from crossline.core.conditions.condition import Condition
-from crossline.core.plan.layers import Draft, Layer, Layout, assign, home_layer, needs_of, without_idle
+from crossline.core.figures.program import Program
+from crossline.core.plan.layers import Draft, Layer, Layout, Programmed, assign, home_layer, needs_of, without_idle
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
-from crossline.core.rules.base import Defaults, StatelessRule, WindowRule, WindowSpec
+from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS, RuleSet, RuleVersion
 from crossline.core.streams.schema import StreamSpec
 
@@ -35,9 +35,8 @@ class Stateless:
 
     version: RuleVersion
     condition: str
-    allowed_lateness_ms: int | None
     judge_lateness_ms: int | None
-    figure_fields: tuple[str, ...]
+    shown_fields: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class StreamPlan:
     """Everything that routing and the shards need for one stream.
 
     ``conditions``: canonical JSON -> compiled condition. ``reporter``: number of the layer that reports duplicates
-    and late records and judges the stateless rules. ``makers``: scratch for the alert makers of versions.
+    and late records and judges the stateless rules. ``programs``: by rule id and version.
     """
 
     stream: str
@@ -80,7 +79,7 @@ class StreamPlan:
     conditions: dict[str, Condition]
     reporter: int
     lateness: Lateness
-    makers: dict[int, Any] = field(default_factory=dict, compare=False)
+    programs: dict[tuple[str, int], Program]
 
 
 def compile_stream(
@@ -98,19 +97,20 @@ def compile_stream(
     """
     layout = layout or Layout()
     mine = [v for v in rules.versions if v.rule.source_topic == name]
-    windowed = [(v, v.rule.window_spec(spec, defaults)) for v in mine if isinstance(v.rule, WindowRule)]
+    programs = [(v, v.rule.program(spec, defaults)) for v in mine]
     if probing:
-        windowed = [(version, window.probing()) for version, window in windowed]
-    stateless = tuple(_stateless(v, defaults) for v in mine if isinstance(v.rule, StatelessRule))
-    lateness = _lateness(mine, defaults)
+        programs = [(version, program.probing()) for version, program in programs]
+    windowed = [(version, program) for version, program in programs if program.figure is not None]
+    stateless = tuple(_stateless(version, program) for version, program in programs if program.figure is None)
+    lateness = _lateness(programs, defaults)
     conditions = {c.canonical: c for v in mine for c in v.rule.all_conditions() if c.canonical}
     drafts = []
     for draft, members in assign(name, spec, windowed, layout, defaults):
-        for version, window in members:
-            _add_line(draft, version, window, spec)
+        for version, program in members:
+            _add_line(draft, version, program, spec)
         if members:
             used = {cursor.entry for cursor in draft.cursors}
-            draft.layer = without_idle(draft.layer, used, draft.windows, defaults)
+            draft.layer = without_idle(draft.layer, used, draft.programs, defaults)
         if members or draft.layer.home:
             drafts.append(draft)
     reporter = _reporter(drafts, name, spec, lateness.widest_ms, layout)
@@ -122,12 +122,13 @@ def compile_stream(
         conditions=conditions,
         reporter=reporter,
         lateness=lateness,
+        programs={(v.rule.rule_id, v.rule.version): program for v, program in programs},
     )
 
 
-def _lateness(versions: Sequence[RuleVersion], defaults: Defaults) -> Lateness:
+def _lateness(programs: Sequence[Programmed], defaults: Defaults) -> Lateness:
     """Of the versions of one stream that run on event time; the pipeline's own bound where none is in force."""
-    bounds = [(v.effective_from_ms, v.effective_until_ms, v.rule.lateness(defaults).allowed_ms) for v in versions]
+    bounds = [(v.effective_from_ms, v.effective_until_ms, program.feed.allowed_lateness_ms) for v, program in programs]
     changes = {edge for start, end, ms in bounds if ms is not None for edge in (start, end)}
     edges = sorted({BEGINNING_MS, *changes} - {FOREVER_MS})
     spans: list[tuple[int, int, int]] = []
@@ -140,47 +141,48 @@ def _lateness(versions: Sequence[RuleVersion], defaults: Defaults) -> Lateness:
     return Lateness(starts, late_after, widest)
 
 
-def _stateless(version: RuleVersion, defaults: Defaults) -> Stateless:
-    rule = version.rule
-    lateness = rule.lateness(defaults)
-    bounds = [b for b in (lateness.allowed_ms, lateness.judged_ms) if b is not None]
+def _stateless(version: RuleVersion, program: Program) -> Stateless:
+    bounds = [ms for ms in (program.feed.allowed_lateness_ms, program.judge_lateness_ms) if ms is not None]
     return Stateless(
-        version, rule.condition.canonical, lateness.allowed_ms, min(bounds) if bounds else None, rule.figure_fields()
+        version, program.feed.condition.canonical, min(bounds) if bounds else None, program.evidence.fields
     )
 
 
-def _add_line(draft: Draft, version: RuleVersion, window: WindowSpec, spec: StreamSpec) -> None:
+def _add_line(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec) -> None:
+    figure, verdict = program.figure, program.verdict
+    if figure is None or verdict is None or figure.feed != program.feed:
+        raise ValueError(f"{version.rule.rule_id}: a line is a figure of the feed that is judged")
     span = (version.effective_from_ms, version.effective_until_ms)
-    draft.windows.append(window)
+    draft.programs.append(program)
     number = draft.numbers.setdefault((version.rule.rule_id, version.rule.version), len(draft.lines))
     if number < len(draft.lines):
         # In force again after a pause, or under another status: it goes on from what it remembers.
         draft.lines[number] = replace(draft.lines[number], spans=(*draft.lines[number].spans, span))
         draft.versions[number].append(version)
         return
-    entry, columns = needs_of(window, spec)
+    entry, columns = needs_of(program, spec)
     cursor = Cursor(
         entry=draft.layer.entries.index(entry),
-        window_ms=window.window_ms,
-        left_closed=window.bounds[0] == "[",
-        right_open=window.bounds[1] == ")",
-        include_current=window.include_current,
+        window_ms=figure.window.length_ms,
+        left_closed=figure.window.bounds[0] == "[",
+        right_open=figure.window.bounds[1] == ")",
+        include_current=figure.window.include_current,
     )
     cursor_number = draft.cursors.setdefault(cursor, len(draft.cursors))
-    column = -1 if window.aggregate == "count" or not columns else draft.layer.columns.index(columns[0])
-    group = Group(cursor_number, column, window.aggregate)
+    column = -1 if figure.aggregate == "count" or not columns else draft.layer.columns.index(columns[0])
+    group = Group(cursor_number, column, figure.aggregate)
     draft.versions.append([version])
     draft.lines.append(
         Line(
             rule_id=version.rule.rule_id,
             version=version.rule.version,
             group=draft.groups.setdefault(group, len(draft.groups)),
-            operator=window.operator,
-            threshold=window.threshold,
-            emit_every=window.emit_every,
-            cooldown_ms=window.cooldown_ms,
+            operator=verdict.operator,
+            threshold=verdict.threshold,
+            emit_every=program.emission.every,
+            cooldown_ms=program.emission.cooldown_ms,
             spans=(span,),
-            judge_lateness_ms=window.judge_lateness_ms,
+            judge_lateness_ms=program.judge_lateness_ms,
         )
     )
 

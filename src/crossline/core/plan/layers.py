@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crossline.core.figures.kinds import ColumnKind, TimeMode
+from crossline.core.figures.program import Program
 from crossline.core.plan.spaces import Cursor, Group, Line
-from crossline.core.rules.base import Defaults, WindowSpec
+from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.streams.schema import StreamSpec
 
@@ -86,10 +87,10 @@ class Layout:
 
 @dataclass(slots=True)
 class Draft:
-    """A layer being compiled: the windows that it serves, and what they become."""
+    """A layer being compiled: the programs that it serves, and what they become."""
 
     layer: Layer
-    windows: list[WindowSpec] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
     cursors: dict[Cursor, int] = field(default_factory=dict)
     groups: dict[Group, int] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
@@ -97,26 +98,27 @@ class Draft:
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # of lines, by rule id and version
 
 
-Windowed = tuple[RuleVersion, WindowSpec]
+Programmed = tuple[RuleVersion, Program]
 _T = TypeVar("_T")
 
 
 def assign(
-    stream: str, spec: StreamSpec, windowed: Sequence[Windowed], layout: Layout, defaults: Defaults
-) -> list[tuple[Draft, list[Windowed]]]:
-    """Each window rule to the first layer that can serve it, old layers first; each layer with what it serves.
+    stream: str, spec: StreamSpec, windowed: Sequence[Programmed], layout: Layout, defaults: Defaults
+) -> list[tuple[Draft, list[Programmed]]]:
+    """Each rule with a figure to the first layer that can serve it, old layers first; each layer with what it serves.
 
     What is left of a key space goes to one new layer, on the ingest clock to one for each span that is remembered.
     Old layers that serve none stay, with nothing, for the caller to drop.
     """
-    served: list[tuple[Draft, list[Windowed]]] = [(Draft(layer), []) for layer in layout.of(stream)]
-    fresh: dict[tuple[Any, ...], list[Windowed]] = {}
-    for version, window in windowed:
-        home = next((mine for draft, mine in served if _serves(draft.layer, window, spec, defaults)), None)
+    served: list[tuple[Draft, list[Programmed]]] = [(Draft(layer), []) for layer in layout.of(stream)]
+    fresh: dict[tuple[Any, ...], list[Programmed]] = {}
+    for version, program in windowed:
+        feed = program.feed
+        home = next((mine for draft, mine in served if _serves(draft.layer, program, spec, defaults)), None)
         if home is None:
-            kept_ms = kept_of(window, defaults) if window.time_mode == "processing_time" else None
-            home = fresh.setdefault((window.time_mode, window.group_fields, kept_ms), [])
-        home.append((version, window))
+            kept_ms = kept_of(program, defaults) if feed.time_mode == "processing_time" else None
+            home = fresh.setdefault((feed.time_mode, feed.key_fields, kept_ms), [])
+        home.append((version, program))
     for number, ((mode, fields, _), members) in enumerate(fresh.items(), layout.made):
         served.append((Draft(_new_layer(stream, spec, mode, fields, number, members, defaults)), members))
     return served
@@ -128,10 +130,10 @@ def _new_layer(
     mode: TimeMode,
     fields: tuple[str, ...],
     number: int,
-    members: list[Windowed],
+    members: list[Programmed],
     defaults: Defaults,
 ) -> Layer:
-    needs = [needs_of(w, spec) for _, w in members]
+    needs = [needs_of(program, spec) for _, program in members]
     entries = _unique(entry for entry, _ in needs)
     return Layer(
         name=f"{stream}|{mode}|{','.join(fields)}#{number}",
@@ -139,7 +141,7 @@ def _new_layer(
         time_mode=mode,
         columns=_unique(column for _, columns in needs for column in columns),
         entries=entries,
-        retention_ms=max(kept_of(w, defaults) for _, w in members),
+        retention_ms=max(kept_of(program, defaults) for _, program in members),
         lateness_ms=_lateness_of(entries),
     )
 
@@ -151,46 +153,47 @@ def home_layer(stream: str, spec: StreamSpec, number: int, allowed_lateness_ms: 
     return Layer(name, (spec.id,), "event_time", (), (everything,), 0, allowed_lateness_ms, home=True)
 
 
-def kept_of(window: WindowSpec, defaults: Defaults) -> int:
-    """How long a store keeps a record for this window.
+def kept_of(program: Program, defaults: Defaults) -> int:
+    """How long a store keeps a record for this program.
 
     On event time a record that comes again has the clock that it had, so that it finds the first one or is too late.
     On the ingest clock each copy has a clock of its own: how long ids are known is the window or cooldown and the
     pipeline's allowed lateness, rounded up to a power of two seconds, so that rules of nearly the same need share.
     """
-    if window.time_mode == "event_time":
-        return window.retention_ms
-    seconds = -(-(window.retention_ms + defaults.allowed_lateness_ms) // 1000)
+    if program.feed.time_mode == "event_time":
+        return program.reach_ms
+    seconds = -(-(program.reach_ms + defaults.allowed_lateness_ms) // 1000)
     return 1000 << max(0, (seconds - 1).bit_length())
 
 
-def needs_of(window: WindowSpec, spec: StreamSpec) -> tuple[EntrySpec, tuple[tuple[str, ColumnKind], ...]]:
-    """The entry and the columns of a window; a column that every record has makes no entry of its own."""
-    present = window.column if window.column is not None and spec.columns[window.column].optional else None
-    entry = EntrySpec(window.condition.canonical, present, window.allowed_lateness_ms)
-    kept = window.column is not None and window.column_kind is not None
-    return entry, ((window.column, window.column_kind),) if kept else ()  # type: ignore[return-value]
+def needs_of(program: Program, spec: StreamSpec) -> tuple[EntrySpec, tuple[tuple[str, ColumnKind], ...]]:
+    """The entry and the columns of a program; a column that every record has makes no entry of its own."""
+    column, kind = (program.figure.column, program.figure.column_kind) if program.figure else (None, None)
+    present = column if column is not None and spec.columns[column].optional else None
+    entry = EntrySpec(program.feed.condition.canonical, present, program.feed.allowed_lateness_ms)
+    return entry, ((column, kind),) if column is not None and kind is not None else ()
 
 
-def _serves(layer: Layer, window: WindowSpec, spec: StreamSpec, defaults: Defaults) -> bool:
-    entry, columns = needs_of(window, spec)
-    kept_ms = kept_of(window, defaults)
-    on_event_time = window.time_mode == "event_time"
+def _serves(layer: Layer, program: Program, spec: StreamSpec, defaults: Defaults) -> bool:
+    entry, columns = needs_of(program, spec)
+    kept_ms = kept_of(program, defaults)
+    feed = program.feed
+    on_event_time = feed.time_mode == "event_time"
     return (
-        (layer.time_mode, layer.group_fields) == (window.time_mode, window.group_fields)
+        (layer.time_mode, layer.group_fields) == (feed.time_mode, feed.key_fields)
         and entry in layer.entries
         and set(columns) <= set(layer.columns)
         and (layer.retention_ms >= kept_ms if on_event_time else layer.retention_ms == kept_ms)
     )
 
 
-def without_idle(layer: Layer, used: set[int], windows: Iterable[WindowSpec], defaults: Defaults) -> Layer:
+def without_idle(layer: Layer, used: set[int], programs: Iterable[Program], defaults: Defaults) -> Layer:
     """``layer`` without what no line needs any more, given up for good.
 
     Records would be missing from an entry, or from a longer past, by the time a rule came back.
     """
     entries = tuple(e if n in used else RETIRED for n, e in enumerate(layer.entries))
-    kept_ms = max(kept_of(w, defaults) for w in windows)
+    kept_ms = max(kept_of(program, defaults) for program in programs)
     return replace(layer, entries=entries, retention_ms=kept_ms, lateness_ms=_lateness_of(entries))
 
 

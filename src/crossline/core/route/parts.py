@@ -207,7 +207,7 @@ def _figures(plan: StreamPlan, records: Records, stateless: U8, mine: I64) -> tu
     The fields those rules read, as a JSON object; nothing for the others.
     """
     holds = stateless[mine].any(axis=1)
-    fields = sorted({f for rule in plan.stateless for f in rule.figure_fields})
+    fields = sorted({f for rule in plan.stateless for f in rule.shown_fields})
     index = pa.array(mine[holds])
     table = {f: records.fields[f].take(index).to_pylist() for f in fields}
     texts = [orjson.dumps({f: table[f][i] for f in fields if table[f][i] is not None}) for i in range(int(holds.sum()))]

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
+from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.judge.shard import ShardOutput, judge
 from crossline.core.route.pack import unpack
-from crossline.engine.book.book import BookSource
+from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.stopwatch import Stopwatch
 from crossline.engine.state.cache import Rows, ShardCache
 
@@ -38,26 +39,26 @@ class Judging:
         watch.start()
         parts = [part for blob in blobs for part in unpack(blob, f"parts for shard {shard}")]
         watch.lap("unpack")
-        detected_ms = time.time_ns() // 1_000_000
         if self.cache is None:
-            output = judge(book.plans(), book.new_state(), parts, detected_ms, book.bounds)
+            output = judge(book.plans(), book.new_state(), parts, book.bounds)
             watch.lap("judge")
-            return outcome_of(output)
+            return outcome_of(book, output)
         with self.cache.shard(book, self.query_id, shard, self.batch_id) as held:
             watch.lap("state")
-            output = judge(book.plans(), held.state, parts, detected_ms, book.bounds)
-            rows = outcome_of(output)
+            output = judge(book.plans(), held.state, parts, book.bounds)
+            rows = outcome_of(book, output)
             watch.lap("judge")
             held.commit(output.deltas, rows)
             watch.lap("log")
         return rows
 
 
-def outcome_of(output: ShardOutput) -> Rows:
-    """What came of a batch of a shard, as rows (kind, body)."""
+def outcome_of(book: Book, output: ShardOutput) -> Rows:
+    """What came of a batch of a shard, as rows (kind, body); hits become alerts here, detected now."""
     rows = []
-    if output.alerts:
-        rows += [("alerts", json_bytes(output.alerts)), ("places", orjson.dumps(output.places))]
+    if output.hits:
+        alerts = alerts_of(book.plans(), output.hits, time.time_ns() // 1_000_000)
+        rows += [("alerts", json_bytes(alerts)), ("places", orjson.dumps([hit.place for hit in output.hits]))]
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))

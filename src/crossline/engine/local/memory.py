@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,6 +31,6 @@ class MemoryJudge:
                 state = self.states[shard] = book.new_state()
             parts = [part for blob in blobs for part in unpack(blob, f"parts of batch {task.batch_id}, shard {shard}")]
             watch.lap("unpack")
-            output = judge(book.plans(), state, parts, time.time_ns() // 1_000_000, book.bounds)
+            output = judge(book.plans(), state, parts, book.bounds)
             watch.lap("judge")
-            yield outcome_of(output)
+            yield outcome_of(book, output)

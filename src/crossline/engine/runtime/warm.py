@@ -41,7 +41,7 @@ def warm() -> float:
     detect(plan, new_state(), records)
     parts = [(p.meta, p.arrays) for p in route(plan, records, Chunk("s", 0, "warm"), 1, {})]
     state = ShardState()
-    output = judge([plan], state, parts, 0, Bounds())
+    output = judge([plan], state, parts, Bounds())
     apply_delta([plan], ShardState(), *wire.decode(encode_delta(0, state, output.deltas), "warm"), Bounds())
     return time.monotonic() - begun
 

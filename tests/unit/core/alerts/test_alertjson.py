@@ -12,12 +12,27 @@ from hypothesis import strategies as st
 
 from crossline.core.alerts.alert import AlertMaker, alert_table
 from crossline.core.alerts.alertjson import json_bytes, json_value, number_of, read_alert, read_alerts
+from crossline.core.alerts.hits import Hit
+from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.streams.schema import load_streams
 
 RULE = """
 {rule_id: spent, version: 1, rule_type: velocity, source_topic: payments, group_by: account, aggregation_type: sum,
  aggregation_field: amount, aggregation_threshold: 100, window: 10s}
 """
+STREAM = load_streams(
+    """
+schema_version: 1
+streams:
+  payments:
+    format: json
+    id: id
+    event_time: {field: at, unit: ms}
+    fields: {id: string, at: integer, account: string, amount: number}
+""",
+    "test",
+)["payments"]
 VALUES = st.one_of(
     st.none(),
     st.integers(-(2**94), 2**94),
@@ -28,7 +43,10 @@ VALUES = st.one_of(
 
 def alert(value: Any) -> dict[str, Any]:
     rule = RuleSet.from_rules(item.rule for item in load_rules_text(RULE, "rules.yaml"))
-    return AlertMaker(rule.versions[0]).make(
+    which = rule.versions[0]
+    hit = Hit(
+        version=which,
+        place=(0, "payments", "p", 0, 0),
         key={"account": "a1"},
         record_id="r1",
         event_ms=0,
@@ -38,10 +56,10 @@ def alert(value: Any) -> dict[str, Any]:
         window_start_ms=0,
         window_end_ms=10_000,
         record_ids=["r0", "r1"],
-        figures={},
+        fields={},
         records=None,
-        detected_ms=0,
     )
+    return AlertMaker(which, which.rule.program(STREAM, Defaults())).make(hit, 0)
 
 
 @given(VALUES)

@@ -47,8 +47,8 @@ def run(batches: Sequence[Batch], lag_s: int) -> tuple[list[str], int]:
             came_ms = np.array([s * 1000 for _, _, s in rows])
             records = decode_values(layout, pa.array(values, pa.binary()), log, numbers, came_ms).records
             parts += route(PLAN, records, Chunk(log, int(numbers[0]), log), 1, {})
-        output = judge([PLAN], state, list(unpack(pack(parts), "test")), 0, Bounds(lag_s * 1000))
-        alerts += [alert["record_id"] for alert in output.alerts]
+        output = judge([PLAN], state, list(unpack(pack(parts), "test")), Bounds(lag_s * 1000))
+        alerts += [hit.record_id for hit in output.hits]
     return alerts, output.retained
 
 

@@ -93,9 +93,9 @@ def run(
         ]
         for shard in range(shards):
             mine = list(unpack(pack(p for p in parts if p.shard == shard), "test"))
-            output = judge([PLAN], states[shard], mine, 0, Bounds())
+            output = judge([PLAN], states[shard], mine, Bounds())
             segments[shard].append(encode_delta(number, states[shard], output.deltas))
-            told += [(a["rule_id"], a["record_id"], a["value"]) for a in output.alerts]
+            told += [(hit.version.rule.rule_id, hit.record_id, hit.value) for hit in output.hits]
             if restart is not None:
                 restart()
                 states[shard] = ShardState()
