@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import orjson
 import typer
+import yaml
 
 from crossline.cli.stopping import stoppable
 from crossline.cli.summary import Progress, summary_json, summary_text
+from crossline.core.basics.errors import CrosslineError
+from crossline.engine.runtime.launch import give_up, launch_ahead
 
 
 def register(app: typer.Typer) -> None:
@@ -24,11 +28,16 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """Run ``pipeline``; relative paths in it start at its folder."""
+    _launch_ahead(pipeline)
     from crossline.core.settings.config import in_folder
     from crossline.engine.runtime.gateway import end_session
     from crossline.engine.spark.assemble import RunOptions, assemble, read_config, session_for
 
-    config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
+    try:
+        config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
+    except CrosslineError:
+        give_up()
+        raise
     totals = None
     with stoppable(endless=not drain) as stopping:
         spark = session_for(config)
@@ -47,3 +56,12 @@ def run(
     if totals is not None:
         text = orjson.dumps(summary_json(config, totals)).decode() if as_json else summary_text(config, totals)
         sys.stdout.write(f"{text}\n")
+
+
+def _launch_ahead(pipeline: Path) -> None:
+    """Have Java come up while the rest is loaded and the file is read with care; whatever is wrong shows then."""
+    with suppress(OSError, yaml.YAMLError, CrosslineError):
+        said = yaml.load(pipeline.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is safe
+        engine = said.get("engine") if isinstance(said, dict) else None
+        master = engine.get("master") if isinstance(engine, dict) else None
+        launch_ahead(master if isinstance(master, str) else None)
