@@ -31,7 +31,8 @@ from crossline.engine.source.files import FileInput
 from crossline.engine.source.inputs import file_source, generated_source
 from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
-from crossline.engine.spark.pipeline import Pipeline, PipelineSettings
+from crossline.engine.spark.batches import PipelineSettings
+from crossline.engine.spark.pipeline import Pipeline
 from crossline.generate.source import read_source
 from crossline.rulelog.content import read_pipeline
 from crossline.rulelog.directory import IngestClock
