@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from crossline.cli.startup import Startup
-from crossline.cli.stopping import stoppable
+from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress, summary_json, summary_text
 from crossline.core.basics.errors import CrosslineError
 from crossline.engine.runtime.launch import give_up, launch_ahead
@@ -35,45 +35,52 @@ def run(
     """Run ``pipeline``; relative paths in it start at its folder."""
     progress = Progress(sys.stderr)
     startup = Startup(progress.show)
-    startup.step("loading")
+    with stoppable(endless=not drain) as stopping:
+        try:
+            startup.step("loading")
+            said = _run(pipeline, stopping, startup, progress, drain=drain, as_json=as_json)
+        finally:
+            startup.done()
+            progress.done()
+            give_up()
+    sys.stdout.write(f"{said}\n")
+
+
+def _run(
+    pipeline: Path, stopping: Stopping, startup: Startup, progress: Progress, *, drain: bool, as_json: bool
+) -> str:
+    """Run it to its end; the summary."""
     _launch_ahead(pipeline)
     from crossline.core.settings.config import in_folder
     from crossline.engine.runtime.gateway import end_session
     from crossline.engine.spark.assemble import RunOptions, assemble, read_config, session_for
 
-    try:
-        config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
-    except CrosslineError:
+    config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
+    stopping.check()
+    startup.step("Java and Spark")
+    spark = session_for(config)
+
+    def on_batch(delivery: Delivery, totals: Totals) -> None:
         startup.done()
-        give_up()
-        raise
-    totals = None
-    with stoppable(endless=not drain) as stopping:
-        startup.step("Java and Spark")
-        spark = session_for(config)
+        progress.batch(delivery, totals)
 
-        def on_batch(delivery: Delivery, totals: Totals) -> None:
-            startup.done()
-            progress.batch(delivery, totals)
-
-        try:
-            stopping.check()
-            startup.step("rules and sinks")
-            options = RunOptions(complete=drain, on_batch=on_batch, screen=sys.stderr if as_json else None)
-            running = assemble(spark, config, options)
-            stopping.stops(running)
-            running.start()
-            startup.step("first batch")
-            totals = running.drain() if drain else running.wait()
-            running.stop()
-        finally:
-            startup.done()
-            progress.done()
-            end_session(spark)
-    if totals is not None:
-        said = (config, totals, startup.spent_ms)
-        text = orjson.dumps(summary_json(*said)).decode() if as_json else summary_text(*said)
-        sys.stdout.write(f"{text}\n")
+    try:
+        stopping.check()
+        startup.step("rules and sinks")
+        options = RunOptions(complete=drain, on_batch=on_batch, screen=sys.stderr if as_json else None)
+        running = assemble(spark, config, options)
+        stopping.stops(running)
+        running.start()
+        startup.step("first batch")
+        totals = running.drain() if drain else running.wait()
+        running.stop()
+    finally:
+        startup.done()
+        progress.done()
+        end_session(spark)
+    if as_json:
+        return orjson.dumps(summary_json(config, totals, startup.spent_ms)).decode()
+    return summary_text(config, totals, startup.spent_ms)
 
 
 def _launch_ahead(pipeline: Path) -> None:

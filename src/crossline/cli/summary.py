@@ -50,6 +50,7 @@ class Progress:
     def done(self) -> None:
         """End the line."""
         if self._open:
+            self._open = False
             self._out.write("\n")
 
 
@@ -84,9 +85,9 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
     figures = summary_json(config, totals, start_ms)
     steps = ", ".join(f"{name} {ms / 1000:.1f} s" for name, ms in figures["start_ms"].items())
     lines = [
-        *([f"started in {sum(figures['start_ms'].values()) / 1000:.1f} s: {steps}"] if steps else []),
         f"pipeline {config.name}: {figures['records']:,} records in {figures['elapsed_ms'] / 1000:.1f} s"
         + (f" ({figures['records_per_s']:,} records/s)" if figures["records_per_s"] else ""),
+        *([f"started in {sum(figures['start_ms'].values()) / 1000:.1f} s: {steps}"] if steps else []),
         f"alerts: {sum(figures['alerts'].values()):,}",
         *(f"  {count:>9,}  {rule}" for rule, count in figures["alerts"].items()),
     ]

@@ -11,7 +11,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
-import structlog
 from pydantic import PlainValidator, TypeAdapter, ValidationError
 from tenacity import (
     RetryCallState,
@@ -29,8 +28,9 @@ from crossline.core.settings.fields import Settings, by_kind
 from crossline.core.settings.sinks import SINKS
 from crossline.core.texts.problems import path_text
 from crossline.core.texts.validation import findings_from_validation
+from crossline.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LOOK_S = 0.1  # between two looks at whether to stop, while several sinks are waited for
 TURN_S = 0.1  # that a sink which works in this process has to itself

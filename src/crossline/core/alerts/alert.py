@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from crossline.core.alerts.alertjson import json_bytes, json_value
 from crossline.core.alerts.hits import Hit, WindowRecord
+from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.times import format_instant
-from crossline.core.basics.values import KeyValue
 from crossline.core.figures.program import Program
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.rules.ruleset import RuleVersion

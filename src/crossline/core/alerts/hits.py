@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from crossline.core.basics.values import I64, KeyValue
+from crossline.core.basics.fields import KeyValue
+from crossline.core.basics.values import I64
 from crossline.core.basics.wire import Arrays
 from crossline.core.plan.compile import LayerPlan, Stateless, StreamPlan
 from crossline.core.plan.spaces import Line

@@ -1,9 +1,8 @@
-"""Values that every part of crossline passes around: arrays, fields, decoded records."""
+"""Values that every part of crossline passes around: arrays and decoded records."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +12,6 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 F64 = npt.NDArray[np.float64]
 U8 = npt.NDArray[np.uint8]
-
-FieldKind = Literal["string", "integer", "number", "boolean", "timestamp"]
-KeyValue = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True)

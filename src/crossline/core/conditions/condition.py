@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossline.core.conditions.holds import holds
-from crossline.core.conditions.mask import Fields, Lists, Mask, compile_mask
 from crossline.core.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, ListRef, Node, Not, node_fields, node_lists
 
-__all__ = ["Condition", "Fields", "Lists", "Mask"]
+if TYPE_CHECKING:
+    from crossline.core.conditions.mask import Fields, Lists, Mask
 
 _WORDS = {"not_in": "not in", "starts_with": "starts with", "ends_with": "ends with", "regex": "matches"}
 _TEXT_WIDTH = 200
@@ -49,6 +49,8 @@ class Condition:
 
         Compiled once, and again when another ``lists`` mapping is handed in; do not change one in place.
         """
+        from crossline.core.conditions.mask import compile_mask  # noqa: PLC0415 - only who judges needs Arrow
+
         if self._mask is None or (self._mask[0] is not lists and self.lists()):
             self._mask = (lists, compile_mask(self.node, lists))
         return self._mask[1](fields, rows)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 _CLASSES = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r "}
 _ANCHORS = {"b": r"(?a:\b)", "B": r"(?a:\B)", "A": r"\A", "z": r"\Z"}
 _START_FLAGS = re.compile(r"\(\?[sm]+\)")
@@ -16,6 +13,9 @@ _HEX = re.compile(r"x[0-9A-Fa-f]{2}")
 
 def why_not_regex(pattern: str) -> str | None:
     """What RE2 has against ``pattern``; None where it takes it."""
+    import pyarrow as pa  # noqa: PLC0415 - takes a third of a second to load
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except (pa.ArrowInvalid, ValueError) as error:
@@ -31,6 +31,9 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     except re.error:
         compiled = None
     if compiled is None:
+        import pyarrow as pa  # noqa: PLC0415 - as above
+        import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
         return lambda text: bool(pc.match_substring_regex(pa.scalar(text), pattern).as_py())
     found = compiled.search
     return lambda text: found(text) is not None

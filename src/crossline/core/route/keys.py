@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.core.basics.values import I32, I64, U8, KeyValue, Records
+from crossline.core.basics.fields import KeyValue
+from crossline.core.basics.values import I32, I64, U8, Records
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.windows.hashing import xxh64_many
 

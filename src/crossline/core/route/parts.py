@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from crossline.core.basics.values import I64, U8, Records
 from crossline.core.basics.wire import Arrays
-from crossline.core.conditions.condition import Lists
+from crossline.core.conditions.mask import Lists
 from crossline.core.figures.kinds import ColumnKind
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import RETIRED, EntrySpec, Layer

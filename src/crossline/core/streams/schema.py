@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
-from crossline.core.basics.values import FieldKind
+from crossline.core.basics.fields import FieldKind
 from crossline.core.texts.fieldtypes import Duration
 from crossline.core.texts.problems import Finding, Path, RefusedError, nearest, one_of, shown
 from crossline.core.texts.report import place

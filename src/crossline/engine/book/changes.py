@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import structlog
-
 from crossline.core.basics.errors import StoppedError
 from crossline.core.judge.shard import StreamClocks
 from crossline.core.rules.ruleset import RuleSet
@@ -26,6 +24,7 @@ from crossline.engine.book.rulefeed import Lists, RuleFeed
 from crossline.engine.spark.progress import committed, unfinished
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.state.past import PastError, PastReader
+from crossline.logs import get_logger
 
 POLL_S = 0.25
 COMMIT_POLL_S = 0.005
@@ -33,7 +32,7 @@ COMMIT_WAIT_S = 10.0
 # A log that gave nothing for so long (of ingest time) keeps no ended version in the book.
 SLOWEST_MS = 86_400_000
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class RuleChanges:

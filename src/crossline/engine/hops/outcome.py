@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import structlog
 
 from crossline.connectors.base import LateRecord
 from crossline.core.alerts.alertjson import read_alerts
@@ -17,6 +16,7 @@ from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.judge.shard import StreamClocks
 from crossline.core.route.pack import dead_from_json
 from crossline.engine.hops.stopwatch import Spent
+from crossline.logs import get_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +30,7 @@ Position = dict[str, Any]
 # By stream and partition: bytes by offset, and whether time was up before all were there.
 Raws = dict[tuple[str, str], tuple[dict[int, bytes], bool]]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)

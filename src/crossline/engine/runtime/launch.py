@@ -129,7 +129,7 @@ def end(made: Started, wait_s: float = END_S) -> None:
 
 
 def give_up() -> None:
-    """End at once what no session was made with."""
+    """End at once what no session was made with, or what is left of one."""
     made = started()
     if made is not None:
         made.process.kill()

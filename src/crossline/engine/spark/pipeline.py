@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import structlog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -27,10 +26,11 @@ from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import together
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.state.past import PastReader
+from crossline.logs import get_logger
 
 POLL_S = 0.25
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Pipeline:

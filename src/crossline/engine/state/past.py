@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
-import structlog
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.base import wall_clock_ms
@@ -32,8 +31,9 @@ from crossline.engine.spark.flow import Input
 from crossline.engine.spark.task import as_batch
 from crossline.engine.state.cache import ShardCache, past_root
 from crossline.engine.state.history import HistoryLog, Mark
+from crossline.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 # How a batch is judged: input, book, where its state is.
 Plan = Callable[[Input, BookSource, ShardCache], DataFrame]
