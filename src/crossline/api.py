@@ -25,7 +25,7 @@ from crossline.engine.source.frames import check_frame
 from crossline.engine.source.intake import TableIntake
 from crossline.engine.spark.flow import wide
 from crossline.engine.state.cache import ShardCache
-from crossline.engine.state.keepers import KeptJudge
+from crossline.engine.workers.keepers import KeptJudge
 from crossline.rulelog.content import read_text
 from crossline.rulelog.reading import Known, read_rules
 

@@ -17,9 +17,9 @@ import yaml
 
 from crossline.core.settings.config import Pipeline as Config
 from crossline.core.settings.config import in_folder
-from crossline.engine.hops.totals import Totals
-from crossline.engine.spark.assemble import RunOptions, assemble, read_config
-from crossline.engine.spark.pipeline import Pipeline
+from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
+from crossline.engine.pipeline.pipeline import Pipeline
+from crossline.engine.work.totals import Totals
 from oracle.naive import NaiveResult
 
 from .traffic import DEFAULTS, SPREAD, STREAM, STREAMS, Body

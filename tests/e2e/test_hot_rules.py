@@ -12,7 +12,7 @@ import pytest
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.errors import RetryableError
 from crossline.engine.book.book import BookFile
-from crossline.engine.spark.progress import committed
+from crossline.engine.book.sparklog import committed
 from crossline.rulelog.logfile import LogFile
 
 from .project import Project, Running, figures, from_twin, read_jsonl

@@ -26,14 +26,14 @@ from crossline.core.rules.ruleset import RuleSet, read_rule
 from crossline.core.streams.schema import StreamSpec
 from crossline.engine.book import book as books
 from crossline.engine.book.book import Book, BookFile, BookSource
-from crossline.engine.book.changes import RuleChanges
+from crossline.engine.changes.changes import RuleChanges
+from crossline.engine.changes.past import PastReader
 from crossline.engine.hops.judging import Judging
-from crossline.engine.hops.stopwatch import Stopwatch
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
-from crossline.engine.state.past import PastReader
+from crossline.engine.work.stopwatch import Stopwatch
 from crossline.rulelog.directory import PREVIEW_MS
 
 from .strategies import LISTS, STREAM, Body, Record, wire_record

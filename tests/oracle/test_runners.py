@@ -23,8 +23,8 @@ from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.engine.book.book import StaticBook
 from crossline.engine.hops.hops import hops_of, in_one
 from crossline.engine.hops.outcome import gathered
-from crossline.engine.hops.task import Task
 from crossline.engine.local.memory import MemoryJudge
+from crossline.engine.work.task import Task
 from crossline.replay import in_process
 from crossline.replay.backtest import History, Judged
 

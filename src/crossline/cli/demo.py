@@ -24,7 +24,7 @@ from crossline.core.texts.plaintext import printable
 
 if TYPE_CHECKING:
     from crossline.core.settings.config import Pipeline as Config
-    from crossline.engine.hops.totals import Totals
+    from crossline.engine.work.totals import Totals
     from crossline.generate.score import Score
 
 RECORDS = 72_000
@@ -52,8 +52,8 @@ def demo(
 ) -> None:
     """Copy the card example into ``folder``, run it on generated traffic, and sum up."""
     from crossline.core.settings.config import in_folder
+    from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
     from crossline.engine.runtime.gateway import end_session
-    from crossline.engine.spark.assemble import RunOptions, assemble, read_config, session_for
     from crossline.generate.cards import CardWorkload
     from crossline.generate.score import score
     from crossline.generate.source import read_source

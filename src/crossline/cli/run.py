@@ -19,7 +19,7 @@ from crossline.engine.runtime.launch import give_up, launch_ahead
 
 if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
-    from crossline.engine.hops.totals import Totals
+    from crossline.engine.work.totals import Totals
 
 
 def register(app: typer.Typer) -> None:
@@ -52,8 +52,8 @@ def _run(
     """Run it to its end; the summary."""
     _launch_ahead(pipeline)
     from crossline.core.settings.config import in_folder
+    from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
     from crossline.engine.runtime.gateway import end_session
-    from crossline.engine.spark.assemble import RunOptions, assemble, read_config, session_for
 
     config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
     stopping.check()

@@ -20,7 +20,7 @@ from crossline.engine.book.book import Book
 from crossline.engine.source.files import FileInput
 
 if TYPE_CHECKING:
-    from crossline.engine.hops.totals import Totals
+    from crossline.engine.work.totals import Totals
 
 # The same for all runners: where alerts of several streams stand depends on it.
 BATCH_BYTES = 64 * 1024 * 1024

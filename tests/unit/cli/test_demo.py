@@ -22,7 +22,7 @@ def laid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path | str], int]:
     def stop(*_: object) -> None:
         raise DoneError
 
-    monkeypatch.setattr("crossline.engine.spark.assemble.read_config", stop)
+    monkeypatch.setattr("crossline.engine.pipeline.assemble.read_config", stop)
 
     def run(folder: Path | str) -> int:
         try:

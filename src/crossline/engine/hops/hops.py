@@ -18,10 +18,10 @@ from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.route.pack import dead_to_json, pack
 from crossline.core.route.parts import Part, route
 from crossline.engine.book.book import BookSource
-from crossline.engine.hops.stopwatch import Stopwatch
-from crossline.engine.hops.task import Task
 from crossline.engine.source.intake import Intake
 from crossline.engine.state.cache import Rows
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.task import Task
 
 ArrowBatches = Iterator[pa.RecordBatch]
 Step = Callable[[Task, ArrowBatches], ArrowBatches]

@@ -13,8 +13,8 @@ from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.judge.shard import ShardOutput, judge
 from crossline.core.route.pack import unpack
 from crossline.engine.book.book import Book, BookSource
-from crossline.engine.hops.stopwatch import Stopwatch
 from crossline.engine.state.cache import Rows, ShardCache
+from crossline.engine.work.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from crossline.core.alerts.alertjson import read_alerts
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.judge.shard import StreamClocks
 from crossline.core.route.pack import dead_from_json
-from crossline.engine.hops.stopwatch import Spent
+from crossline.engine.work.stopwatch import Spent
 from crossline.logs import get_logger
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from crossline.core.judge.shard import ShardState, judge
 from crossline.core.route.pack import unpack
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.judging import outcome_of
-from crossline.engine.hops.stopwatch import Stopwatch
-from crossline.engine.hops.task import Task
 from crossline.engine.state.cache import Rows
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.task import Task
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ _PARTS = ("bin", "sbin", "jars")
 _PYTHON = """#!/bin/sh
 # Python as Spark starts it for workers. Those that plan a source get PySpark's own daemon, whatever the settings say;
 # crossline's does the same, and does not tell as an error that Spark let a worker go.
-[ "$1 $2" = "-m pyspark.daemon" ] && shift 2 && set -- -m crossline.engine.runtime.daemon "$@"
+[ "$1 $2" = "-m pyspark.daemon" ] && shift 2 && set -- -m crossline.engine.workers.daemon "$@"
 exec {python} -I -S {attach} {python} "$@"
 """
 

@@ -24,8 +24,7 @@ from pathlib import Path
 from crossline.engine.runtime.home import spark_home, worker_python
 from crossline.engine.runtime.jars import ensure_jars
 from crossline.engine.runtime.java import find_java, without_incubators
-from crossline.engine.runtime.prefork import SOCKET_VARIABLE
-from crossline.engine.runtime.settings import JAR_GROUPS, LOOPBACK, MODULES_OPENED, base_settings
+from crossline.engine.runtime.settings import JAR_GROUPS, LOOPBACK, MODULES_OPENED, SOCKET_VARIABLE, base_settings
 from crossline.engine.runtime.temp import OwnFolder, own_folder, sweep
 
 END_S = 20.0  # Java takes half a second to end; more where a batch is under way
@@ -157,7 +156,7 @@ def _java(settings: Mapping[str, str], environment: Mapping[str, str], lock: int
 
 def _prefork(environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
     """The process that Spark's Python is forked from; its hashes are those of the workers that Spark starts itself."""
-    command = [sys.executable, "-m", "crossline.engine.runtime.prefork", environment[SOCKET_VARIABLE]]
+    command = [sys.executable, "-m", "crossline.engine.workers.prefork", environment[SOCKET_VARIABLE]]
     return _deaf(command, {**environment, "PYTHONHASHSEED": "0"}, lock)
 
 

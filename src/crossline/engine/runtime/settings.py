@@ -8,7 +8,9 @@ from pathlib import Path
 
 from crossline.engine.runtime.archive import use_flags
 
-DAEMON = "crossline.engine.runtime.daemon"
+DAEMON = "crossline.engine.workers.daemon"
+# Where ``attach`` finds the process that Spark's Python is forked from.
+SOCKET_VARIABLE = "CROSSLINE_PREFORK"
 FEW_CORES = 4
 # All of them always: the archive of Java's classes fits one class path.
 JAR_GROUPS = ("local-fs", "spark-kafka")

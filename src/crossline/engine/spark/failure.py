@@ -9,7 +9,9 @@ from crossline.core.basics import errors
 from crossline.core.basics.errors import CrosslineError, PermanentError
 
 # A worker's exception arrives as text: "crossline.core.basics.errors.StateError: <message>", then the JVM's own lines.
-_OURS = re.compile(r"crossline\.core\.errors\.(\w+): (.*?)(?=\n\s*(?:at |Caused by|\t|SQLSTATE)|\n\n|\Z)", re.DOTALL)
+_OURS = re.compile(
+    r"crossline\.core\.basics\.errors\.(\w+): (.*?)(?=\n\s*(?:at |Caused by|\t|SQLSTATE)|\n\n|\Z)", re.DOTALL
+)
 _PYTHON = re.compile(r"^(?:[\w.]+(?:Error|Exception)): .+$", re.MULTILINE)
 # The innermost cause stands last; what py4j says of it is only that something was thrown.
 _CAUSE = re.compile(r"^Caused by: (?!py4j\.)([\w.$]+: .+)$", re.MULTILINE)

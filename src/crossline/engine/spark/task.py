@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from crossline.engine.hops.task import Task
+from crossline.engine.work.task import Task
 
 # As Spark names them for the tasks of a streaming query.
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"

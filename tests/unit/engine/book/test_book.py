@@ -14,7 +14,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.streams.schema import StreamSpec
 from crossline.engine.book.book import Book, BookFile, StaticBook, book_from_json
-from crossline.engine.state.past import new_layers
+from crossline.engine.changes.past import new_layers
 from e2e.traffic import CASH, RULES, STREAM, STREAMS, Body, velocity
 
 DEFAULTS = Defaults(time_mode="event_time", watermark_delay_ms=5_000, allowed_lateness_ms=20_000)

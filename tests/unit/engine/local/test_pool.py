@@ -18,13 +18,13 @@ import pytest
 
 from crossline.core.basics.errors import CrosslineError, PermanentError, RetryableError, StoppedError, UsageError
 from crossline.core.texts.problems import Problem, RefusedError
+from crossline.engine.changes.past import PastError
 from crossline.engine.hops.hops import OUT, ArrowBatches, Hop, Step, rows_of
-from crossline.engine.hops.task import Task
 from crossline.engine.local import pool as pool_module
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.local.worker import Worker
 from crossline.engine.state.cache import Rows
-from crossline.engine.state.past import PastError
+from crossline.engine.work.task import Task
 
 SHARDS = 7
 BATCHES = 12

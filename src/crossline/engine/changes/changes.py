@@ -20,10 +20,10 @@ from crossline.core.basics.errors import StoppedError
 from crossline.core.judge.shard import StreamClocks
 from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.book import Book, BookFile, Past
-from crossline.engine.book.rulefeed import Lists, RuleFeed
-from crossline.engine.spark.progress import committed, unfinished
+from crossline.engine.book.sparklog import committed, unfinished
+from crossline.engine.changes.past import PastError, PastReader
+from crossline.engine.changes.rulefeed import Lists, RuleFeed
 from crossline.engine.state.history import HistoryLog
-from crossline.engine.state.past import PastError, PastReader
 from crossline.logs import get_logger
 
 POLL_S = 0.25

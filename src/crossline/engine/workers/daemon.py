@@ -35,14 +35,14 @@ def preload() -> None:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import crossline.engine.spark.flow  # noqa: PLC0415
-    import crossline.engine.state.keepers  # noqa: F401, PLC0415
-    from crossline.engine.runtime.warm import warm  # noqa: PLC0415
+    import crossline.engine.workers.keepers  # noqa: F401, PLC0415
+    from crossline.engine.workers.warm import warm  # noqa: PLC0415
 
     warm()
 
 
 def _open_place() -> None:
-    from crossline.engine.state.keeper import open_place  # noqa: PLC0415
+    from crossline.engine.workers.keeper import open_place  # noqa: PLC0415
 
     open_place()
     # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.

@@ -29,7 +29,7 @@ from typing import NoReturn
 
 from crossline.core.basics.errors import CrosslineError
 from crossline.engine.hops.judging import Judging
-from crossline.engine.hops.stopwatch import Stopwatch
+from crossline.engine.work.stopwatch import Stopwatch
 
 ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
 WAITING_MAX = 128  # workers that wait for one keeper

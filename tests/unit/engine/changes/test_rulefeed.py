@@ -15,8 +15,8 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import Pipeline as Config
 from crossline.core.settings.config import in_folder, load_pipeline
 from crossline.engine.book.book import Book
-from crossline.engine.book.changes import RuleChanges
-from crossline.engine.book.rulefeed import DirectoryFeed
+from crossline.engine.changes.changes import RuleChanges
+from crossline.engine.changes.rulefeed import DirectoryFeed
 from crossline.engine.state.history import HistoryLog
 from crossline.rulelog import reading
 from crossline.rulelog.directory import DirectoryRuleLog

@@ -13,9 +13,9 @@ import signal
 import sys
 from pathlib import Path
 
-from crossline.engine.hops.stopwatch import Stopwatch
-from crossline.engine.state import keeper
-from crossline.engine.state.keepers import judged
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.workers import keeper
+from crossline.engine.workers.keepers import judged
 
 
 def work(request: Path) -> None:

@@ -25,9 +25,9 @@ from crossline.core.route.pack import pack
 from crossline.core.route.parts import Chunk, route
 from crossline.engine.book.book import StaticBook
 from crossline.engine.hops.judging import Judging
-from crossline.engine.hops.stopwatch import Stopwatch
 from crossline.engine.state.cache import Rows, ShardCache
-from crossline.engine.state.keepers import judged
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.workers.keepers import judged
 from e2e.books import book_of
 from e2e.killing import family
 from e2e.project import by_id, figures, from_twin

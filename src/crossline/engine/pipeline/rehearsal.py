@@ -1,6 +1,6 @@
 """One small run of everything, so that the classes it loads can be put by for all later runs.
 
-``python -m crossline.engine.spark.rehearsal``: the archive, where there is none yet.
+``python -m crossline.engine.pipeline.rehearsal``: the archive, where there is none yet.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from crossline.core.settings.config import in_folder
+from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
 from crossline.engine.runtime.archive import archive_path, make_flags
 from crossline.engine.runtime.gateway import end_session
 from crossline.engine.runtime.session import build_session
 from crossline.engine.runtime.settings import java_options
 from crossline.engine.runtime.temp import own_folder_for
-from crossline.engine.spark.assemble import RunOptions, assemble, read_config
 
 _PIPELINE = """
 schema_version: 1

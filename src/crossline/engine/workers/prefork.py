@@ -20,9 +20,8 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-SOCKET_VARIABLE = "CROSSLINE_PREFORK"
 ASKED_MAX = 4 << 20  # bytes of arguments and environment
-DAEMON_MODULE = "crossline.engine.runtime.daemon"
+DAEMON_MODULE = "crossline.engine.workers.daemon"
 _LENGTH = 8
 
 
@@ -31,7 +30,7 @@ def serve(path: str) -> None:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind(path)
     listening.listen(64)  # who comes while this process loads waits here
-    from crossline.engine.runtime.daemon import preload  # noqa: PLC0415 - once somebody can come
+    from crossline.engine.workers.daemon import preload  # noqa: PLC0415 - once somebody can come
 
     preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
@@ -103,7 +102,7 @@ def _more(connection: socket.socket, length: int) -> bytes:
 
 def _run(module: str) -> int:
     if module == DAEMON_MODULE:
-        from crossline.engine.runtime import daemon  # noqa: PLC0415 - is loaded
+        from crossline.engine.workers import daemon  # noqa: PLC0415 - is loaded
 
         daemon.main()
     else:

@@ -13,19 +13,19 @@ from pyspark.sql.streaming import StreamingQuery
 from crossline.connectors.base import Delivery, Sink
 from crossline.core.basics.errors import PermanentError, StoppedError
 from crossline.engine.book.book import Book
-from crossline.engine.book.changes import RuleChanges
 from crossline.engine.book.checkpoint import Checkpoint
-from crossline.engine.book.rulefeed import RuleFeed
-from crossline.engine.hops.totals import Totals
+from crossline.engine.changes.changes import RuleChanges
+from crossline.engine.changes.past import PastReader
+from crossline.engine.changes.rulefeed import RuleFeed
+from crossline.engine.pipeline.batches import Batches, PipelineSettings, Planner
 from crossline.engine.runtime.leftovers import Leftovers
 from crossline.engine.source.intake import ChunkIntake, Intake
 from crossline.engine.source.plan_source import SourcePlan
-from crossline.engine.spark.batches import Batches, PipelineSettings, Planner
 from crossline.engine.spark.cancel import Cancellable
 from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import together
 from crossline.engine.state.history import HistoryLog
-from crossline.engine.state.past import PastReader
+from crossline.engine.work.totals import Totals
 from crossline.logs import get_logger
 
 POLL_S = 0.25

@@ -13,19 +13,19 @@ from pyspark.sql import DataFrame, SparkSession
 from crossline.connectors.base import Delivery, Sink, deliver_all
 from crossline.connectors.chunks import READY
 from crossline.engine.book.book import BookSource
-from crossline.engine.book.changes import RuleChanges
+from crossline.engine.book.sparklog import began_ms
+from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.hops.hops import hops_of
 from crossline.engine.hops.outcome import Outcome, collect
-from crossline.engine.hops.stopwatch import Stopwatch
-from crossline.engine.hops.totals import Totals
 from crossline.engine.source.intake import Intake
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.flow import Input, narrow, wide
-from crossline.engine.spark.progress import began_ms
 from crossline.engine.spark.task import tell_began
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
-from crossline.engine.state.keepers import KeptJudge
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.totals import Totals
+from crossline.engine.workers.keepers import KeptJudge
 
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
 NARROW_RECORDS = 8_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crossline.engine.runtime import attach as module
-from crossline.engine.runtime.prefork import SOCKET_VARIABLE
+from crossline.engine.runtime.settings import SOCKET_VARIABLE
 
 ATTACH = Path(module.__file__)
 PROBE = """
@@ -30,7 +30,7 @@ def prefork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, in
     folder = tmp_path_factory.mktemp("prefork")
     (folder / "probe_module.py").write_text(PROBE)
     path = folder / "socket"
-    command = [sys.executable, "-m", "crossline.engine.runtime.prefork", str(path)]
+    command = [sys.executable, "-m", "crossline.engine.workers.prefork", str(path)]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None

@@ -13,10 +13,10 @@ from typing import Self
 from crossline.core.basics.errors import StateError
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.judging import Judging
-from crossline.engine.hops.stopwatch import Stopwatch
-from crossline.engine.hops.task import Task
 from crossline.engine.state.cache import Rows, ShardCache
-from crossline.engine.state.keeper import Place, place
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.task import Task
+from crossline.engine.workers.keeper import Place, place
 
 TRIES = 3
 
