@@ -14,6 +14,7 @@ from crossline.core.alertjson import read_alerts
 from crossline.core.errors import UsageError
 from crossline.core.plan import PARTITION_LAG_MS
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.lists import named_lists
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.schema import StreamSpec
 from crossline.core.schema import load_streams as parse_streams
@@ -101,7 +102,7 @@ def detect(
     _prepare(frame)
     count = shards or max(1, frame.sparkSession.sparkContext.defaultParallelism)
     book = Book(
-        rules, {stream.name: stream.spec}, defaults or Defaults(), count, Bounds(partition_lag_ms), dict(lists or {})
+        rules, {stream.name: stream.spec}, defaults or Defaults(), count, Bounds(partition_lag_ms), named_lists(lists)
     )
     book.plans()  # what does not compile is told here, not by a task
     root = str(Path(STATE_FOLDER).absolute()) if state is None else state

@@ -12,8 +12,9 @@ from crossline.core.layers import Draft, Layer, Layout, assign, home_layer, need
 from crossline.core.plan import Cursor, Group, KeySpacePlan, Line
 from crossline.core.rules.base import Defaults, StatelessRule, WindowRule, WindowSpec
 from crossline.core.rules.condition import Condition
-from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS, RuleSet, RuleVersion
+from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.schema import StreamSpec
+from crossline.core.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.values import I64
 
 

@@ -6,12 +6,12 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from crossline.core.compile import StreamPlan
 from crossline.core.route import Chunk, route
+from crossline.core.rules.lists import Lists
 from crossline.core.shard import Bounds, Position, ShardState, judge
 from crossline.core.values import Records
 
@@ -44,7 +44,7 @@ def detect(
     batch: Records,
     *,
     detected_ms: int = 0,
-    lists: Mapping[str, Sequence[Any]] | None = None,
+    lists: Lists | None = None,
     bounds: Bounds | None = None,
 ) -> tuple[Detection, State]:
     """Judge ``batch``, the next records of one log. ``state`` is moved on in place and returned.

@@ -10,7 +10,7 @@ import numpy as np
 
 from crossline.core.alerting import LayerAlerts, stateless_alerts
 from crossline.core.compile import LayerPlan, StreamPlan
-from crossline.core.ingest import WirePart, chunk_floors, in_ingest_order
+from crossline.core.ingest import WirePart, chunk_floors, in_ingest_order, settled
 from crossline.core.layers import Layer
 from crossline.core.values import I64, U8
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch, texts_of
@@ -143,7 +143,7 @@ def _judge_stream(
     horizon_ms = state.horizon_ms(plan.stream, bounds)
     for number, layer_plan in enumerate(plan.layers):
         store = store_of(state, layer_plan)
-        mine = [p for p in parts if p[0]["layer"] == layer_plan.layer.name]
+        mine = [settled(p, floors) for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
             rows = in_ingest_order(mine, floors)
             rows["place_ms"] = rows["ingest_ms"] if len(log_clock) > 1 else np.zeros_like(rows["ingest_ms"])

@@ -17,11 +17,9 @@ from crossline.core.rules.registry import find_rule_type, rule_types
 from crossline.core.rules.report import Finding, Path, Report, findings_from_validation, nearest, one_of, shown
 from crossline.core.rules.tree import leaves
 from crossline.core.schema import StreamSpec
-from crossline.core.times import INSTANT_FORM, YEAR_1_MS, YEAR_10000_MS
+from crossline.core.times import BEGINNING_MS, FOREVER_MS, INSTANT_FORM, YEAR_1_MS, YEAR_10000_MS
 from crossline.core.yamltext import VALUES_MAX, Document, load_yaml, measure
 
-BEGINNING_MS = -(2**62)
-FOREVER_MS = 2**62
 # Bounds on what a person writes: each version of a rule is a line of the rule log, and is judged by every worker.
 RULES_MAX = 20_000
 RULE_SIZE_MAX = 256 * 1024

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from crossline.core.rules.ruleset import BEGINNING_MS
 from crossline.core.shard import StreamClocks
+from crossline.core.times import BEGINNING_MS
 from crossline.engine.progress import offsets_of, unfinished_batch
 
 EVERY_MS = 1_000  # of ingest time between two marks

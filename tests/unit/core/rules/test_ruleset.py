@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from crossline.core.errors import UsageError
 from crossline.core.rules.report import RefusedError
-from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS, RuleSet, RuleVersion, load_rules_text
+from crossline.core.rules.ruleset import RuleSet, RuleVersion, load_rules_text
+from crossline.core.times import BEGINNING_MS, FOREVER_MS
 
 from .rulekit import VELOCITY, rule, streams
 
