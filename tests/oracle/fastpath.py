@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -23,6 +23,7 @@ from crossline.core.pack import pack, unpack
 from crossline.core.persist import apply_delta, encode_delta, expired
 from crossline.core.route import Chunk, route
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.lists import Lists, named_lists
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.schema import StreamSpec, load_streams
 from crossline.core.shard import Bounds, Position, ShardState, judge
@@ -41,9 +42,11 @@ def stream_spec(*, ingest_column: bool) -> StreamSpec:
     return load_streams(json.dumps({"schema_version": 1, "streams": {STREAM: stream}}), "stream.yaml")[STREAM]
 
 
-def plan_of(rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str]) -> StreamPlan:
+def plan_of(
+    rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str], lists: Collection[str] = tuple(LISTS)
+) -> StreamPlan:
     """``rules`` as they are loaded from a file, compiled."""
-    loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, LISTS)
+    loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, lists)
     standing = {**DEFAULTS, **defaults}
     resolved = Defaults(
         time_mode="event_time" if standing["time_mode"] == "event_time" else "processing_time",
@@ -72,6 +75,7 @@ class FastPath:
     alerts: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
+    lists: Lists = field(default_factory=lambda: named_lists(LISTS))
     positions: dict[tuple[str, int], int] = field(default_factory=dict)  # (log, byte offset) -> place among the records
     _ends: dict[str, int] = field(default_factory=dict)
     _sequence: dict[str, int] = field(default_factory=dict)
@@ -101,7 +105,7 @@ class FastPath:
         decoded = decode_lines(self.layout, chunk, log, start)
         assert not decoded.dead
         sequence = self._sequence[log] = self._sequence.get(log, -1) + 1
-        return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), LISTS)
+        return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), self.lists)
 
     def _judge(self, shard: Shard, parts: list[WirePart]) -> None:
         output = judge([self.plan], shard.state, parts, 0, self.bounds)

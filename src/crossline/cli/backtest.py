@@ -77,7 +77,7 @@ def backtest(
     lists: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of named lists, as they are now; else the pipeline's. With --as-of-log, for those that the log "
+            help="Folder of named lists, as they are now; else the pipeline's. With --as-of-log, for what the log "
             "does not know.",
             exists=True,
             file_okay=False,

@@ -4,8 +4,8 @@ from crossline.core.compile import Lateness, compile_stream, layout_of
 from crossline.core.layers import RETIRED, EntrySpec
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, read_rule
-from crossline.core.times import BEGINNING_MS
 from crossline.core.schema import load_streams
+from crossline.core.times import BEGINNING_MS
 
 SPEC = load_streams(
     """

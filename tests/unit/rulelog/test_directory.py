@@ -5,8 +5,8 @@ import pytest
 
 from crossline.core.errors import PermanentError, StateError, UsageError
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.schema import load_streams
+from crossline.core.times import BEGINNING_MS, FOREVER_MS
 from crossline.rulelog.directory import (
     PREVIEW_MS,
     DirectoryRuleLog,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.times import BEGINNING_MS
 from crossline.core.schema import load_streams
+from crossline.core.times import BEGINNING_MS
 from crossline.rulelog.directory import log_path, ruleset_of_log
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.logfile import read_log

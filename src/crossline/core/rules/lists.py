@@ -93,7 +93,7 @@ class NamedList:
                 values[key], standing[key] = value, (start_ms, until_ms)
         for key in list(standing):
             close(key, FOREVER_MS)
-        return [(values[key], mine) for key, mine in spans.items() if mine]
+        return [(value, spans[key]) for key, value in values.items() if spans[key]]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, to be read by ``list_from_json``."""

@@ -290,7 +290,7 @@ def _containment(value: Literal) -> _Column:
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             items = pc.list_flatten(column)
             mask = _never(rows)
-            mask[pc.list_parent_indices(column).toas_mask()[equal(items, len(items))]] = True
+            mask[pc.list_parent_indices(column).to_numpy()[equal(items, len(items))]] = True
             return mask
         return in_text(column, rows) if in_text else _never(rows)
 
