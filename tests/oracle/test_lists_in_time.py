@@ -6,8 +6,10 @@ that are stopped and killed, backtests: one answer, that of the naive twin.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import random
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +35,7 @@ from .test_detect_equals_naive import (
     BUSY,
     DEEP,
     DEFAULTS,
+    EXAMPLES,
     Shape,
     at_instants,
     check,
@@ -45,6 +48,9 @@ from .test_detect_equals_naive import run as run_whole
 from .test_publications import _go_on, lives, told
 from .test_runners import in_pool, in_this_one, split
 
+COUNT: Body = {**BUSY, "aggregation_type": "count", "group_by": "device", "emit": "every", "aggregation_threshold": 1}
+SEEN = [{"field": "account", "operator": "in", "value": {"list": "seen"}}]
+SUM = {"aggregation_type": "sum", "aggregation_field": "amount"}
 POOLS: dict[str, list[Any]] = {
     "cash": ["CSH", "ATM", "POS", "été"],
     "mixed": [0, 1, 3, 2.5, 0.1, True, False, "1", 2**53 + 1],
@@ -108,7 +114,7 @@ def whole(lists: Mapping[str, Sequence[Content]]) -> Lists:
     return _log_of(lists).whole(lists)
 
 
-@many
+@settings(many, max_examples=EXAMPLES // 2)
 @given(st.data(), listed_rules(), records(), st.booleans(), st.sampled_from(DEFAULTS), histories())
 def test_one_log(
     data: st.DataObject,
@@ -127,7 +133,7 @@ def test_one_log(
     check(path, rules, naive_detect(rules, made, defaults=defaults, lists=twins(lists)), made)
 
 
-@many
+@settings(many, max_examples=EXAMPLES // 2)
 @given(st.data(), listed_rules(), records(), st.booleans(), st.integers(1, 3), histories())
 def test_several_logs(
     data: st.DataObject,
@@ -185,6 +191,62 @@ def test_backtests(
         assert len(plain) == len(wanted)
 
 
+def _mixed_up(seed: int) -> tuple[list[Record], list[Body], dict[str, list[Content]], list[tuple[int, int]]]:
+    """Records of a few accounts, most of them out of order, rules that read two lists, and cuts."""
+    chance = random.Random(seed)
+    instants = [START_MS + 500 * step for step in range(60)]
+    made = [
+        {"_id": f"t{number}", "_event_ms": chance.choice(instants), "_ingest_ms": 0}
+        | {
+            "account": f"a{chance.randrange(2)}",
+            "kind": chance.choice(POOLS["cash"]),
+            "amount": chance.choice([1, 3, None]),
+        }
+        for number in range(40)
+    ]
+    lists: dict[str, list[Content]] = {}
+    for name, pool in (("cash", POOLS["cash"]), ("mixed", [1, 3, True])):
+        edges = [-math.inf, *sorted(chance.sample(instants, 6))]
+        ends = [None, *instants]
+        lists[name] = [(at, [(value, chance.choice(ends)) for value in pool if chance.random() < 0.5]) for at in edges]
+    cash, amounts = (
+        {"field": field, "operator": operator, "value": {"list": name}}
+        for field, operator, name in (("kind", "in", "cash"), ("amount", chance.choice(["in", "not_in"]), "mixed"))
+    )
+    wide = {"window": "20s", "watermark_delay": "30s", "allowed_lateness": "60s", "emit": "every"}
+    rules: list[Body] = [
+        {**COUNT, **wide, "rule_id": "one", "group_by": "account", "conditions": [cash]},
+        {**COUNT, **wide, "rule_id": "both", "group_by": "kind", "conditions": [{"any": [amounts, {"not": cash}]}]},
+        {**COUNT, **wide, "rule_id": "sum", "group_by": "account", "conditions": [{"any": [amounts, cash]}], **SUM},
+        {
+            "rule_id": "each",
+            "version": 1,
+            "rule_type": "threshold",
+            "source_topic": STREAM,
+            "conditions": [cash, amounts],
+        },
+    ]
+    edges = sorted(chance.sample(range(41), 6))
+    return made, rules, lists, list(itertools.pairwise([0, *edges, 40]))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_logs_without_ingest_times_in_great_disorder(several: bool) -> None:
+    """Where the clock of a chunk is far behind that of its log, what a list held in between decides."""
+    for seed in range(400 if DEEP else 40):
+        made, rules, lists, batches = _mixed_up(seed)
+        logs = ["ab"[seed % 2 and number % 2] if several else "log" for number in range(len(made))]
+        made = with_ingest(made, running_max_per_log(made, logs))
+        if several:
+            order = sorted(range(len(made)), key=lambda place: (made[place]["_ingest_ms"], logs[place], place))
+            made, logs = [made[place] for place in order], [logs[place] for place in order]
+        shape = at_instants(Shape(1 + seed % 3, batches, [(2, 0), (4, 0)]), made)
+        path = FastPath.of(plan_of(rules, stream_spec(ingest_column=False), {}, POOLS), shape.shards)
+        path.lists = whole(lists)
+        run_whole(path, shape, made, logs, 1 + seed % 4)
+        check(path, rules, naive_detect(rules, made, lists=twins(lists)), made)
+
+
 @st.composite
 def changing_lives(draw: st.DrawFn, size: int) -> list[tuple[str, Any]]:
     """Lives as those of rules, in which lists change too; all rules read lists."""
@@ -204,7 +266,7 @@ def changing_lives(draw: st.DrawFn, size: int) -> list[tuple[str, Any]]:
     return ops
 
 
-@many
+@settings(many, max_examples=EXAMPLES // 3)
 @given(st.data(), records(30), st.booleans(), st.sampled_from([0, 500, 5000]), histories())
 def test_any_life_tells_what_its_logs_say(
     data: st.DataObject, made: list[Record], ingest_column: bool, lag_ms: int, lists: dict[str, list[Content]]
@@ -232,10 +294,6 @@ def test_any_life_tells_what_its_logs_say(
     backtest.lists = whole(changed)
     run_whole(backtest, Shape(1, [(0, len(made))], []), made, ["log"] * len(made))
     check(backtest, logged, naive_detect(logged, made, lists=twins(changed)), made)
-
-
-COUNT: Body = {**BUSY, "aggregation_type": "count", "group_by": "device", "emit": "every", "aggregation_threshold": 1}
-SEEN = [{"field": "account", "operator": "in", "value": {"list": "seen"}}]
 
 
 def _record(number: int, at_s: float) -> Record:
@@ -285,14 +343,16 @@ def test_versions_that_no_record_can_meet_leave_the_book(tmp_path: Path) -> None
         life.look()
         _batch(life, made[number : number + 1])
     (seen,) = life.changes._book.lists.values()
-    assert (seen.first, len(seen.changes)) == (7, 2), "the last, and what a record of that very instant meets"
-    assert len(life.feed.lists["seen"]) == 9
-    life.take_in(made[8:9], 1)
-    life.deliver(life.judge(life.plan_batch()))
-    life.commit()
+    assert (seen.first, len(seen.changes)) == (8, 1)
+    life.feed.waiting_lists = {"seen": []}
+    life.look()
     life.between()
     (seen,) = life.changes._book.lists.values()
-    assert (seen.first, len(seen.changes)) == (8, 1)
+    assert (seen.first, len(seen.changes)) == (8, 2), "a record of the instant reached would meet the one before"
+    _batch(life, made[8:9])
+    (seen,) = life.changes._book.lists.values()
+    assert (seen.first, len(seen.changes)) == (9, 1)
+    assert len(life.feed.lists["seen"]) == 10, "the log has them all"
 
 
 def test_a_rule_that_comes_later_meets_the_contents_that_left_the_book(tmp_path: Path) -> None:
