@@ -147,7 +147,7 @@ def test_a_restart_meets_the_lists_of_the_log_until_what_changed_is_taken_up(con
     feed.close()
     file.unlink()
     feed = DirectoryFeed(config, {"s": "records"})
-    assert feed.start()[1].since({}) == {"cards": named_list(["c2"])}, "a list whose file is gone stays"
+    assert feed.start()[1].since({})["cards"].at("s", 8) == ["c2"], "a list whose file is gone stays"
     feed.close()
 
 
