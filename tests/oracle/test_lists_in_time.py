@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crossline.core.conditions.lists import Lists
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.lists import Lists
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.shard import Bounds
 from crossline.replay.backtest import History, Judged
 
 from .conditions import Timed

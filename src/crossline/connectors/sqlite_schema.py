@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 
 from crossline.connectors.identity import dead_identity
-from crossline.core.errors import StateError
+from crossline.core.basics.errors import StateError
 
 SCHEMA_VERSION = 2
 READABLE = {"1", str(SCHEMA_VERSION)}  # whoever only reads asks for nothing that version 1 does not have

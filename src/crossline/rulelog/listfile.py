@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.rules.lists import Entry
-from crossline.core.rules.report import Path, Report, nearest, shown
-from crossline.core.rules.tree import literal
-from crossline.core.times import FOREVER_MS, INSTANT_FORM, parse_instant_ms
-from crossline.core.yamltext import load_yaml
+from crossline.core.basics.times import FOREVER_MS, INSTANT_FORM, parse_instant_ms
+from crossline.core.conditions.lists import Entry
+from crossline.core.conditions.tree import literal
+from crossline.core.texts.problems import Path, nearest, shown
+from crossline.core.texts.report import Report
+from crossline.core.texts.yamltext import load_yaml
 from crossline.rulelog.content import FileContent, text_of
 
 SUFFIXES = (".txt", ".yaml", ".yml", ".json")

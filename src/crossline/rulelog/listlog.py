@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crossline.core.errors import RetryableError, StateError
-from crossline.core.rules.lists import Entry, Lists, NamedList, starts_ms
+from crossline.core.basics.errors import RetryableError, StateError
+from crossline.core.conditions.lists import Entry, Lists, NamedList, starts_ms
 from crossline.rulelog.content import FileContent, digest_of
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.listfile import LIST_BYTES_MAX, read_list

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from crossline.core.errors import UsageError
-from crossline.core.rules.lists import Entry, Lists, NamedList
-from crossline.core.rules.report import RefusedError, shown
+from crossline.core.basics.errors import UsageError
+from crossline.core.conditions.lists import Entry, Lists, NamedList
+from crossline.core.texts.problems import RefusedError, shown
 from crossline.rulelog.content import is_folder, refused
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.folder import Files, Folder

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import RetryableError
-from crossline.core.rules.lists import named_list
+from crossline.core.basics.errors import RetryableError
+from crossline.core.conditions.lists import named_list
 from crossline.rulelog.folder import Folder
 from crossline.rulelog.listlog import ListContents
 from crossline.rulelog.lists import ListsDirectory

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import RetryableError, StateError, UsageError
-from crossline.core.rules.lists import Lists, NamedList, named_lists
-from crossline.core.times import FOREVER_MS
+from crossline.core.basics.errors import RetryableError, StateError, UsageError
+from crossline.core.basics.times import FOREVER_MS
+from crossline.core.conditions.lists import Lists, NamedList, named_lists
 from crossline.rulelog.events import RuleEvent, event_from_line
 from crossline.rulelog.listlog import ListContents, ListLog
 from crossline.rulelog.lists import ListsDirectory, lists_in
