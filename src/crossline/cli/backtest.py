@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from crossline.replay.backtest import Judged, Replay
 
 
+LISTS_HELP = (
+    "Folder of named lists, as they are now; else the pipeline's. With --as-of-log, for what the log does not know."
+)
+
+
 class Runner(StrEnum):
     """What judges."""
 
@@ -74,15 +79,7 @@ def backtest(
     compare: Annotated[
         Path | None, typer.Option(help="Other rules: show what would appear and disappear.", exists=True)
     ] = None,
-    lists: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of named lists, as they are now; else the pipeline's. With --as-of-log, for what the log "
-            "does not know.",
-            exists=True,
-            file_okay=False,
-        ),
-    ] = None,
+    lists: Annotated[Path | None, typer.Option(help=LISTS_HELP, exists=True, file_okay=False)] = None,
     on: Annotated[
         Runner,
         typer.Option(
