@@ -156,7 +156,7 @@ def test_several_logs(
 
 
 @settings(
-    max_examples=400 if DEEP else 25,
+    max_examples=400 if DEEP else 12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -233,7 +233,7 @@ def _mixed_up(seed: int) -> tuple[list[Record], list[Body], dict[str, list[Conte
 @pytest.mark.parametrize("several", [False, True])
 def test_logs_without_ingest_times_in_great_disorder(several: bool) -> None:
     """Where the clock of a chunk is far behind that of its log, what a list held in between decides."""
-    for seed in range(400 if DEEP else 40):
+    for seed in range(400 if DEEP else 24):
         made, rules, lists, batches = _mixed_up(seed)
         logs = ["ab"[seed % 2 and number % 2] if several else "log" for number in range(len(made))]
         made = with_ingest(made, running_max_per_log(made, logs))

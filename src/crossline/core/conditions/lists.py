@@ -25,12 +25,19 @@ class ListChange:
     """What makes a version of a list out of the one before.
 
     ``begins``: by stream, the ingest time from which it holds; a stream that is not there: the beginning. ``put``:
-    entries that are new, or end at another time. ``taken``: values that are gone.
+    values that are new, or have no end any more. ``ending``: those that have another end. ``taken``: those that go.
     """
 
     begins: Mapping[str, int]
-    put: tuple[Entry, ...]
+    put: tuple[Literal, ...] = ()
+    ending: tuple[Entry, ...] = ()
     taken: tuple[Literal, ...] = ()
+
+    def entries(self) -> dict[_Key, int]:
+        """Values that come or have another end, with that."""
+        return dict.fromkeys(map(_key, self.put), FOREVER_MS) | {
+            _key(value): until_ms for value, until_ms in self.ending
+        }
 
 
 @dataclass(frozen=True)
@@ -43,71 +50,59 @@ class NamedList:
 
     def then(self, entries: Iterable[Entry], begins: Mapping[str, int]) -> NamedList:
         """The list with another version, of these ``entries``. A value that stands twice ends at the later time."""
-        known, made = _newest(self.changes), dict[_Key, Entry]()
+        known, made = _newest(self.changes), dict[_Key, int]()
         for value, until_ms in entries:
-            there = made.get(_key(value))
-            made[_key(value)] = (value, until_ms if there is None else max(until_ms, there[1]))
-        put = tuple(entry for key, entry in made.items() if known.get(key) != entry)
-        taken = tuple(value for key, (value, _) in known.items() if key not in made)
-        return NamedList(self.first, (*self.changes, ListChange(dict(begins), put, taken)))
+            key = _key(value)
+            made[key] = until_ms if key not in made else max(until_ms, made[key])
+        fresh = made if not known else {key: ms for key, ms in made.items() if known.get(key) != ms}
+        taken = tuple(_value(key) for key in known if key not in made)
+        return NamedList(self.first, (*self.changes, _change(begins, fresh, taken)))
 
     def since(self, first: int) -> NamedList:
         """The list without the versions before number ``first``."""
         if first <= self.first:
             return self
         folded = first - self.first + 1
-        entries = tuple(_newest(self.changes[:folded]).values())
-        return NamedList(first, (ListChange({}, entries), *self.changes[folded:]))
+        return NamedList(first, (_change({}, _newest(self.changes[:folded])), *self.changes[folded:]))
 
     def members(self, stream: str) -> Members:
         """The values as records of ``stream`` are compared with them; made once."""
         if stream not in self._members:
-            self._members[stream] = Members(self._spans(stream))
+            self._members[stream] = Members(*self._times(stream))
         return self._members[stream]
 
     def at(self, stream: str, ingest_ms: int) -> list[Literal]:
         """The values that a record of that ingest time is compared with."""
-        return [value for value, spans in self._spans(stream) if any(a <= ingest_ms < b for a, b in spans)]
+        steady, others = self._times(stream)
+        return [*steady, *(value for value, spans in others if any(a <= ingest_ms < b for a, b in spans))]
 
-    def _spans(self, stream: str) -> Spans:
-        """Each value there ever was, with the spans of ingest time in which it stands there."""
+    def _times(self, stream: str) -> tuple[Sequence[Literal], Spans]:
+        """The values that always stand there, and the others with the spans of ingest time in which they do."""
+        if not self.changes:
+            return [], []
+        first, *later = self.changes
+        touched = {key for change in later for key in (*map(_key, change.taken), *change.entries())}
+        steady = [value for value in first.put if _key(value) not in touched] if touched else first.put
         starts = starts_ms([change.begins for change in self.changes], stream)
-        standing: dict[_Key, tuple[int, int]] = {}  # since when, until when at most
+        standing = {_key(value): (BEGINNING_MS, until_ms) for value, until_ms in first.ending}
+        standing |= (
+            {key: (BEGINNING_MS, FOREVER_MS) for key in map(_key, first.put) if key in touched} if touched else {}
+        )
         spans: dict[_Key, list[tuple[int, int]]] = {}
-        values: dict[_Key, Literal] = {}
-
-        def close(key: _Key, now_ms: int) -> None:
-            from_ms, until_ms = standing.pop(key)
-            end_ms, mine = min(until_ms, now_ms), spans.setdefault(key, [])
-            if from_ms < end_ms:
-                joins = mine and mine[-1][1] == from_ms
-                mine.append((mine.pop()[0] if joins else from_ms, end_ms))
-
-        for change, start_ms in zip(self.changes, starts, strict=True):
-            for value in change.taken:
-                close(_key(value), start_ms)
-            for value, until_ms in change.put:
-                key = _key(value)
-                if key in standing:
-                    close(key, start_ms)
-                values[key], standing[key] = value, (start_ms, until_ms)
-        for key in list(standing):
-            close(key, FOREVER_MS)
-        return [(value, spans[key]) for key, value in values.items() if spans[key]]
+        for change, start_ms in zip(later, starts[1:], strict=True):
+            _close(standing, spans, map(_key, change.taken), start_ms)
+            for key, until_ms in change.entries().items():
+                _close(standing, spans, [key] if key in standing else [], start_ms)
+                standing[key] = (start_ms, until_ms)
+        _close(standing, spans, list(standing), FOREVER_MS)
+        return steady, [(_value(key), mine) for key, mine in spans.items() if mine]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, to be read by ``list_from_json``."""
+        names = ("begins", "put", "ending", "taken")
         return {
             "first": self.first,
-            "changes": [
-                {
-                    "begins": change.begins,
-                    "put": [value for value, until_ms in change.put if until_ms == FOREVER_MS],
-                    "until": [entry for entry in change.put if entry[1] != FOREVER_MS],
-                    "taken": change.taken,
-                }
-                for change in self.changes
-            ],
+            "changes": [{name: getattr(change, name) for name in names} for change in self.changes],
         }
 
 
@@ -121,7 +116,8 @@ def list_from_json(data: Any) -> NamedList:
     changes = [
         ListChange(
             each["begins"],
-            (*((value, FOREVER_MS) for value in each["put"]), *((value, ms) for value, ms in each["until"])),
+            tuple(each["put"]),
+            tuple((value, until_ms) for value, until_ms in each["ending"]),
             tuple(each["taken"]),
         )
         for each in data["changes"]
@@ -151,16 +147,41 @@ def starts_ms(begins: Sequence[Mapping[str, int]], stream: str) -> list[int]:
     return [BEGINNING_MS, *starts[1:]] if starts else []
 
 
-def _newest(changes: Iterable[ListChange]) -> dict[_Key, Entry]:
-    """The entries of the last version."""
-    entries: dict[_Key, Entry] = {}
+def _change(begins: Mapping[str, int], entries: Mapping[_Key, int], taken: tuple[Literal, ...] = ()) -> ListChange:
+    put = tuple(_value(key) for key, until_ms in entries.items() if until_ms == FOREVER_MS)
+    ending = tuple((_value(key), until_ms) for key, until_ms in entries.items() if until_ms != FOREVER_MS)
+    return ListChange(dict(begins), put, ending, taken)
+
+
+def _newest(changes: Iterable[ListChange]) -> dict[_Key, int]:
+    """The values of the last version, with their ends."""
+    entries: dict[_Key, int] = {}
     for change in changes:
         for value in change.taken:
             del entries[_key(value)]
-        entries.update((_key(entry[0]), entry) for entry in change.put)
+        entries.update(change.entries())
     return entries
+
+
+def _close(
+    standing: dict[_Key, tuple[int, int]],
+    spans: dict[_Key, list[tuple[int, int]]],
+    keys: Iterable[_Key],
+    now_ms: int,
+) -> None:
+    """Values that stood there up to ``now_ms``, or to their end; spans that join become one."""
+    for key in keys:
+        from_ms, until_ms = standing.pop(key)
+        end_ms, mine = min(until_ms, now_ms), spans.setdefault(key, [])
+        if from_ms < end_ms:
+            joins = mine and mine[-1][1] == from_ms
+            mine.append((mine.pop()[0] if joins else from_ms, end_ms))
 
 
 def _key(value: Literal) -> _Key:
     """True is not 1."""
     return (value,) if isinstance(value, bool) else value
+
+
+def _value(key: _Key) -> Literal:
+    return key[0] if isinstance(key, tuple) else key

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.basics.values import I64
 from crossline.core.conditions.lists import Lists
-from crossline.core.conditions.members import ALWAYS, Mask, Members, as_mask, family_of
+from crossline.core.conditions.members import Mask, Members, as_mask, family_of
 from crossline.core.conditions.tree import (
     ORDERING,
     AllOf,
@@ -273,7 +273,7 @@ def _compare_columns(compare: Callable[[Any, Any], Any], ordering: bool, left: A
 
 
 def _membership(values: Sequence[Literal]) -> _Column:
-    members = Members([(value, ALWAYS) for value in values])
+    members = Members(values)
     return lambda column, rows: members.holds(column, rows, None)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
+from crossline.core.basics.times import FOREVER_MS
 from crossline.core.basics.values import I64
 from crossline.core.conditions.tree import Family, Literal
 
 Mask = npt.NDArray[np.bool_]
 # Each value with the spans [from, until) of ingest time in which it stands there: ascending, apart.
 Spans = Sequence[tuple[Literal, Sequence[tuple[int, int]]]]
-ALWAYS = [(BEGINNING_MS, FOREVER_MS)]
 
 
 def family_of(column: Any) -> Family | None:
@@ -43,14 +41,15 @@ def as_mask(array: Any) -> Mask:
 class Members:
     """The values of a list, sorted out by the kinds of columns that they are compared with. Immutable."""
 
-    def __init__(self, spans: Spans) -> None:
-        self._spans = spans
+    def __init__(self, steady: Sequence[Literal], others: Spans = ()) -> None:
+        self._steady = steady
+        self._others = others
         self._by_kind: dict[str, _OfKind] = {}
 
-    @cached_property
+    @property
     def timed(self) -> bool:
         """Whether some value comes or goes."""
-        return any(spans != ALWAYS for _, spans in self._spans)
+        return bool(self._others)
 
     def holds(self, column: Any, rows: int, at_ms: I64 | None) -> Mask:
         """bool[rows]: which values stand there at ``at_ms`` (needed where the list is timed); missing ones do not."""
@@ -82,7 +81,7 @@ class Members:
             return None
         kind = family if family != "number" else "integer" if pa.types.is_integer(column.type) else "double"
         if kind not in self._by_kind:
-            self._by_kind[kind] = _of_kind(kind, self._spans)
+            self._by_kind[kind] = _of_kind(kind, self._steady, self._others)
         return self._by_kind[kind]
 
 
@@ -131,29 +130,28 @@ class _OfKind:
 _TYPES = {"string": pa.string(), "boolean": pa.bool_(), "integer": pa.int64(), "double": pa.float64()}
 
 
-def _of_kind(kind: str, spans: Spans) -> _OfKind:
-    mine = [(_as(kind, value), each) for value, each in spans if _fits(kind, value)]
-    steady = pa.array([value for value, each in mine if each == ALWAYS], _TYPES[kind])
-    others = [(value, each) for value, each in mine if each != ALWAYS]
-    if not others:
-        return _OfKind(steady, None)
-    edges = [[ms for span in each for ms in span if ms < FOREVER_MS] for _, each in others]
+def _of_kind(kind: str, steady: Sequence[Literal], others: Spans) -> _OfKind:
+    always = pa.array(_of(kind, steady), _TYPES[kind])
+    mine = [(found[0], spans) for value, spans in others if (found := _of(kind, [value]))]
+    if not mine:
+        return _OfKind(always, None)
+    edges = [[ms for span in spans for ms in span if ms < FOREVER_MS] for _, spans in mine]
     firsts: I64 = np.cumsum([0, *map(len, edges)], dtype=np.int64)
     instants: I64 = np.array([ms for each in edges for ms in each], dtype=np.int64)
     ticks = np.unique(instants)
     value_of = np.repeat(np.arange(len(edges)), np.diff(firsts))
     order: I64 = value_of * (len(ticks) + 1) + np.searchsorted(ticks, instants)
-    return _OfKind(
-        steady, _Timed(pa.array([value for value, _ in others], _TYPES[kind]), firsts, instants, ticks, order)
-    )
+    values = pa.array([value for value, _ in mine], _TYPES[kind])
+    return _OfKind(always, _Timed(values, firsts, instants, ticks, order))
 
 
-def _fits(kind: str, value: Literal) -> bool:
-    """Whether a column of the kind can have exactly this value."""
-    if isinstance(value, bool | str):
-        return kind == ("boolean" if isinstance(value, bool) else "string")
-    return isinstance(value, int) if kind == "integer" else kind == "double" and float(value) == value
-
-
-def _as(kind: str, value: Literal) -> Literal:
-    return float(value) if kind == "double" else value
+def _of(kind: str, values: Sequence[Literal]) -> list[Any]:
+    """Those that a column of the kind can have, exactly, as it has them."""
+    if kind == "string":
+        return [value for value in values if isinstance(value, str)]
+    if kind == "boolean":
+        return [value for value in values if isinstance(value, bool)]
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if kind == "integer":
+        return [value for value in numbers if isinstance(value, int)]
+    return [float(value) for value in numbers if float(value) == value]
