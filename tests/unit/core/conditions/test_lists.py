@@ -23,7 +23,7 @@ HISTORIES = st.lists(st.tuples(st.sampled_from(INSTANTS), ENTRIES), min_size=1, 
 COLUMNS = [
     pa.array(["a", "1", "", "b", None]),
     pa.array([1, 0, -(2**63), 2**53 + 1, 2, None], pa.int64()),
-    pa.array([1.0, 0.0, 2.5, 1e300, -0.0, 2.0, None], pa.float64()),
+    pa.array([1.0, 0.0, 2.5, 1e300, 2.0, None], pa.float64()),  # no decoder leaves a -0.0
     pa.array([True, False, None]),
 ]
 
