@@ -151,6 +151,23 @@ def test_a_restart_meets_the_lists_of_the_log_until_what_changed_is_taken_up(con
     feed.close()
 
 
+def test_a_log_of_before_lists_had_times_goes_on(config: Config, tmp_path: Path) -> None:
+    """Its rules refer to lists that it does not know: they begin at the start, and hold from the beginning."""
+    (tmp_path / "lists" / "cards.txt").write_text("c1\n", encoding="utf-8")
+    (tmp_path / "rules" / "r.yaml").write_text(RULE, encoding="utf-8")
+    feed = DirectoryFeed(config, {})
+    feed.start()
+    feed.close()
+    path = log_path(config.rules.path, config.name)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b"list_changed" not in line))
+    feed = DirectoryFeed(config, {})
+    rules, lists = feed.start()
+    assert (names(rules), lists.since({})) == (["stolen"], {"cards": named_list(["c1"])})
+    assert [event["begins_ms"] for event in feed.events() if event["event"] == "list_changed"] == [{}]
+    feed.close()
+
+
 def test_topics_are_those_of_the_kafka_sinks(config: Config, tmp_path: Path) -> None:
     feed = DirectoryFeed(config, {})
     feed.start()
