@@ -13,6 +13,7 @@ from crossline.core.alerts.alert import ALERT_SCHEMA, alert_table
 from crossline.core.alerts.alertjson import read_alerts
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import PARTITION_LAG_MS
+from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
@@ -101,7 +102,7 @@ def detect(
     _prepare(frame)
     count = shards or max(1, frame.sparkSession.sparkContext.defaultParallelism)
     book = Book(
-        rules, {stream.name: stream.spec}, defaults or Defaults(), count, Bounds(partition_lag_ms), dict(lists or {})
+        rules, {stream.name: stream.spec}, defaults or Defaults(), count, Bounds(partition_lag_ms), named_lists(lists)
     )
     book.plans()  # what does not compile is told here, not by a task
     root = str(Path(STATE_FOLDER).absolute()) if state is None else state

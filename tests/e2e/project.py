@@ -166,13 +166,6 @@ class Running:
             time.sleep(0.02)
         raise AssertionError(f"no {wanted} in {self._project.rule_log()}")
 
-    def until_taken_up(self, event: str) -> None:
-        """Wait for an event that the next delivery will carry: those of lists stand in no log."""
-        deadline_s = time.monotonic() + WAIT_S
-        while all(each["event"] != event for each in self.pipeline._changes.events()):
-            assert time.monotonic() < deadline_s, f"no {event}"
-            time.sleep(0.02)
-
     def __enter__(self) -> Self:
         return self
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,6 +18,7 @@ from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.alertjson import json_bytes, json_value, read_alerts
 from crossline.core.basics import wire
 from crossline.core.basics.wire import WirePart
+from crossline.core.conditions.lists import Lists, named_lists
 from crossline.core.decode import Layout, decode_lines, make_layout
 from crossline.core.judge.persist import apply_delta, encode_delta, expired
 from crossline.core.judge.shard import Bounds, Position, ShardState, judge
@@ -42,9 +43,11 @@ def stream_spec(*, ingest_column: bool) -> StreamSpec:
     return load_streams(json.dumps({"schema_version": 1, "streams": {STREAM: stream}}), "stream.yaml")[STREAM]
 
 
-def plan_of(rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str]) -> StreamPlan:
+def plan_of(
+    rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str], lists: Collection[str] = tuple(LISTS)
+) -> StreamPlan:
     """``rules`` as they are loaded from a file, compiled."""
-    loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, LISTS)
+    loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, lists)
     standing = {**DEFAULTS, **defaults}
     resolved = Defaults(
         time_mode="event_time" if standing["time_mode"] == "event_time" else "processing_time",
@@ -73,6 +76,7 @@ class FastPath:
     alerts: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
+    lists: Lists = field(default_factory=lambda: named_lists(LISTS))
     positions: dict[tuple[str, int], int] = field(default_factory=dict)  # (log, byte offset) -> place among the records
     _ends: dict[str, int] = field(default_factory=dict)
     _sequence: dict[str, int] = field(default_factory=dict)
@@ -102,7 +106,7 @@ class FastPath:
         decoded = decode_lines(self.layout, chunk, log, start)
         assert not decoded.dead
         sequence = self._sequence[log] = self._sequence.get(log, -1) + 1
-        return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), LISTS)
+        return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), self.lists)
 
     def _judge(self, shard: Shard, parts: list[WirePart]) -> None:
         output = judge([self.plan], shard.state, parts, self.bounds)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
@@ -41,7 +42,7 @@ def judged_of(rules: list[Body], files: Iterable[Path], *, ingest_column: bool) 
     return Judged(
         RuleSet.from_rules(item.rule for item in loaded),
         History({STREAM: spec}, {STREAM: [str(path) for path in files]}),
-        LISTS,
+        named_lists(LISTS),
         Defaults("event_time", duration_ms(DEFAULTS["watermark_delay"]), duration_ms(DEFAULTS["allowed_lateness"])),
         Bounds(0),
     )

@@ -56,10 +56,10 @@ def try_rules(
     from crossline.engine.runtime.temp import own_folder_for
     from crossline.replay.backtest import History, Judged
     from crossline.replay.trial import as_if_active, tried, verdicts
-    from crossline.rulelog.lists import ListsDirectory
+    from crossline.rulelog.lists import lists_in
 
     setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, as_of_log=False)
-    named = ListsDirectory(setting.lists).load() if setting.lists else {}
+    named = lists_in(setting.lists) if setting.lists else {}
     known = Known(setting.streams, sorted(named) if setting.lists else None)
     history = History(setting.streams, inputs_by_stream(input_, setting.streams))
     found = read_rules(rules, known)

@@ -42,9 +42,10 @@ Alert = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record of the sample: its fields by dotted names, and ingest time - event time."""
+    """A record of the sample: its fields by dotted names, its ingest time, and that - event time."""
 
     fields: Mapping[str, Any]
+    ingest_ms: int
     lateness_ms: int
 
 
@@ -125,7 +126,8 @@ class _Search:
         place = records.ids.index(self.record_id).as_py()
         if place >= 0:
             fields = {name: column[place].as_py() for name, column in records.fields.items()}
-            self.found[stream] = Found(fields, int(ingest_ms[place] - records.event_ms[place]))
+            at_ms = int(ingest_ms[place])
+            self.found[stream] = Found(fields, at_ms, at_ms - int(records.event_ms[place]))
 
 
 def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[Verdict]]:
@@ -193,7 +195,8 @@ class _Case:
                 yield f"it is late by {late}; the rule judges up to {most}"
         node = self.rule.condition.node
         for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
-            if not part.holds(found.fields, self.judged.lists):
+            lists = {name: self.judged.lists[name].at(self.rule.source_topic, found.ingest_ms) for name in part.lists()}
+            if not part.holds(found.fields, lists):
                 values = ", ".join(f"{name} {_shown(lookup(found.fields, name))}" for name in part.fields())
                 yield f"found {values}; expected {part.text}"
 

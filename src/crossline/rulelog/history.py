@@ -63,7 +63,7 @@ class History:
                 ended = self.rules[event.rule_id].versions[event.version]
                 changes = {"status": "retired", "effective_from": event.effective_from_ms}
                 self._bodies.append(ended.model_copy(update=changes))
-            case "refused":
+            case "refused" if event.list_name is None:
                 self.refused.add((str(event.source), str(event.digest)))
             case "absent" if event.rule_id in self.rules:
                 self.rules[event.rule_id].absent = True

@@ -10,6 +10,9 @@ DURATION_FORM = "a duration such as 45s, 10 min, 200ms or 24h"
 INSTANT_FORM = "an instant such as 2026-01-31T09:30:00Z, or epoch milliseconds"
 YEAR_1_MS = -62_135_596_800_000
 YEAR_10000_MS = 253_402_300_800_000
+# Before and after every instant.
+BEGINNING_MS = -(2**62)
+FOREVER_MS = 2**62
 DURATION_MS_MAX = 100 * 365 * 86_400_000
 # How far ingest times may go back, or partitions lag, unless a pipeline or a caller of ``detect`` says otherwise.
 PARTITION_LAG_MS = 60_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,10 @@ from crossline.core.conditions.holds import holds
 from crossline.core.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, ListRef, Node, Not, node_fields, node_lists
 
 if TYPE_CHECKING:
-    from crossline.core.conditions.mask import Fields, Lists, Mask
+    from crossline.core.basics.values import I64
+    from crossline.core.conditions.lists import Lists
+    from crossline.core.conditions.mask import Fields, MaskProgram, Turns
+    from crossline.core.conditions.members import Mask
 
 _WORDS = {"not_in": "not in", "starts_with": "starts with", "ends_with": "ends with", "regex": "matches"}
 _TEXT_WIDTH = 200
@@ -22,7 +25,7 @@ class Condition:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.canonical = "" if isinstance(node, AllOf) and not node.parts else repr(node)
-        self._mask: tuple[Lists, Callable[[Fields, int], Mask]] | None = None
+        self._program: tuple[Lists, str, MaskProgram] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Condition) and other.canonical == self.canonical
@@ -42,18 +45,32 @@ class Condition:
 
     def lists(self) -> tuple[str, ...]:
         """The names of the lists it reads, sorted."""
+        return self._lists
+
+    @cached_property
+    def _lists(self) -> tuple[str, ...]:
         return tuple(sorted(node_lists(self.node)))
 
-    def mask(self, fields: Fields, lists: Lists, rows: int) -> Mask:
+    def mask(self, fields: Fields, rows: int, lists: Lists, stream: str, ingest_ms: I64) -> Mask:
         """bool[rows]: where it holds. ``fields``: dotted name -> array of that length; absent is missing throughout.
 
-        Compiled once, and again when another ``lists`` mapping is handed in; do not change one in place.
+        ``lists`` are read as they were at ``ingest_ms`` of ``stream``. Compiled once, and again when another mapping
+        is handed in; do not change one in place.
         """
-        from crossline.core.conditions.mask import compile_mask  # noqa: PLC0415 - only who judges needs Arrow
+        return self._compiled(lists, stream).run(fields, rows, ingest_ms)[0]
 
-        if self._mask is None or (self._mask[0] is not lists and self.lists()):
-            self._mask = (lists, compile_mask(self.node, lists))
-        return self._mask[1](fields, rows)
+    def turns(self, fields: Fields, rows: int, lists: Lists, stream: str, after_ms: I64) -> Turns:
+        """Where ``mask`` would be another at an ingest time later than ``after_ms``, and from when on."""
+        return self._compiled(lists, stream).turns(fields, rows, after_ms)[0]
+
+    def _compiled(self, lists: Lists, stream: str) -> MaskProgram:
+        from crossline.core.conditions.mask import MaskProgram  # noqa: PLC0415 - only who judges needs Arrow
+
+        known = self._program
+        if known is None or (self._lists and (known[0] is not lists or known[1] != stream)):
+            mine = {name: each for name, each in lists.items() if name in self._lists}
+            self._program = known = (lists, stream, MaskProgram([self.node], mine, stream))
+        return known[2]
 
     def holds(self, record: Mapping[str, Any], lists: Mapping[str, Sequence[Any]] | None = None) -> bool:
         """Whether it holds for one record (nested, or flat with dotted names); for tests and explanations."""

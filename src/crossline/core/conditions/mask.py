@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossline.core.basics.times import FOREVER_MS
+from crossline.core.basics.values import I64
+from crossline.core.conditions.lists import Lists
+from crossline.core.conditions.members import Mask, Members, as_mask, family_of
 from crossline.core.conditions.tree import (
     ORDERING,
     AllOf,
     AnyOf,
-    Family,
     FieldRef,
     Leaf,
     ListRef,
@@ -23,15 +26,12 @@ from crossline.core.conditions.tree import (
     Node,
     Not,
     family,
-    literal,
     node_fields,
 )
 
-Mask = npt.NDArray[np.bool_]
 Fields = Mapping[str, Any]  # dotted name -> pa.Array
-Lists = Mapping[str, Sequence[Any]]
 _Column = Callable[[Any, int], Mask]
-_Step = Callable[[Fields, int, list[Mask]], Mask]
+_Step = Callable[[Fields, int, I64 | None, list[Mask]], Mask]
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": pc.equal,
@@ -48,22 +48,60 @@ _TEXT: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-class MaskProgram:
-    """Masks of several conditions over one batch. Immutable; ``fields`` are the names of the columns it reads."""
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Where and when the answers of a condition turn: of row ``rows[i]`` at ``instants_ms[i]``."""
 
-    def __init__(self, conditions: Sequence[Node], lists: Lists | None = None) -> None:
+    rows: I64
+    instants_ms: I64
+
+
+class MaskProgram:
+    """Masks of several conditions over one batch. Immutable; ``fields`` are the names of the columns it reads.
+
+    ``lists`` are read at the ingest times of ``stream``.
+    """
+
+    def __init__(self, conditions: Sequence[Node], lists: Lists | None = None, stream: str = "") -> None:
         self.fields = frozenset(name for condition in conditions for name in node_fields(condition))
         self._nodes: list[_Step] = []
         self._numbers: dict[Node, int] = {}
-        self._lists = lists or {}
+        self._members = {name: each.members(stream) for name, each in (lists or {}).items()}
+        self._timed: list[tuple[str, Members]] = []  # fields, and the lists that they are looked for in
         self._results = [self._number(condition) for condition in conditions]
 
-    def run(self, fields: Fields, rows: int) -> list[Mask]:
-        """The mask of each condition, in their order; do not write to them. A column that is absent is all missing."""
+    def run(self, fields: Fields, rows: int, at_ms: I64 | None = None) -> list[Mask]:
+        """The mask of each condition, in their order; do not write to them. A column that is absent is all missing.
+
+        ``at_ms``: the ingest time of each row, needed where values of lists come and go.
+        """
         done: list[Mask] = []
         for node in self._nodes:
-            done.append(node(fields, rows, done))
+            done.append(node(fields, rows, at_ms, done))
         return [done[number] for number in self._results]
+
+    def turns(self, fields: Fields, rows: int, after_ms: I64) -> list[Turns]:
+        """For each condition, where its mask at ``after_ms`` turns at a later ingest time, and when: in time order."""
+        found: list[list[tuple[I64, I64]]] = [[] for _ in self._results]
+        here, now_ms, known = np.arange(rows), after_ms, self.run(fields, rows, after_ms) if self._timed else []
+        while len(here) and self._timed:
+            soonest_ms = self._next_ms(fields, now_ms)
+            go_on = np.flatnonzero(soonest_ms < FOREVER_MS)
+            here, now_ms = here[go_on], soonest_ms[go_on]
+            fields = {name: fields[name].take(pa.array(go_on)) for name in self.fields if fields.get(name) is not None}
+            masks = self.run(fields, len(here), now_ms)
+            for each, before, mask in zip(found, known, masks, strict=True):
+                turned = np.flatnonzero(mask != before[go_on])
+                each.append((here[turned], now_ms[turned]))
+            known = masks
+        return [_joined(each) for each in found]
+
+    def _next_ms(self, fields: Fields, now_ms: I64) -> I64:
+        soonest_ms: I64 = np.full(len(now_ms), FOREVER_MS, dtype=np.int64)
+        for name, members in self._timed:
+            if fields.get(name) is not None:
+                np.minimum(soonest_ms, members.next_ms(fields[name], now_ms), out=soonest_ms)
+        return soonest_ms
 
     def _number(self, condition: Node) -> int:
         known = self._numbers.get(condition)
@@ -72,7 +110,7 @@ class MaskProgram:
         node: _Step
         match condition:
             case Leaf():
-                node = _leaf(condition, self._lists)
+                node = self._leaf(condition)
             case Not(part):
                 node = _negation(self._number(part))
             case AllOf(parts):
@@ -83,19 +121,36 @@ class MaskProgram:
         self._numbers[condition] = len(self._nodes) - 1
         return len(self._nodes) - 1
 
+    def _leaf(self, leaf: Leaf) -> _Step:
+        if not isinstance(leaf.value, ListRef):
+            return _leaf(leaf)
+        members = self._members[leaf.value.name]
+        if members.timed:
+            self._timed.append((leaf.field, members))
+        return _listed(leaf, members)
+
 
 def compile_mask(condition: Node, lists: Lists | None = None) -> Callable[[Fields, int], Mask]:
-    """A function of (columns by dotted name, number of rows) to the mask of the rows where ``condition`` holds."""
+    """A function of (columns by dotted name, number of rows) to the mask of the rows where ``condition`` holds.
+
+    Of lists whose values do not come and go.
+    """
     program = MaskProgram([condition], lists)
     return lambda fields, rows: program.run(fields, rows)[0]
 
 
+def _joined(turns: list[tuple[I64, I64]]) -> Turns:
+    none: I64 = np.empty(0, dtype=np.int64)
+    rows, instants_ms = zip(*turns, strict=True) if turns else ([none], [none])
+    return Turns(np.concatenate(rows), np.concatenate(instants_ms))
+
+
 def _negation(part: int) -> _Step:
-    return lambda _fields, _rows, done: np.logical_not(done[part])
+    return lambda _fields, _rows, _at_ms, done: np.logical_not(done[part])
 
 
 def _join(ufunc: np.ufunc, start: bool, parts: list[int]) -> _Step:
-    def join(_fields: Fields, rows: int, done: list[Mask]) -> Mask:
+    def join(_fields: Fields, rows: int, _at_ms: I64 | None, done: list[Mask]) -> Mask:
         mask = np.full(rows, start)
         for part in parts:
             ufunc(mask, done[part], out=mask)
@@ -104,21 +159,32 @@ def _join(ufunc: np.ufunc, start: bool, parts: list[int]) -> _Step:
     return join
 
 
-def _leaf(leaf: Leaf, lists: Lists) -> _Step:
+def _listed(leaf: Leaf, members: Members) -> _Step:
+    name, negate = leaf.field, leaf.operator == "not_in"
+
+    def listed(fields: Fields, rows: int, at_ms: I64 | None, _done: list[Mask]) -> Mask:
+        column = fields.get(name)
+        mask = _never(rows) if column is None else members.holds(column, rows, at_ms)
+        return np.logical_not(mask) if negate else mask
+
+    return listed
+
+
+def _leaf(leaf: Leaf) -> _Step:
     name, value = leaf.field, leaf.value
     negate = leaf.operator in {"!=", "not_in", "missing"}
     if isinstance(value, FieldRef):
         other, compare = value.name, _COMPARE["==" if negate else leaf.operator]
         ordering = leaf.operator in ORDERING
 
-        def pair(fields: Fields, rows: int, _done: list[Mask]) -> Mask:
+        def pair(fields: Fields, rows: int, _at_ms: I64 | None, _done: list[Mask]) -> Mask:
             mask = _compare_columns(compare, ordering, fields.get(name), fields.get(other), rows)
             return np.logical_not(mask) if negate else mask
 
         return pair
-    judge = _judge(leaf, lists)
+    judge = _judge(leaf)
 
-    def single(fields: Fields, rows: int, _done: list[Mask]) -> Mask:
+    def single(fields: Fields, rows: int, _at_ms: I64 | None, _done: list[Mask]) -> Mask:
         column = fields.get(name)
         mask = np.zeros(rows, dtype=np.bool_) if column is None else judge(column, rows)
         return np.logical_not(mask) if negate else mask
@@ -126,14 +192,14 @@ def _leaf(leaf: Leaf, lists: Lists) -> _Step:
     return single
 
 
-def _judge(leaf: Leaf, lists: Lists) -> _Column:
+def _judge(leaf: Leaf) -> _Column:
     """The leaf on its column, as if it were not negated: missing values are False."""
     value: Any = leaf.value
     match leaf.operator:
         case "exists" | "missing":
-            return lambda column, _rows: _numpy(column.is_valid())
+            return lambda column, _rows: as_mask(column.is_valid())
         case "in" | "not_in":
-            return _membership(lists[value.name] if isinstance(value, ListRef) else value)
+            return _membership(value)
         case "between":
             low, high = _comparison(">=", value[0]), _comparison("<=", value[1])
             return lambda column, rows: np.logical_and(low(column, rows), high(column, rows))
@@ -145,23 +211,6 @@ def _judge(leaf: Leaf, lists: Lists) -> _Column:
             return _comparison("==" if name == "!=" else name, value)
 
 
-def _numpy(array: Any) -> Mask:
-    """Arrow booleans as numpy's, null as False."""
-    if array.null_count:
-        array = pc.fill_null(array, False)
-    mask: Mask = array.to_numpy(zero_copy_only=False)
-    return mask
-
-
-def _family(column: Any) -> Family | None:
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return "number"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return "string"
-    return "boolean" if pa.types.is_boolean(kind) else None
-
-
 def _never(rows: int) -> Mask:
     return np.zeros(rows, dtype=np.bool_)
 
@@ -171,18 +220,18 @@ def _comparison(name: str, value: Literal) -> _Column:
     if not isinstance(value, int | float) or isinstance(value, bool):
 
         def compare(column: Any, rows: int) -> Mask:
-            return _numpy(_COMPARE[name](column, value)) if _family(column) == wanted else _never(rows)
+            return as_mask(_COMPARE[name](column, value)) if family_of(column) == wanted else _never(rows)
 
         return compare
     on_whole, on_double = _whole_line(name, value), _double_line(name, value)
 
     def compare_number(column: Any, rows: int) -> Mask:
-        if _family(column) != "number":
+        if family_of(column) != "number":
             return _never(rows)
         line = on_whole if pa.types.is_integer(column.type) else on_double
         if isinstance(line, bool):
-            return _numpy(column.is_valid()) if line else _never(rows)
-        return _numpy(_COMPARE[line[0]](column, pa.scalar(line[1], column.type)))
+            return as_mask(column.is_valid()) if line else _never(rows)
+        return as_mask(_COMPARE[line[0]](column, pa.scalar(line[1], column.type)))
 
     return compare_number
 
@@ -215,36 +264,22 @@ def _double_line(name: str, value: float) -> tuple[str, float] | bool:
 def _compare_columns(compare: Callable[[Any, Any], Any], ordering: bool, left: Any, right: Any, rows: int) -> Mask:
     if left is None or right is None:
         return _never(rows)
-    kind = _family(left)
-    if kind is None or kind != _family(right) or (ordering and kind == "boolean"):
+    kind = family_of(left)
+    if kind is None or kind != family_of(right) or (ordering and kind == "boolean"):
         return _never(rows)
     if kind == "number" and pa.types.is_integer(left.type) != pa.types.is_integer(right.type):
         left, right = (pc.cast(column, pa.float64(), safe=False) for column in (left, right))
-    return _numpy(compare(left, right))
+    return as_mask(compare(left, right))
 
 
-def _membership(members: Sequence[Any]) -> _Column:
-    values = [each for each in map(literal, members) if each is not None]
-    numbers = [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
-    texts: Any = pa.array([each for each in values if isinstance(each, str)], pa.string())
-    flags: Any = pa.array([each for each in values if isinstance(each, bool)], pa.bool_())
-    whole: Any = pa.array([each for each in numbers if isinstance(each, int)], pa.int64())
-    doubles: Any = pa.array([float(each) for each in numbers if float(each) == each], pa.float64())
-    by_family: dict[Family, Any] = {"string": texts, "boolean": flags, "number": doubles}
-
-    def member(column: Any, rows: int) -> Mask:
-        kind = _family(column)
-        if kind is None:
-            return _never(rows)
-        known = whole if pa.types.is_integer(column.type) else by_family[kind]
-        return _numpy(pc.is_in(column, value_set=known.cast(column.type)))
-
-    return member
+def _membership(values: Sequence[Literal]) -> _Column:
+    members = Members(values)
+    return lambda column, rows: members.holds(column, rows, None)
 
 
 def _text(name: str, value: str) -> _Column:
     find = _TEXT[name]
-    return lambda column, rows: _numpy(find(column, value)) if _family(column) == "string" else _never(rows)
+    return lambda column, rows: as_mask(find(column, value)) if family_of(column) == "string" else _never(rows)
 
 
 def _containment(value: Literal) -> _Column:

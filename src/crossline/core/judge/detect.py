@@ -6,13 +6,13 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.hits import Hit
 from crossline.core.basics.values import Records
+from crossline.core.conditions.lists import Lists
 from crossline.core.judge.shard import Bounds, Position, ShardState, judge
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.route.parts import Chunk, route
@@ -47,7 +47,7 @@ def detect(
     batch: Records,
     *,
     detected_ms: int = 0,
-    lists: Mapping[str, Sequence[Any]] | None = None,
+    lists: Lists | None = None,
     bounds: Bounds | None = None,
 ) -> tuple[Detection, State]:
     """Judge ``batch``, the next records of one log. ``state`` is moved on in place and returned.

@@ -36,6 +36,26 @@ def chunk_floors(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[t
     return floors
 
 
+def settled(part: WirePart, floors: Mapping[tuple[str, int], int]) -> WirePart:
+    """The part with each bit as it is at the record's ingest time, which only the shard knows of a running log.
+
+    A bit that turns an even number of times up to then is what it was.
+    """
+    meta, arrays = part
+    if "bits_turn_ms" not in arrays and "stateless_turn_ms" not in arrays:
+        return part
+    ingest_ms = np.maximum(arrays["clock_ms"], floors[meta["log"], meta["sequence"]])
+    whole = {name: array for name, array in arrays.items() if "_turn_" not in name}
+    for name in ("bits", "stateless"):
+        if f"{name}_turn_ms" in arrays:
+            rows, bits, instants_ms = (arrays[f"{name}_turn_{what}"] for what in ("row", "bit", "ms"))
+            come = instants_ms <= ingest_ms[rows]
+            whole[name] = whole[name].copy()
+            turned = np.left_shift(1, bits[come] % 8).astype(np.uint8)
+            np.bitwise_xor.at(whole[name], (rows[come], bits[come] // 8), turned)
+    return meta, whole
+
+
 def in_ingest_order(parts: Sequence[WirePart], floors: Mapping[tuple[str, int], int]) -> Arrays:
     """The rows of one layer, from all its chunks, in ingest order.
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from crossline.core.alerts.hits import Hit, Judged
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
-from crossline.core.judge.order import chunk_floors, in_ingest_order
+from crossline.core.judge.order import chunk_floors, in_ingest_order, settled
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import Layer
 from crossline.core.windows.batch import Delta, KeyedBatch, texts_of
@@ -132,7 +132,7 @@ def _judge_stream(
     horizon_ms = state.horizon_ms(plan.stream, bounds)
     for number, layer_plan in enumerate(plan.layers):
         store = store_of(state, layer_plan)
-        mine = [p for p in parts if p[0]["layer"] == layer_plan.layer.name]
+        mine = [settled(p, floors) for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
             rows = in_ingest_order(mine, floors)
             rows["place_ms"] = rows["ingest_ms"] if len(log_clock) > 1 else np.zeros_like(rows["ingest_ms"])

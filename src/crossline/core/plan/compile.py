@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.basics.values import I64
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.program import Program
 from crossline.core.plan.layers import Draft, Layer, Layout, Programmed, assign, home_layer, needs_of, without_idle
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS, RuleSet, RuleVersion
+from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.schema import StreamSpec
 
 

@@ -6,7 +6,7 @@ times, ids, the values rules aggregate, and one bit per entry. Conditions are ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from crossline.core.basics.values import I64, U8, Records
 from crossline.core.basics.wire import Arrays
-from crossline.core.conditions.mask import Lists
+from crossline.core.conditions.lists import Lists
+from crossline.core.conditions.mask import Turns
 from crossline.core.figures.kinds import ColumnKind
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import RETIRED, EntrySpec, Layer
@@ -55,9 +56,9 @@ def route(plan: StreamPlan, records: Records, chunk: Chunk, shards: int, lists: 
 
     Every shard gets the reporter's part, be it empty, since it carries the chunk's clock.
     """
-    masks = {name: condition.mask(records.fields, lists, len(records)) for name, condition in plan.conditions.items()}
     running = records.ingest_ms is None
     clock: I64 = np.maximum.accumulate(records.event_ms) if records.ingest_ms is None else records.ingest_ms
+    holds = _holds(plan, records, clock, lists, running=running)
     reached: I64 = clock if running else np.maximum.accumulate(clock)
     times = {"clock_ms": clock} if np.array_equal(reached, clock) else {"clock_ms": clock, "reached_ms": reached}
     meta = {
@@ -72,8 +73,28 @@ def route(plan: StreamPlan, records: Records, chunk: Chunk, shards: int, lists: 
     parts: list[Part] = []
     for number, layer_plan in enumerate(plan.layers):
         reporter = number == plan.reporter
-        parts.extend(_layer_parts(plan, layer_plan, records, times, masks, meta, shards, reporter=reporter))
+        parts.extend(_layer_parts(plan, layer_plan, records, times, holds, meta, shards, reporter=reporter))
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Holds:
+    """Where each condition holds, by its canonical JSON.
+
+    ``turns``: where that is another at a later ingest time, for a log whose ingest times only the shard knows: the
+    clock of a chunk is the least that they can be.
+    """
+
+    masks: dict[str, BoolMask]
+    turns: dict[str, Turns]
+
+
+def _holds(plan: StreamPlan, records: Records, clock: I64, lists: Lists, *, running: bool) -> _Holds:
+    given = (records.fields, len(records), lists, plan.stream, clock)
+    masks = {name: condition.mask(*given) for name, condition in plan.conditions.items()}
+    listed = {name: condition for name, condition in plan.conditions.items() if running and condition.lists()}
+    turns = {name: condition.turns(*given) for name, condition in listed.items()}
+    return _Holds(masks, {name: each for name, each in turns.items() if len(each.rows)})
 
 
 def _layer_parts(
@@ -81,20 +102,24 @@ def _layer_parts(
     layer_plan: LayerPlan,
     records: Records,
     times: Mapping[str, I64],
-    masks: dict[str, BoolMask],
+    holds: _Holds,
     meta: dict[str, Any],
     shards: int,
     *,
     reporter: bool,
 ) -> list[Part]:
     layer = layer_plan.layer
-    bits = _entry_bits(layer, records, masks)
+    bits = _entry_bits(layer, records, holds.masks)
+    turns = _entry_turns(layer, records, holds.turns)
     keys = key_column(plan.spec, layer.group_fields, records)
     wanted = keys.rows >= 0
     if not reporter:
-        wanted &= bits.any(axis=1)
+        enters: BoolMask = np.asarray(bits.any(axis=1))
+        enters[turns.rows] = True
+        wanted &= enters
     columns = [_column(records.fields[name], kind) for name, kind in layer.columns]
-    stateless = _stateless_bits(plan, masks, len(records)) if reporter else None
+    stateless = _stateless_bits(plan, holds.masks, len(records)) if reporter else None
+    later = _bit_turns((rule.condition for rule in plan.stateless), holds.turns)
     shard_of_key = (keys.hashes % np.uint64(shards)).astype(np.int32)
     rows = np.flatnonzero(wanted)
     shard_of_row = shard_of_key[keys.rows[rows]]
@@ -107,10 +132,13 @@ def _layer_parts(
         if not len(mine) and not reporter:
             continue
         arrays = _slice(keys, shard_of_key == shard, mine, records, times, bits, columns)
+        arrays |= turns.within("bits", mine)
         if stateless is not None:
             arrays["stateless"] = stateless[mine]
+            arrays |= later.within("stateless", mine)
             if plan.stateless:
-                arrays["figure_bytes"], arrays["figure_offsets"] = _figures(plan, records, stateless, mine)
+                shown = stateless[mine].any(axis=1) | np.isin(mine, later.rows)
+                arrays["figure_bytes"], arrays["figure_offsets"] = _figures(plan, records, shown, mine)
         parts.append(Part(shard, {**meta, "layer": layer.name}, arrays))
     return parts
 
@@ -168,6 +196,48 @@ def _entry_bits(layer: Layer, records: Records, masks: dict[str, BoolMask]) -> U
     return np.packbits(flags, axis=1, bitorder="little")
 
 
+@dataclass(frozen=True, slots=True)
+class _BitTurns:
+    """Bits that turn: bit ``bits[i]`` of row ``rows[i]`` at ``instants_ms[i]``."""
+
+    rows: I64
+    bits: I64
+    instants_ms: I64
+
+    def within(self, name: str, mine: I64) -> Arrays:
+        """Those of the rows ``mine`` (ascending), which are numbered anew; no arrays where there are none."""
+        if not len(self.rows) or not len(mine):
+            return {}
+        place = np.minimum(np.searchsorted(mine, self.rows), len(mine) - 1)
+        there = mine[place] == self.rows
+        if not there.any():
+            return {}
+        found = {"row": place[there], "bit": self.bits[there], "ms": self.instants_ms[there]}
+        return {f"{name}_turn_{what}": array for what, array in found.items()}
+
+
+def _entry_turns(layer: Layer, records: Records, turns: Mapping[str, Turns]) -> _BitTurns:
+    """As ``_entry_bits``: of a record without the column, no bit turns."""
+    found = _bit_turns((entry.condition for entry in layer.entries), turns)
+    needs = {n: entry.column for n, entry in enumerate(layer.entries) if entry.column is not None}
+    for number, column in needs.items() if len(found.rows) else ():
+        missing = ~records.fields[column].is_valid().to_numpy(zero_copy_only=False)
+        kept = ~((found.bits == number) & missing[found.rows])
+        found = _BitTurns(found.rows[kept], found.bits[kept], found.instants_ms[kept])
+    return found
+
+
+def _bit_turns(conditions: Iterable[str], turns: Mapping[str, Turns]) -> _BitTurns:
+    """``conditions``: that of each bit."""
+    none: I64 = np.empty(0, dtype=np.int64)
+    if not turns:
+        return _BitTurns(none, none, none)
+    mine = [(number, turns[name]) for number, name in enumerate(conditions) if name in turns]
+    rows = [each.rows for _, each in mine]
+    bits = [np.full(len(each.rows), number, dtype=np.int64) for number, each in mine]
+    return _BitTurns(*(np.concatenate(each or [none]) for each in (rows, bits, [each.instants_ms for _, each in mine])))
+
+
 def entry_mask(entry: EntrySpec, masks: dict[str, BoolMask]) -> BoolMask | bool:
     """Where the entry's condition holds; nowhere for a retired one."""
     if not entry.condition:
@@ -201,12 +271,11 @@ def _numpy(array: pa.Array, missing: float) -> npt.NDArray[Any]:
     return filled
 
 
-def _figures(plan: StreamPlan, records: Records, stateless: U8, mine: I64) -> tuple[U8, I64]:
-    """For each row that some stateless rule holds on, what its alert shows.
+def _figures(plan: StreamPlan, records: Records, holds: BoolMask, mine: I64) -> tuple[U8, I64]:
+    """For each row of ``mine`` that some stateless rule holds on (``holds``), what its alert shows.
 
     The fields those rules read, as a JSON object; nothing for the others.
     """
-    holds = stateless[mine].any(axis=1)
     fields = sorted({f for rule in plan.stateless for f in rule.shown_fields})
     index = pa.array(mine[holds])
     table = {f: records.fields[f].take(index).to_pylist() for f in fields}

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import orjson
 
 from crossline.core.basics.errors import StateError
+from crossline.core.conditions.lists import Lists, list_from_json
 from crossline.core.decode import Layout as DecodeLayout
 from crossline.core.decode import make_layout
 from crossline.core.judge.shard import Bounds, ShardState
@@ -45,7 +46,7 @@ class Book:
     defaults: Defaults
     shards: int
     bounds: Bounds
-    lists: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    lists: Lists = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
     pasts: Mapping[str, Past] = field(default_factory=dict)
     only: tuple[str, ...] = ()
@@ -86,15 +87,15 @@ class Book:
         # A stream whose ingest times are made from its records is one log, by its own name.
         return ShardState(log_clock={stream: {stream: ms} for stream, ms in self.clocks.items()})
 
-    def begun(self, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
+    def begun(self, rules: RuleSet, lists: Lists) -> Book:
         """The first book that is judged by: its layers are those that ``rules`` need."""
         return replace(self, rules=rules, lists=lists, _plans=None)
 
-    def with_rules(self, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
+    def with_rules(self, rules: RuleSet, lists: Lists) -> Book:
         """The book after rules or lists changed: layers in use are kept, so that their stores go on."""
         return self.after(self, rules, lists)
 
-    def after(self, before: Book, rules: RuleSet, lists: Mapping[str, Sequence[Any]]) -> Book:
+    def after(self, before: Book, rules: RuleSet, lists: Lists) -> Book:
         """This book's streams, defaults and bounds, going on from the layers of ``before`` as it compiled them."""
         return replace(self, rules=rules, lists=lists, layout=before.layout_after(), pasts=before.pasts, _plans=None)
 
@@ -118,7 +119,7 @@ class Book:
                 "defaults": self.defaults,
                 "shards": self.shards,
                 "partition_lag_ms": self.bounds.partition_lag_ms,
-                "lists": self.lists,
+                "lists": {name: each.to_json() for name, each in self.lists.items()},
                 "layout": self.layout,
                 "pasts": self.pasts,
                 "only": self.only,
@@ -142,7 +143,7 @@ def book_from_json(raw: bytes) -> Book:
         defaults=Defaults(**data["defaults"]),
         shards=data["shards"],
         bounds=Bounds(data["partition_lag_ms"]),
-        lists=data["lists"],
+        lists={name: list_from_json(each) for name, each in data["lists"].items()},
         layout=Layout(tuple(_layer(item) for item in data["layout"]["layers"]), data["layout"]["made"]),
         pasts={name: Past(**past) for name, past in data["pasts"].items()},
         only=tuple(data["only"]),

@@ -17,20 +17,20 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from crossline.core.basics.errors import StoppedError
+from crossline.core.basics.times import BEGINNING_MS
+from crossline.core.conditions.lists import Lists
 from crossline.core.judge.shard import StreamClocks
 from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.book import Book, BookFile, Past
 from crossline.engine.book.sparklog import committed, unfinished
-from crossline.engine.changes.past import PastError, PastReader
-from crossline.engine.changes.rulefeed import Lists, RuleFeed
+from crossline.engine.changes.past import SLOWEST_MS, PastError, PastReader
+from crossline.engine.changes.rulefeed import ListTimes, RuleFeed
 from crossline.engine.state.history import HistoryLog
 from crossline.logs import get_logger
 
 POLL_S = 0.25
 COMMIT_POLL_S = 0.005
 COMMIT_WAIT_S = 10.0
-# A log that gave nothing for so long (of ingest time) keeps no ended version in the book.
-SLOWEST_MS = 86_400_000
 
 log = get_logger(__name__)
 
@@ -66,10 +66,10 @@ class RuleChanges:
         self._stopping = stopping
         self._judging = threading.Lock()
         self._rules = RuleSet()
-        self._lists: Lists = {}
-        self._wanted: tuple[RuleSet, Lists] | None = None
+        self._lists: ListTimes
+        self._wanted: tuple[RuleSet, ListTimes] | None = None
         self._hold = unfinished(checkpoint)
-        # The book still has the lists and defaults that a batch which is run again must meet.
+        # The book still has the defaults that a batch which is run again must meet.
         self._later = self._hold
         self._delivered: int | None = None
         self._events: list[dict[str, Any]] = []
@@ -79,8 +79,7 @@ class RuleChanges:
     def start(self) -> None:
         """The rules to begin with; write the book."""
         self._rules, self._lists = self._feed.start()
-        # Lists that the batch which is run again did not know are read by rules that are not in force for it.
-        self._change(self._rules, {**self._lists, **self._book.lists} if self._hold else self._lists)
+        self._change(self._rules, self._lists)
         # A kill may have come before they were delivered; a sink that has them takes no notice.
         self._events = [*self._feed.events(), *self._events]
 
@@ -152,8 +151,9 @@ class RuleChanges:
             return
         # While something waits, the next batch may read pasts too. What cannot be read now is told when it is needed.
         if self._past is not None and not self._waits():
+            rules, lists = self._feed.preview()
             with suppress(PastError):
-                self._past.read(self._book, self._next(*self._feed.preview()))
+                self._past.read(self._book, self._next(rules, lists), lists)
         with self._judging:
             highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
             rules, lists, events = self._feed.take_up(highest_ms)
@@ -167,13 +167,14 @@ class RuleChanges:
         """While no batch runs: lists that waited, what is wanted, and the end of versions that nothing can meet."""
         if self._hold:
             return
-        ended = any(version.ended for version in self._book.rules.versions)
-        if not (self._waits() or ended) or not self._settled():
+        book = self._book
+        old = any(v.ended for v in book.rules.versions) or any(len(each.changes) > 1 for each in book.lists.values())
+        if not (self._waits() or old) or not self._settled():
             return
         if self._waits():
             self._apply()
-        elif len(self._rules.without_past(self._gone_ms())) < len(self._book.rules):
-            self._change(self._rules, self._book.lists)
+        elif len(self._rules.without_past(self._gone_ms())) < len(book.rules) or self._outlived(book.lists):
+            self._change(self._rules, self._lists)
 
     def _waits(self) -> bool:
         return self._wanted is not None or self._later
@@ -192,11 +193,21 @@ class RuleChanges:
                 return False
         return True
 
-    def _next(self, rules: RuleSet, lists: Lists) -> Book:
+    def _outlived(self, lists: Lists) -> bool:
+        """Whether ``lists`` have versions that no record to come meets."""
+        now = self._lists.since(self._ends_ms())
+        return any(name in now and now[name].first > each.first for name, each in lists.items())
+
+    def _next(self, rules: RuleSet, lists: ListTimes) -> Book:
+        mine = lists.since(self._ends_ms())
         if not self._begun:
-            return self._configured.begun(rules, lists)
+            return self._configured.begun(rules, mine)
         standing = self._book if self._hold else self._configured
-        return standing.after(self._book, rules.without_past(self._gone_ms()), lists)
+        return standing.after(self._book, rules.without_past(self._gone_ms()), mine)
+
+    def _ends_ms(self) -> dict[str, int]:
+        """As ``_gone_ms``, of all streams: a record of one of which none came may be of any time."""
+        return {**dict.fromkeys(self._configured.streams, BEGINNING_MS), **self._gone_ms()}
 
     def _gone_ms(self) -> dict[str, int]:
         """By stream, the ingest time that no record to come is before, but for logs that are silent for a day."""
@@ -206,20 +217,20 @@ class RuleChanges:
             for stream, clocks in self.clocks.items()
         }
 
-    def _change(self, rules: RuleSet, lists: Lists) -> None:
+    def _change(self, rules: RuleSet, lists: ListTimes) -> None:
         """New layers get their past first: a task that finds one in the book finds it filled."""
         book = self._next(rules, lists)
-        book = book.with_pasts(self._read_past(book))
+        book = book.with_pasts(self._read_past(book, lists))
         self.file.replace(book)
         self._book, self._begun, self._later = book, True, self._hold
         if self._past is not None:
             self._past.forget(book)
 
-    def _read_past(self, book: Book) -> dict[str, Past]:
+    def _read_past(self, book: Book, lists: ListTimes) -> dict[str, Past]:
         if self._past is None:
             return {}
         try:
-            return self._past.read(self._book, book)
+            return self._past.read(self._book, book, lists)
         except PastError as error:
             # A rule without its past is better than none, or a pipeline that stands.
             if str(error) != self._without_past:

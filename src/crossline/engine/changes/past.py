@@ -25,6 +25,7 @@ from crossline.core.basics.errors import CrosslineError, StoppedError
 from crossline.core.judge.shard import evict_before
 from crossline.core.plan.layers import Layer
 from crossline.engine.book.book import Book, BookSource, Past, StaticBook
+from crossline.engine.changes.rulefeed import ListTimes
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import Input
@@ -32,6 +33,10 @@ from crossline.engine.spark.task import as_batch
 from crossline.engine.state.cache import ShardCache, past_root
 from crossline.engine.state.history import HistoryLog, Mark
 from crossline.logs import get_logger
+
+# A log that gave nothing for so long (of ingest time) keeps no ended version in the book; nor is a record in a window
+# that is dated as much later than it came.
+SLOWEST_MS = 86_400_000
 
 log = get_logger(__name__)
 
@@ -84,9 +89,10 @@ class PastReader:
     jobs: Callable[[], AbstractContextManager[None]] = nullcontext
     _readings: dict[tuple[Layer, ...], _Reading] = field(default_factory=dict)
 
-    def read(self, before: Book, after: Book) -> dict[str, Past]:
+    def read(self, before: Book, after: Book, lists: ListTimes) -> dict[str, Past]:
         """The pasts of the layers of ``after`` that ``before`` does not have, up to the newest finished batch.
 
+        Records enter by ``lists`` as they were when they came, of which a book has no more than those to come need.
         What was read already, for the same layers, is not read again. Raises PastError where some could not be read.
         """
         end, found, failures = self.history.last(), dict[str, Past](), list[str]()
@@ -98,7 +104,7 @@ class PastReader:
             try:
                 reading = self._readings.get(layers)
                 if reading is None:
-                    reading = self._readings[layers] = self._begin(after, source.stream, layers, end)
+                    reading = self._readings[layers] = self._begin(after, source.stream, layers, end, lists)
                 self._go_on(reading, number, source, end)
             except StoppedError:
                 raise
@@ -118,15 +124,17 @@ class PastReader:
             if path.name not in used:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _begin(self, book: Book, stream: str, layers: tuple[Layer, ...], end: Mark) -> _Reading:
+    def _begin(self, book: Book, stream: str, layers: tuple[Layer, ...], end: Mark, lists: ListTimes) -> _Reading:
         names = tuple(layer.name for layer in layers)
         log.info("backfill", stream=stream, layers=list(names))
         slowest_ms = end.ingest_ms[stream] - book.bounds.partition_lag_ms
-        start = self.history.before(stream, min(_reach_ms(layer, slowest_ms) for layer in layers))
+        reach_ms = min(_reach_ms(layer, slowest_ms) for layer in layers)
+        start = self.history.before(stream, reach_ms)
         folder = blake2b("\n".join(names).encode(), digest_size=8).hexdigest()
         shutil.rmtree(past_root(self.state_root, folder), ignore_errors=True)  # of a run that ended before it was used
         clocks = {stream: start.ingest_ms[stream]} if start and stream in start.ingest_ms else {}
-        mine = replace(book, only=names, clocks=clocks, pasts={}, _plans=None)
+        of_then = lists.since({stream: reach_ms - SLOWEST_MS})
+        mine = replace(book, only=names, clocks=clocks, pasts={}, lists=of_then, _plans=None)
         return _Reading(StaticBook(mine.to_json()), Past(folder, 0), start)
 
     def _go_on(self, reading: _Reading, number: int, source: SourcePlan, end: Mark) -> None:

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Protocol
 
+from crossline.core.conditions.lists import Lists
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import Pipeline as Config
 from crossline.core.settings.sinks import rule_topics
-from crossline.rulelog.directory import Changes, DirectoryRuleLog, IngestClock, log_path
+from crossline.rulelog.directory import PREVIEW_MS, Changes, DirectoryRuleLog, IngestClock, earliest_ms, log_path
 from crossline.rulelog.events import EventKind, RuleEvent
+from crossline.rulelog.listlog import ListLog, contents_of
 from crossline.rulelog.lists import ListChanges, ListsDirectory
 from crossline.rulelog.logfile import read_log
 
-Lists = Mapping[str, Sequence[Any]]
+
+class ListTimes(Protocol):
+    """The lists, and the times that they had."""
+
+    def since(self, gone_ms: Mapping[str, int]) -> Lists:
+        """Without the versions that no record to come meets.
+
+        ``gone_ms``: by stream, the ingest time that none of its records to come is before.
+        """
+        ...
 
 
 class RuleFeed(Protocol):
     """Where rule changes come from. ``changed`` is called beside the batches, ``take_up`` between them only."""
 
-    def start(self) -> tuple[RuleSet, Lists]:
+    def start(self) -> tuple[RuleSet, ListTimes]:
         """The rules and lists to begin with."""
         ...
 
@@ -32,15 +44,15 @@ class RuleFeed(Protocol):
         """Is there anything to take up? Cheap while nothing changes; what did is read and checked here."""
         ...
 
-    def preview(self) -> tuple[RuleSet, Lists]:
-        """What rules and lists would be with what ``changed`` found; rules that are new judge nothing yet."""
+    def preview(self) -> tuple[RuleSet, ListTimes]:
+        """What rules and lists would be with what ``changed`` found; what is new judges nothing yet."""
         ...
 
     def note(self, event: EventKind, text: str) -> dict[str, Any]:
         """Log that something happened to rules; the event."""
         ...
 
-    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
+    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListTimes, list[dict[str, Any]]]:
         """Log what ``changed`` found; rules and lists from now on, and the events for the history. Fast.
 
         ``highest_ingest_ms``: by stream, of all records judged so far.
@@ -63,23 +75,29 @@ class DirectoryFeed:
     """
 
     def __init__(self, config: Config, clocks: Mapping[str, IngestClock]) -> None:
-        self._lists = ListsDirectory(config.lists.path) if config.lists else None
+        self._path = log_path(config.rules.path, config.name)
+        self._contents = contents_of(self._path)
+        self._lists = ListsDirectory(config.lists.path, self._contents) if config.lists else None
         topics = rule_topics(config.sinks)
         self._log = DirectoryRuleLog(config.rules.path, config.name, config.streams, self._list_names, topics)
-        self._path = log_path(config.rules.path, config.name)
+        self._streams = tuple(config.streams)
         self._clocks = clocks
         self._waiting: tuple[ListChanges | None, Changes | None] = (None, None)
-        self._events: list[RuleEvent] = []
 
     def _list_names(self) -> Collection[str]:
         """Those that there are, or will be once what waits is taken up."""
-        lists = self._waiting[0]
-        return lists.names if lists is not None else self._lists.lists if self._lists else ()
+        return self._preview().versions
 
-    def start(self) -> tuple[RuleSet, Lists]:
-        """The rules of the log, or at the first start those of the folder."""
-        lists = self._lists.load() if self._lists else {}
-        return self._log.start(_now_ms()), lists
+    def _preview(self) -> ListLog:
+        if self._lists is None:
+            return ListLog(self._contents.entries)
+        return self._lists.preview(self._waiting[0], dict.fromkeys(self._streams, PREVIEW_MS))
+
+    def start(self) -> tuple[RuleSet, ListTimes]:
+        """Those of the log, or at the first start those of the folders; lists that it does not know from theirs."""
+        now_ms = _now_ms()
+        rules = self._log.start(now_ms, partial(self._lists.start, now_ms=now_ms) if self._lists else None)
+        return rules, self._preview()
 
     def events(self) -> list[dict[str, Any]]:
         """The rule log."""
@@ -91,34 +109,41 @@ class DirectoryFeed:
         self._waiting = (lists, None)
         rules = self._log.poll()
         self._waiting = (lists, rules)
-        # Lists that were taken up when the log could not be written are still to be handed on.
-        return lists is not None or rules is not None or bool(self._events)
+        return lists is not None or rules is not None
 
-    def preview(self) -> tuple[RuleSet, Lists]:
+    def preview(self) -> tuple[RuleSet, ListTimes]:
         """As the log would have it."""
-        lists, changes = self._waiting
-        there = self._lists.lists if self._lists else {}
-        return self._log.preview(changes), {**there, **(lists.entries if lists is not None else {})}
+        return self._log.preview(self._waiting[1]), self._preview()
 
     def note(self, event: EventKind, text: str) -> dict[str, Any]:
         """In the log, so that a start tells it again where it was not delivered."""
         return self._log.note(event, text, _now_ms()).as_dict()
 
-    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:
-        """Lists first, since a rule may have waited for one."""
-        lists, changes = self._waiting
-        if self._lists is not None and lists is not None:
-            # Kept until they are handed on: the log may not be written now.
-            self._events += self._lists.take_up(lists, _now_ms())[1]
-            self._waiting = (None, changes)
-        rules, rule_events = self._log.take_up(changes, highest_ingest_ms, _now_ms(), self._clocks)
-        events = [event.as_dict() for event in (*self._events, *rule_events)]
-        self._waiting, self._events = (None, None), []
-        return rules, self._lists.lists if self._lists else {}, events
+    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListTimes, list[dict[str, Any]]]:
+        """Lists and rules with one write, from the same instants: a rule may have waited for a list."""
+        (lists, changes), now_ms = self._waiting, _now_ms()
+        begins_ms = {name: earliest_ms(name, highest_ingest_ms, now_ms, self._clocks) for name in self._streams}
+        changed = self._lists.events(lists, now_ms, begins_ms) if self._lists and lists else []
+        rules, events = self._log.take_up(changes, highest_ingest_ms, now_ms, self._clocks, changed)
+        if self._lists and lists:
+            self._lists.take(lists, changed)
+        self._waiting = (None, None)
+        return rules, self._preview(), [event.as_dict() for event in events]
 
     def close(self) -> None:
         """Let go of the rule log."""
         self._log.close()
+
+
+class _Fixed:
+    """Lists that do not change while they judge."""
+
+    def __init__(self, lists: Lists) -> None:
+        self._lists = lists
+
+    def since(self, gone_ms: Mapping[str, int]) -> Lists:  # noqa: ARG002 - of history, any record may come
+        """All of them."""
+        return self._lists
 
 
 class FixedFeed:
@@ -126,9 +151,9 @@ class FixedFeed:
 
     def __init__(self, rules: RuleSet, lists: Lists) -> None:
         self._rules = rules
-        self._lists = lists
+        self._lists = _Fixed(lists)
 
-    def start(self) -> tuple[RuleSet, Lists]:
+    def start(self) -> tuple[RuleSet, ListTimes]:
         """The rules."""
         return self._rules, self._lists
 
@@ -140,7 +165,7 @@ class FixedFeed:
         """Never."""
         return False
 
-    def preview(self) -> tuple[RuleSet, Lists]:
+    def preview(self) -> tuple[RuleSet, ListTimes]:
         """The same rules and lists."""
         return self._rules, self._lists
 
@@ -148,7 +173,7 @@ class FixedFeed:
         """The event; nothing is logged."""
         return RuleEvent(event, _now_ms(), text=text).as_dict()
 
-    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Lists, list[dict[str, Any]]]:  # noqa: ARG002
+    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListTimes, list[dict[str, Any]]]:  # noqa: ARG002
         """The same rules."""
         return self._rules, self._lists, []
 

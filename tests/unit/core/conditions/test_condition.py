@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.core.conditions.holds import holds
+from crossline.core.conditions.lists import named_lists
 from crossline.core.conditions.mask import MaskProgram, compile_mask
 from crossline.core.conditions.regex import matcher, translate, why_not_regex
 from crossline.core.conditions.tree import (
@@ -60,7 +61,7 @@ def columns_of(records: list[dict[str, Any]]) -> dict[str, pa.Array]:
 def masked(raw: Any, records: list[dict[str, Any]], lists: dict[str, list[Any]] | None = None) -> list[bool]:
     condition, findings = parse_conditions(raw)
     assert findings == []
-    return compile_mask(condition, lists)(columns_of(records), len(records)).tolist()
+    return compile_mask(condition, named_lists(lists))(columns_of(records), len(records)).tolist()
 
 
 def test_parses_into_a_tree() -> None:
@@ -232,7 +233,7 @@ def test_masks_agree_with_the_twin(raw: Any, records: list[dict[str, Any]], memb
     assert findings == []
     if same_as_doubles(raw, records):
         lists = {"some": members}
-        mask = compile_mask(condition, lists)(columns_of(records), len(records))
+        mask = compile_mask(condition, named_lists(lists))(columns_of(records), len(records))
         assert mask.dtype == np.bool_
         assert mask.tolist() == [holds(condition, record, lists) for record in records]
 

@@ -1,9 +1,10 @@
 from typing import Any
 
+from crossline.core.basics.times import BEGINNING_MS
 from crossline.core.plan.compile import Lateness, compile_stream, layout_of
 from crossline.core.plan.layers import RETIRED, EntrySpec
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import BEGINNING_MS, RuleSet, read_rule
+from crossline.core.rules.ruleset import RuleSet, read_rule
 from crossline.core.streams.schema import load_streams
 
 SPEC = load_streams(

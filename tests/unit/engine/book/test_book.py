@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from crossline.core.basics.errors import StateError
+from crossline.core.basics.times import FOREVER_MS
+from crossline.core.conditions.lists import named_list
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
@@ -18,7 +20,10 @@ from crossline.engine.changes.past import new_layers
 from e2e.traffic import CASH, RULES, STREAM, STREAMS, Body, velocity
 
 DEFAULTS = Defaults(time_mode="event_time", watermark_delay_ms=5_000, allowed_lateness_ms=20_000)
-LISTS = {"stolen": ["c1", 7, 1.5]}
+LISTS = {
+    "stolen": named_list(["c1", 7, 1.5]).then([(True, FOREVER_MS), ("c1", 5_000), (1, 6_000)], {STREAM: 3_000}),
+    "none": named_list([]),
+}
 
 
 def rules_of(bodies: list[Body]) -> RuleSet:
@@ -36,6 +41,12 @@ def test_what_comes_back_is_what_went() -> None:
     assert (again.rules, again.streams, again.defaults) == (book.rules, book.streams, book.defaults)
     assert (again.shards, again.bounds, again.lists) == (5, Bounds(250), LISTS)
     assert again.plan(STREAM).layers == book.plan(STREAM).layers
+
+
+def test_a_book_of_an_older_version_has_plain_lists() -> None:
+    raw = orjson.loads(book_of(RULES).to_json())
+    raw["lists"] = {"stolen": ["c1", 7]}
+    assert book_from_json(orjson.dumps(raw)).lists == {"stolen": named_list(["c1", 7])}
 
 
 def test_layers_in_use_stay_as_they_are_when_rules_come() -> None:

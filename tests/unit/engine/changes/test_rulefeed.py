@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from crossline.core.basics.errors import RetryableError
+from crossline.core.conditions.lists import named_list
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
@@ -19,7 +20,8 @@ from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.changes.rulefeed import DirectoryFeed
 from crossline.engine.state.history import HistoryLog
 from crossline.rulelog import reading
-from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.rulelog.directory import DirectoryRuleLog, log_path
+from crossline.rulelog.listlog import lists_of_log
 
 PIPELINE = """\
 schema_version: 1
@@ -71,7 +73,7 @@ def test_a_list_and_the_rule_that_needs_it_come_together(config: Config, tmp_pat
     (tmp_path / "lists" / "cards.txt").write_text("c1\n", encoding="utf-8")
     assert feed.changed()
     rules, lists, events = feed.take_up({})
-    assert (names(rules), lists) == (["stolen"], {"cards": ["c1"]})
+    assert (names(rules), lists.since({})) == (["stolen"], {"cards": named_list(["c1"])})
     assert told(events) == ["list_changed", "published"]
     assert not feed.changed()
     feed.close()
@@ -95,8 +97,74 @@ def test_a_list_stays_when_the_log_cannot_be_written(
             feed.take_up({})
     assert feed.changed()
     rules, lists, events = feed.take_up({})
-    assert (names(rules), lists) == (["stolen"], {"cards": ["c1"]})
+    assert (names(rules), lists.since({})) == (["stolen"], {"cards": named_list(["c1"])})
     assert told(events) == ["list_changed", "published"]
+    feed.close()
+
+
+def test_lists_hold_from_the_instants_that_rules_do(config: Config, tmp_path: Path) -> None:
+    """On the clock of the records just after the highest one seen; on a broker's not before now; the log says which."""
+    file = tmp_path / "lists" / "cards.txt"
+    file.write_text("c1\n", encoding="utf-8")
+    (tmp_path / "rules" / "r.yaml").write_text(RULE, encoding="utf-8")
+    for clock, contents in (("records", ("c2", "c3")), ("wall", ("c4",))):
+        feed = DirectoryFeed(config, {"s": clock})
+        feed.start()
+        for number, content in enumerate(contents):
+            file.write_text(f"{content}\n", encoding="utf-8")
+            body = RULE.replace("version: 1", f"version: {2 + number}") + f"description: as of {clock}\n"
+            if clock == "records":
+                (tmp_path / "rules" / "r.yaml").write_text(body, encoding="utf-8")
+            assert feed.changed()
+            events = feed.take_up({"s": 5_000 + number})[2]
+            instants = {event["effective_from_ms"] for event in events if event["event"] == "published"}
+            (changed,) = (event for event in events if event["event"] == "list_changed")
+            if clock == "records":
+                assert changed["begins_ms"] == {"s": 5_001 + number}
+                assert instants == {5_001 + number}
+            else:
+                assert changed["begins_ms"]["s"] > 1_700_000_000_000
+        feed.close()
+    cards = lists_of_log(log_path(config.rules.path, config.name), ["cards"])["cards"]
+    assert [cards.at("s", at) for at in (0, 5_000, 5_001, 5_002, 9_000)] == [["c1"], ["c1"], ["c2"], ["c3"], ["c3"]]
+    assert cards.at("s", 2**60) == ["c4"]
+
+
+def test_a_restart_meets_the_lists_of_the_log_until_what_changed_is_taken_up(config: Config, tmp_path: Path) -> None:
+    file = tmp_path / "lists" / "cards.txt"
+    file.write_text("c1\n", encoding="utf-8")
+    (tmp_path / "rules" / "r.yaml").write_text(RULE, encoding="utf-8")
+    feed = DirectoryFeed(config, {"s": "records"})
+    feed.start()
+    feed.close()
+    file.write_text("c2\n", encoding="utf-8")
+    feed = DirectoryFeed(config, {"s": "records"})
+    assert feed.start()[1].since({}) == {"cards": named_list(["c1"])}
+    assert feed.changed()
+    _, lists, events = feed.take_up({"s": 7})
+    assert (told(events), lists.since({"s": 0})["cards"].at("s", 8)) == (["list_changed"], ["c2"])
+    assert lists.since({"s": 7})["cards"].at("s", 7) == ["c1"]
+    feed.close()
+    file.unlink()
+    feed = DirectoryFeed(config, {"s": "records"})
+    assert feed.start()[1].since({})["cards"].at("s", 8) == ["c2"], "a list whose file is gone stays"
+    feed.close()
+
+
+def test_a_log_of_before_lists_had_times_goes_on(config: Config, tmp_path: Path) -> None:
+    """Its rules refer to lists that it does not know: they begin at the start, and hold from the beginning."""
+    (tmp_path / "lists" / "cards.txt").write_text("c1\n", encoding="utf-8")
+    (tmp_path / "rules" / "r.yaml").write_text(RULE, encoding="utf-8")
+    feed = DirectoryFeed(config, {})
+    feed.start()
+    feed.close()
+    path = log_path(config.rules.path, config.name)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b"list_changed" not in line))
+    feed = DirectoryFeed(config, {})
+    rules, lists = feed.start()
+    assert (names(rules), lists.since({})) == (["stolen"], {"cards": named_list(["c1"])})
+    assert [event["begins_ms"] for event in feed.events() if event["event"] == "list_changed"] == [{}]
     feed.close()
 
 
