@@ -26,7 +26,7 @@ from crossline.core.plan.compile import compile_stream
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.streams.schema import load_streams
-from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.machine.temp import own_folder_for
 from crossline.generate.tx import LINES_BATCH, TxWorkload
 
 ROOT = Path(__file__).parents[1]

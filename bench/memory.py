@@ -28,7 +28,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.streams.schema import StreamSpec
 from crossline.engine.book.book import Book
-from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.machine.temp import own_folder_for
 from crossline.generate.tx import TxWorkload
 
 BATCH = 100_000

@@ -25,7 +25,7 @@ import psutil
 from bench.report import Report, median, say
 from bench.runs import LOG_TAIL, ROOT, environment
 from bench.workload import Rules, rule_set, velocity, write_pipeline
-from crossline.engine.runtime.temp import own_folder_for
+from crossline.engine.machine.temp import own_folder_for
 from crossline.engine.runtime.tied import end_with_parent
 
 # R1's key space with a window that nothing leaves; R5 with windows of a day: three key spaces.

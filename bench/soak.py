@@ -25,11 +25,11 @@ from bench.report import Report, median, say
 from bench.workload import rule_set, write_pipeline
 from crossline.connectors.base import Delivery
 from crossline.core.settings.config import in_folder
+from crossline.engine.machine.temp import own_folder_for
 from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.gateway import end_session
 from crossline.engine.runtime.session import build_session, wake_workers
-from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.work.totals import Totals
 
 KINDS = ("driver", "java", "keepers", "workers")

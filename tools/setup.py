@@ -128,7 +128,7 @@ def put_classes_by(python: Path) -> None:
 
 def ensure_java(python: Path) -> None:
     """Install a Java as a wheel where the machine has none that fits."""
-    find = [str(python), "-c", "from crossline.engine.runtime.java import find_java; find_java()"]
+    find = [str(python), "-c", "from crossline.engine.machine.java import find_java; find_java()"]
     if subprocess.run(find, check=False, capture_output=True).returncode == 0:
         return
     step("no Java 17 or 21 on this machine: installing one into .venv (about 40 MB)")

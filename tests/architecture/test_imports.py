@@ -30,7 +30,20 @@ ROOMS = {
         *("plan", "decode", "windows", "route", "alerts", "judge"),
     ),
     "engine": (
-        *("runtime", "work", "book", "source", "state", "hops", "local", "spark", "workers", "changes", "pipeline"),
+        *(
+            "machine",
+            "runtime",
+            "work",
+            "book",
+            "source",
+            "state",
+            "hops",
+            "local",
+            "spark",
+            "workers",
+            "changes",
+            "pipeline",
+        ),
     ),
 }
 CORE_LIBRARIES = {"llvmlite", "numba", "numpy", "orjson", "pyarrow", "pydantic", "pydantic_core", "xxhash", "yaml"}

@@ -10,6 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+FOLDER_FILES_MAX = 15
+# Of rule types there may be any number.
+FOLDERS = sorted({path.parent for path in (ROOT / "src").rglob("*.py") if path.parent.name != "types"})
 FILES = sorted(path for folder in ("src", "tests", "bench", "tools") for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -21,6 +24,11 @@ def test_file_and_functions_are_short(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or 0) - node.lineno + 1
             assert lines <= FUNCTION_LINES_MAX, f"line {node.lineno}: {node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_folder_is_seen_at_once(folder: Path) -> None:
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= FOLDER_FILES_MAX
 
 
 def test_there_are_files_to_look_at() -> None:

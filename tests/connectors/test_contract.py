@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
-from crossline.connectors.kafka_sink import KafkaSink
+from crossline.connectors.kafka.sink import KafkaSink
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.errors import PermanentError, SinkError
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from crossline.cli.doctor_kafka import kafka_findings
+from crossline.cli.doctor.kafka import kafka_findings
 from crossline.core.settings.config import load_pipeline
 from crossline.services.broker import LocalBroker
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from crossline.connectors import kafka_fetch
-from crossline.connectors.kafka_fetch import KafkaFetch
+from crossline.connectors.kafka import fetch as kafka_fetch
+from crossline.connectors.kafka.fetch import KafkaFetch
 from crossline.services.broker import LocalBroker
 
 pytestmark = pytest.mark.kafka

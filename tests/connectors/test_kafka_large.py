@@ -11,8 +11,8 @@ from confluent_kafka import Message
 from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, deliver_all
-from crossline.connectors.kafka_messages import alert_message, dead_message
-from crossline.connectors.kafka_sink import KafkaSink
+from crossline.connectors.kafka.messages import alert_message, dead_message
+from crossline.connectors.kafka.sink import KafkaSink
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import SinkError
 

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, Sink, build_sink, deliver_all
 from crossline.connectors.jsonl import JsonlSink
-from crossline.connectors.kafka_errors import told
-from crossline.connectors.kafka_messages import entity_key
-from crossline.connectors.kafka_sink import KafkaSink
+from crossline.connectors.kafka.errors import told
+from crossline.connectors.kafka.messages import entity_key
+from crossline.connectors.kafka.sink import KafkaSink
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 

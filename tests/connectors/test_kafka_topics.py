@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 from structlog.testing import capture_logs
 
-from crossline.connectors import kafka_topics
-from crossline.connectors.kafka_topics import TopicWatch
+from crossline.connectors.kafka import topics as kafka_topics
+from crossline.connectors.kafka.topics import TopicWatch
 from crossline.core.basics.errors import PermanentError, SourceError, StateError
 from crossline.services.broker import LocalBroker
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from crossline.engine.runtime.java import find_java
+from crossline.engine.machine.java import find_java
 from e2e.killing import WAIT_S, finish
 from e2e.project import Project, figures, from_twin
 from e2e.traffic import RULES, STREAM, Record, expected, lines, records

@@ -154,7 +154,7 @@ def setting_of(
 
 def _judge(stopping: Stopping, judged: Sequence[Judged], output: Path, on: Runner) -> dict[str, Any]:
     """Judge by the first of ``judged`` into ``output``, and by the second to compare. The figures of both."""
-    from crossline.engine.runtime.temp import own_folder_for
+    from crossline.engine.machine.temp import own_folder_for
 
     progress = Progress(sys.stderr)
     with _runner(on, stopping) as run, own_folder_for("compare") as folder:

@@ -13,7 +13,8 @@ from crossline.cli.help import LazyGroup, fit_help
 from crossline.cli.logs import configure
 from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
 
-# One module a command; each has ``register(app)``. What is said here is what the command says of itself.
+# One module a command, or a folder with the module ``command``; each has ``register(app)``. What is said here is what
+# the command says of itself.
 COMMANDS = {
     "init": "Write an example project that runs: payments, three rules, and where to go from there.",
     "demo": "Card traffic with planted frauds through the whole pipeline, on this machine.",
@@ -36,7 +37,10 @@ class Crossline(LazyGroup):
     def load(cls, name: str) -> TyperCommand | TyperGroup:
         """The command ``name``, with what it imports."""
         part = typer.Typer()
-        importlib.import_module(f"crossline.cli.{name}").register(part)
+        module = importlib.import_module(f"crossline.cli.{name}")
+        if hasattr(module, "__path__"):
+            module = importlib.import_module(f"crossline.cli.{name}.command")
+        module.register(part)
         fit_help(part)
         command: TyperCommand | TyperGroup = typer.main.get_group(part).commands[name]  # type: ignore[assignment]
         return command

@@ -113,7 +113,7 @@ _PLACES = {
     "sqlite": "crossline.connectors.sqlite:SqliteSink",
     "jsonl": "crossline.connectors.jsonl:JsonlSink",
     "console": "crossline.connectors.console:ConsoleSink",
-    "kafka": "crossline.connectors.kafka_sink:KafkaSink",
+    "kafka": "crossline.connectors.kafka.sink:KafkaSink",
 }
 
 

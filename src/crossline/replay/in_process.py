@@ -20,7 +20,7 @@ from crossline.engine.hops.hops import hops_of, in_one
 from crossline.engine.hops.outcome import Outcome, gathered
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Dealt, Pool
-from crossline.engine.runtime.temp import own_folder_for, sweep
+from crossline.engine.machine.temp import own_folder_for, sweep
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.engine.source.intake import ChunkIntake, ShownIntake, StreamIntake
 from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt

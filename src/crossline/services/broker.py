@@ -18,9 +18,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from crossline.core.basics.errors import PermanentError, SourceError
-from crossline.engine.runtime.jars import ensure_jars
-from crossline.engine.runtime.java import find_java
-from crossline.engine.runtime.temp import OwnFolder, own_folder
+from crossline.engine.machine.jars import ensure_jars
+from crossline.engine.machine.java import find_java
+from crossline.engine.machine.temp import OwnFolder, own_folder
 
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
 _START_S_MAX = 60.0

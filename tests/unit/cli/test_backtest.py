@@ -24,7 +24,7 @@ from crossline.cli.main import run_command
 from crossline.core.basics.errors import PermanentError
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Pool
-from crossline.engine.runtime.temp import own_folder
+from crossline.engine.machine.temp import own_folder
 
 COMMAND = ["backtest", "--rules", "rules", "--stream", "stream.yaml", "--input", "in/*.jsonl"]
 

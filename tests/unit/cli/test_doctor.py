@@ -11,9 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from crossline.cli import doctor, doctor_machine
+from crossline.cli.doctor import command as doctor
+from crossline.cli.doctor import machine as doctor_machine
 from crossline.core.basics.errors import PermanentError
-from crossline.engine.runtime.java import Java
+from crossline.engine.machine.java import Java
 
 STREAMS = """schema_version: 1
 streams:
@@ -118,7 +119,7 @@ def test_the_lock_is_read() -> None:
 
 
 def test_a_broker_that_does_not_answer_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crossline.cli.doctor_kafka._ASK_S_MAX", 0.2)
+    monkeypatch.setattr("crossline.cli.doctor.kafka._ASK_S_MAX", 0.2)
     fill("local-fs", monkeypatch)
     fill("spark-kafka", monkeypatch)
     with socket.socket() as unanswered:  # bound, and nobody listens

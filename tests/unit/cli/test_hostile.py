@@ -152,7 +152,7 @@ def run(
     monkeypatch.chdir(project)
     # What is right as far as Spark ends there.
     monkeypatch.setattr("crossline.engine.runtime.launch.find_java", no_java)
-    monkeypatch.setattr("crossline.cli.doctor.machine_findings", lambda **_: [])
+    monkeypatch.setattr("crossline.cli.doctor.command.machine_findings", lambda **_: [])
 
     def command(arguments: list[str]) -> tuple[int, str, str]:
         code = run_command(arguments)

@@ -10,7 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from crossline.cli import backtest, rules
+from crossline.cli import backtest
+from crossline.cli.rules import command as rules
 from crossline.core.basics.errors import StateError, UsageError
 from crossline.core.settings.config import in_folder, load_pipeline
 from crossline.engine.changes.rulefeed import DirectoryFeed

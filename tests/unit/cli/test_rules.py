@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from crossline.cli.rules import register
+from crossline.cli.rules.command import register
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import RefusedError

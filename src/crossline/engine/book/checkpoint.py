@@ -19,8 +19,8 @@ from typing import Any
 import orjson
 
 from crossline.core.basics.errors import StateError
+from crossline.engine.machine.temp import LOCK, is_held
 from crossline.engine.runtime.launch import session_folder
-from crossline.engine.runtime.temp import LOCK, is_held
 
 OWNER, HELD = "owner.json", "held"
 LEFT_S_MAX = 30.0  # how long a killed run's Java is waited for

@@ -21,11 +21,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crossline.engine.runtime.home import spark_home, worker_python
-from crossline.engine.runtime.jars import ensure_jars
-from crossline.engine.runtime.java import find_java, without_incubators
+from crossline.engine.machine.home import spark_home, worker_python
+from crossline.engine.machine.jars import ensure_jars
+from crossline.engine.machine.java import find_java, without_incubators
+from crossline.engine.machine.temp import OwnFolder, own_folder, sweep
 from crossline.engine.runtime.settings import JAR_GROUPS, LOOPBACK, MODULES_OPENED, SOCKET_VARIABLE, base_settings
-from crossline.engine.runtime.temp import OwnFolder, own_folder, sweep
 
 END_S = 20.0  # Java takes half a second to end; more where a batch is under way
 # What ignores a signal when it starts another program hands that on; Java leaves ignored signals alone.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from crossline.engine.runtime.archive import use_flags
+from crossline.engine.machine.archive import use_flags
 
 DAEMON = "crossline.engine.workers.daemon"
 # Where ``attach`` finds the process that Spark's Python is forked from.

@@ -10,9 +10,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from crossline.connectors.kafka_client import java_settings, librdkafka_settings
-from crossline.connectors.kafka_fetch import KafkaFetch
-from crossline.connectors.kafka_topics import TopicWatch
+from crossline.connectors.kafka.client import java_settings, librdkafka_settings
+from crossline.connectors.kafka.fetch import KafkaFetch
+from crossline.connectors.kafka.topics import TopicWatch
 from crossline.core.settings.kafka import KafkaSource
 from crossline.engine.book.sparklog import next_offsets
 from crossline.engine.source.intake import KafkaIntake

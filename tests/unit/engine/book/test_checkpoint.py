@@ -15,7 +15,7 @@ import pytest
 from crossline.core.basics.errors import StateError
 from crossline.engine.book import checkpoint
 from crossline.engine.book.checkpoint import HELD, OWNER, Checkpoint, SourceMark, claim
-from crossline.engine.runtime.temp import own_folder
+from crossline.engine.machine.temp import own_folder
 
 HOLDER = """
 import sys

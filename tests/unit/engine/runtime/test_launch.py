@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from crossline.engine.machine.home import spark_home
+from crossline.engine.machine.java import Java
 from crossline.engine.runtime import launch
-from crossline.engine.runtime.home import spark_home
-from crossline.engine.runtime.java import Java
 
 SETTINGS = {
     "spark.driver.extraClassPath": "/jars/a.jar:/jars/b.jar",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.engine.runtime import attach as module
+from crossline.engine.machine import attach as module
 from crossline.engine.runtime.settings import SOCKET_VARIABLE
 
 ATTACH = Path(module.__file__)

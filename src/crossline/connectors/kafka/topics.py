@@ -11,7 +11,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
-from crossline.connectors.kafka_gone import absent, deleted_before_read, ends_before, remade
+from crossline.connectors.kafka.gone import absent, deleted_before_read, ends_before, remade
 from crossline.core.basics.errors import PermanentError, SourceError, StateError
 from crossline.logs import get_logger
 

@@ -11,8 +11,8 @@ from typing import Annotated
 import orjson
 import typer
 
-from crossline.cli.doctor_kafka import kafka_findings
-from crossline.cli.doctor_machine import Finding, machine_findings
+from crossline.cli.doctor.kafka import kafka_findings
+from crossline.cli.doctor.machine import Finding, machine_findings
 from crossline.cli.screen import Listing, show
 from crossline.rulelog.content import read_pipeline_in_place
 

@@ -14,8 +14,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from crossline.engine.runtime.installed import spark_folder
-from crossline.engine.runtime.places import cache_dir
+from crossline.engine.machine.installed import spark_folder
+from crossline.engine.machine.places import cache_dir
 
 _PARTS = ("bin", "sbin", "jars")
 _PYTHON = """#!/bin/sh

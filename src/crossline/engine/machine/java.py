@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from crossline.core.basics.errors import PermanentError
-from crossline.engine.runtime.places import cache_dir
+from crossline.engine.machine.places import cache_dir
 
 FITTING = (17, 21)
 # Spark's scripts pass this always, for sums that nobody does here. Java warns of it on every start, and a runtime cut

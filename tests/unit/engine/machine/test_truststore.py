@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from crossline.engine.runtime.java import find_java
-from crossline.engine.runtime.truststore import PASSWORD, certificates, write_trust_store
+from crossline.engine.machine.java import find_java
+from crossline.engine.machine.truststore import PASSWORD, certificates, write_trust_store
 
 # A self-signed certificate made for this test with OpenSSL: CN=crossline test, elliptic curve, valid to 2126.
 PEM = """\

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from crossline.engine.runtime.installed import spark_version
-from crossline.engine.runtime.java import find_java
-from crossline.engine.runtime.places import cache_dir
+from crossline.engine.machine.installed import spark_version
+from crossline.engine.machine.java import find_java
+from crossline.engine.machine.places import cache_dir
 
 FORM = 2  # of the class path and the options that an archive was made with
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"

@@ -11,8 +11,9 @@ import orjson
 import typer
 import yaml
 
-from crossline.cli import rules_trial, screen
-from crossline.cli.rule_tables import (
+from crossline.cli import screen
+from crossline.cli.rules import trial as rules_trial
+from crossline.cli.rules.tables import (
     about,
     event_row,
     events_table,

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import TopicMetadata
 
-from crossline.connectors.kafka_messages import NAME_HEADERS, Outgoing
+from crossline.connectors.kafka.messages import NAME_HEADERS, Outgoing
 from crossline.core.basics.errors import SinkError, UsageError
 
 STOP_S = 1.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crossline.core.basics.errors import PermanentError
-from crossline.engine.runtime.jars import JarStore, Pin, Progress, groups, pins
+from crossline.engine.machine.jars import JarStore, Pin, Progress, groups, pins
 
 BODIES = {"one-1.0.jar": b"one", "two-2.0.jar": b"two", "other-3.jar": b"other"}
 
@@ -103,7 +103,7 @@ def test_an_unknown_group_names_the_known(tmp_path: Path) -> None:
 
 _ENSURE = """
 import hashlib, pathlib, sys
-from crossline.engine.runtime.jars import JarStore, Pin
+from crossline.engine.machine.jars import JarStore, Pin
 folder = pathlib.Path(sys.argv[1])
 def fetch(missing, into, progress):
     with (folder / "asked").open("a") as asked:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from crossline.core.basics.errors import PermanentError
-from crossline.engine.runtime import java
-from crossline.engine.runtime.java import Java, Probe, ask, find_java, without_incubators
+from crossline.engine.machine import java
+from crossline.engine.machine.java import Java, Probe, ask, find_java, without_incubators
 
 
 def make_java(home: Path, version: str) -> Path:

@@ -53,7 +53,7 @@ def try_rules(
 ) -> None:
     """Try rules on a sample, without a pipeline: each in its newest version, drafts and paused ones too."""
     from crossline.core.judge.shard import Bounds
-    from crossline.engine.runtime.temp import own_folder_for
+    from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.backtest import History, Judged
     from crossline.replay.trial import as_if_active, tried, verdicts
     from crossline.rulelog.lists import lists_in

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from crossline.core.basics.errors import PermanentError
-from crossline.engine.runtime.ivy import retrieve
-from crossline.engine.runtime.places import cache_dir
+from crossline.engine.machine.ivy import retrieve
+from crossline.engine.machine.places import cache_dir
 
 # Called with the name of a jar that has come, how many have come, and how many there are to fetch.
 Progress = Callable[[str, int, int], None]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from crossline.core.basics.errors import PermanentError
-from crossline.engine.runtime import ivy
-from crossline.engine.runtime.java import Java
+from crossline.engine.machine import ivy
+from crossline.engine.machine.java import Java
 
 WANTED = [("org.example", "one", "1.0"), ("org.example", "two", "2.0")]
 

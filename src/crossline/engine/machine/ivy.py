@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from crossline.core.basics.errors import PermanentError
-from crossline.engine.runtime.java import Java, find_java
-from crossline.engine.runtime.temp import own_folder_for
-from crossline.engine.runtime.truststore import certificates, write_trust_store
+from crossline.engine.machine.java import Java, find_java
+from crossline.engine.machine.temp import own_folder_for
+from crossline.engine.machine.truststore import certificates, write_trust_store
 
 SETTINGS_VARIABLE = "CROSSLINE_IVY_SETTINGS"
 _CONNECT_MS_MAX, _READ_MS_MAX = 20_000, 60_000

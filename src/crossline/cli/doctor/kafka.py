@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from crossline.cli.doctor_machine import Finding
-from crossline.connectors.kafka_client import librdkafka_settings
+from crossline.cli.doctor.machine import Finding
+from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.core.settings.config import Pipeline
 from crossline.core.settings.kafka import KafkaSecurity, KafkaSink, KafkaSource
 

@@ -12,10 +12,10 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
-from crossline.connectors.kafka_client import librdkafka_settings
-from crossline.connectors.kafka_courier import Courier, Patience, Refused, names_at_end
-from crossline.connectors.kafka_errors import TOO_LARGE, of_one_topic, told
-from crossline.connectors.kafka_messages import Outgoing, alert_message, dead_message
+from crossline.connectors.kafka.client import librdkafka_settings
+from crossline.connectors.kafka.courier import Courier, Patience, Refused, names_at_end
+from crossline.connectors.kafka.errors import TOO_LARGE, of_one_topic, told
+from crossline.connectors.kafka.messages import Outgoing, alert_message, dead_message
 from crossline.core.basics.errors import CrosslineError, RetryableError, SinkError
 from crossline.core.basics.times import format_instant
 from crossline.core.settings import kafka as config_kafka

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from crossline.core.basics.errors import CrosslineError
-from crossline.engine.runtime.jars import default_store, ensure_jars
-from crossline.engine.runtime.java import find_java
-from crossline.engine.runtime.places import CACHE_VARIABLE, cache_dir, checkout
+from crossline.engine.machine.jars import default_store, ensure_jars
+from crossline.engine.machine.java import find_java
+from crossline.engine.machine.places import CACHE_VARIABLE, cache_dir, checkout
 
 NOTHING = "nothing to do"
 _PYTHON_MIN = (3, 11)

@@ -1,0 +1,1 @@
+"""Kafka: topics that are read, and the sink."""
