@@ -30,7 +30,7 @@ class Position:
     ingest_ms: int
 
 
-Place = tuple[int, str, str, int, int]
+Place = tuple[int, str, str, int, int, str]
 
 
 @dataclass(slots=True)
@@ -86,8 +86,9 @@ class StreamClocks:
 class ShardOutput:
     """What one batch gave: alerts (JSON values), duplicates, late records, and the deltas to be persisted.
 
-    ``places``: of the record at which each alert fired, (ingest time, stream, log, sequence, offset): what alerts of
-    several shards are put in order by. Where a stream is one log the time is 0, for then the log has the order.
+    ``places``: of the record at which each alert fired, (ingest time, stream, log, sequence, offset, partition): what
+    alerts of several shards are put in order by, and where the record stands. Where a stream is one log the time is 0,
+    for then the log has the order.
     """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
@@ -260,11 +261,12 @@ def _add_alerts(
     alerts: Iterable[tuple[int, dict[str, Any]]],
     output: ShardOutput,
 ) -> None:
-    chunks = sorted((m["log"], m["sequence"]) for m, _ in parts)
+    chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
     for row, alert in alerts:
-        log, sequence = chunks[rows["chunk"][row]]
+        log, sequence, partition = chunks[rows["chunk"][row]]
+        place = (int(rows["place_ms"][row]), plan.stream, log, sequence, int(rows["offsets"][row]), partition)
         output.alerts.append(alert)
-        output.places.append((int(rows["place_ms"][row]), plan.stream, log, sequence, int(rows["offsets"][row])))
+        output.places.append(place)
 
 
 def _position(plan: StreamPlan, batch: KeyedBatch, rows: Arrays, partitions: list[str], row: int) -> Position:

@@ -173,6 +173,7 @@ class Pipeline:
                 pipeline=self._settings.name,
                 batch_id=batch_id,
                 alerts=outcome.alerts,
+                positions=outcome.positions,
                 dead=outcome.dead,
                 late=outcome.late,
                 figures={

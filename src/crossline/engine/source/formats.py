@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk, read_chunk, read_span
+from crossline.connectors.files.lines import csv_header
 from crossline.core.decode import Decoded, Layout, decode_csv, decode_lines, decode_table
 from crossline.core.decode.spans import RAW_KEPT
 from crossline.core.values import DeadLetter
@@ -23,7 +22,7 @@ def decode_chunk(form: str, layout: Layout, chunk: ChunkRef) -> Decoded:
     if form == "parquet":
         return _decode_parquet(layout, chunk)
     with open_chunk(chunk) as file:
-        header, first = _csv_header(file)
+        header, first = csv_header(file)
         begin = max(chunk.start, first)
         data = read_span(file, chunk, begin) if chunk.end > begin else b""
     return decode_csv(layout, header, data, chunk.place, begin, known_ms=chunk.listed_ms)
@@ -54,11 +53,3 @@ def _not_parquet(layout: Layout, chunk: ChunkRef, data: bytes, error: Exception)
         offset=0,
         raw=data[:RAW_KEPT],
     )
-
-
-def _csv_header(file: BinaryIO) -> tuple[list[str], int]:
-    """The column names of a CSV file, and where its first record starts."""
-    file.seek(0)
-    line = file.readline()
-    names = line.decode("utf-8-sig", errors="replace").rstrip("\r\n").split(",")
-    return [name.strip().strip('"') for name in names], len(line)
