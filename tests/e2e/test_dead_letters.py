@@ -127,8 +127,12 @@ def test_the_records_of_an_alert_are_the_good_ones(project: Project) -> None:
         asked = crossline("alerts", "show", alert_id, "--pipeline", project.pipeline, "--json")
         assert json.loads(asked.stdout)["records"] == [
             {
-                **{"record_id": name, "found": True, "partition": path, "offset": places[good[name]]},
-                **{"event_time": event_time(good[name]), "fields": json.loads(good[name])},
+                "record_id": name,
+                "found": True,
+                "partition": path,
+                "offset": places[good[name]],
+                "event_time": event_time(good[name]),
+                "fields": json.loads(good[name]),
             }
             for name in alert["evidence"]["record_ids"]
         ]

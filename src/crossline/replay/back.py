@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from crossline.connectors.chunks import ChunkRef
-from crossline.connectors.files.identity import open_chunk, read_chunk
-from crossline.connectors.files.lines import csv_header
+from crossline.connectors.files.text import csv_header, read_text
 from crossline.core.errors import SourceError
 from crossline.core.schema import StreamSpec
 from crossline.replay.records import Row
@@ -93,13 +92,14 @@ class FilesBack:
 
     def _of(self, chunk: ChunkRef, ids: Collection[str], last: int | None) -> Iterator[Row]:  # noqa: ARG002 - tables look at them
         """Records of a chunk, up to the one at offset ``last`` (None: all), the last first."""
+        if chunk.fault is not None:
+            return
         parse: Parse = json_record
         begin = chunk.start
         if self._spec.format == "csv":
-            with open_chunk(chunk) as file:
-                names, first = csv_header(file)
+            names, first = csv_header(chunk)
             parse, begin = csv_parser(names), max(begin, first)
-        data = read_chunk(chunk)[begin - chunk.start :]
+        data = read_text(chunk)[begin - chunk.start :]
         newline = -1 if last is None else data.find(b"\n", max(0, last - begin))
         stop = None if newline < 0 else begin + newline + 1
         yield from lines_backwards(data, begin, chunk.place, parse, stop)

@@ -31,14 +31,6 @@ def cuts(file: BinaryIO, start: int, size: int, chunk_bytes: int, unended: Unend
         start = end
 
 
-def csv_header(file: BinaryIO) -> tuple[list[str], int]:
-    """The column names of a CSV file, and where its first record starts."""
-    file.seek(0)
-    line = file.readline()
-    names = line.decode("utf-8-sig", errors="replace").rstrip("\r\n").split(",")
-    return [name.strip().strip('"') for name in names], len(line)
-
-
 def is_whole(file: BinaryIO, size: int) -> bool:
     """Whether a Parquet file has the end that is written last; one just begun is its first magic and nothing else."""
     if size < PARQUET_MIN:

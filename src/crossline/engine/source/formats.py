@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crossline.connectors.chunks import ChunkRef
-from crossline.connectors.files.identity import open_chunk, read_chunk, read_span
-from crossline.connectors.files.lines import csv_header
+from crossline.connectors.files.identity import open_chunk, read_chunk
+from crossline.connectors.files.text import csv_header, read_text
 from crossline.core.decode import Decoded, Layout, decode_csv, decode_lines, decode_table
 from crossline.core.decode.spans import RAW_KEPT
 from crossline.core.values import DeadLetter
@@ -16,16 +16,34 @@ from crossline.core.values import DeadLetter
 
 def decode_chunk(form: str, layout: Layout, chunk: ChunkRef) -> Decoded:
     """The records of a chunk: of JSON lines, of a CSV file, whose first line names the columns, of a Parquet file."""
+    if chunk.fault is not None:
+        return _broken_archive(layout, chunk)
     if form == "json":
-        data = read_chunk(chunk)
+        data = read_text(chunk)
         return decode_lines(layout, data, chunk.place, chunk.start, known_ms=chunk.listed_ms)
     if form == "parquet":
         return _decode_parquet(layout, chunk)
-    with open_chunk(chunk) as file:
-        header, first = csv_header(file)
-        begin = max(chunk.start, first)
-        data = read_span(file, chunk, begin) if chunk.end > begin else b""
+    header, first = csv_header(chunk)
+    begin, data = max(chunk.start, first), read_text(chunk)
+    if begin > chunk.start:
+        data = data[begin - chunk.start :]
     return decode_csv(layout, header, data, chunk.place, begin, known_ms=chunk.listed_ms)
+
+
+def _broken_archive(layout: Layout, chunk: ChunkRef) -> Decoded:
+    """No record, and one dead letter for a compressed file of which nobody can say what it held."""
+    with open_chunk(chunk) as file:
+        raw = file.read(RAW_KEPT)
+    letter = DeadLetter(
+        stream=layout.stream,
+        reason="malformed_archive",
+        detail=f"{chunk.path}: found {chunk.packed} bytes, expected a whole gzip or zstd archive: {chunk.fault}",
+        partition=chunk.place,
+        offset=chunk.start,
+        raw=raw,
+    )
+    nothing = decode_lines(layout, b"", chunk.place, chunk.start, known_ms=chunk.listed_ms)
+    return Decoded(nothing.records, [letter])
 
 
 def _decode_parquet(layout: Layout, chunk: ChunkRef) -> Decoded:
