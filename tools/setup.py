@@ -119,7 +119,9 @@ def compile_kernels(python: Path, stamp: Path) -> None:
 
 def put_classes_by(python: Path) -> None:
     """Have Java put by what it loads, so that it starts sooner; everything works without."""
-    done = subprocess.run([str(python), "-m", "crossline.engine.rehearsal"], check=False, stdout=subprocess.DEVNULL)
+    done = subprocess.run(
+        [str(python), "-m", "crossline.engine.spark.rehearsal"], check=False, stdout=subprocess.DEVNULL
+    )
     if done.returncode:
         step("Java's classes could not be put by: it will start some seconds later")
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from crossline.connectors.kafka_broker import LocalBroker
 
 from crossline.cli.alert_records import Origin, Seen, seen
 from crossline.connectors import kafka_back
 from crossline.connectors.kafka_back import KafkaBack
-from crossline.connectors.kafka_broker import LocalBroker
 from crossline.connectors.sqlite import StoredAlert
-from crossline.core.config import Pipeline, load_pipeline
-from crossline.core.times import format_instant
+from crossline.core.basics.times import format_instant
+from crossline.core.settings.config import Pipeline, load_pipeline
 
 from .remaking import WAIT_S, delete
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crossline.connectors.base import Delivery, LateRecord
 from crossline.connectors.sqlite import SqliteSink, StoreReader
-from crossline.core.values import DeadLetter
+from crossline.core.basics.deadletter import DeadLetter
 
 from .makers import alert
 

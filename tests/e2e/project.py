@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
-from crossline.core.config import Pipeline as Config
-from crossline.core.config import in_folder
-from crossline.engine.assemble import RunOptions, assemble, read_config
-from crossline.engine.pipeline import Pipeline
-from crossline.engine.totals import Totals
+from crossline.core.settings.config import Pipeline as Config
+from crossline.core.settings.config import in_folder
+from crossline.engine.hops.totals import Totals
+from crossline.engine.spark.assemble import RunOptions, assemble, read_config
+from crossline.engine.spark.pipeline import Pipeline
 from oracle.naive import NaiveResult
 
 from .traffic import DEFAULTS, SPREAD, STREAM, STREAMS, Body

@@ -12,7 +12,7 @@ import yaml
 
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.engine import flow, pipeline
+from crossline.engine.spark import flow, pipeline
 from crossline.replay import in_process, in_spark
 from crossline.replay.backtest import History, Judged
 from crossline.rulelog.directory import log_path, ruleset_of_log

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossline.connectors.sqlite import SqliteSink
-from crossline.core.errors import RetryableError
-from crossline.engine.book import BookFile
-from crossline.engine.progress import committed
+from crossline.core.basics.errors import RetryableError
+from crossline.engine.book.book import BookFile
+from crossline.engine.spark.progress import committed
 from crossline.rulelog.logfile import LogFile
 
 from .project import Project, Running, figures, from_twin, read_jsonl

@@ -15,8 +15,8 @@ import pytest
 
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.sqlite import SqliteSink
-from crossline.core.errors import PermanentError, SinkError, StateError, StoppedError
-from crossline.engine import pipeline as pipelines
+from crossline.core.basics.errors import PermanentError, SinkError, StateError, StoppedError
+from crossline.engine.spark import pipeline as pipelines
 from crossline.engine.state.past import PastReader
 
 from .project import Project, figures, from_twin

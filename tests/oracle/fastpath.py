@@ -14,18 +14,19 @@ from typing import Any
 
 import orjson
 
-from crossline.core import wire
-from crossline.core.alertjson import json_bytes, json_value, read_alerts
-from crossline.core.compile import StreamPlan, compile_stream
+from crossline.core.alerts.alert import alerts_of
+from crossline.core.alerts.alertjson import json_bytes, json_value, read_alerts
+from crossline.core.basics import wire
+from crossline.core.basics.wire import WirePart
 from crossline.core.decode import Layout, decode_lines, make_layout
-from crossline.core.ingest import WirePart
-from crossline.core.pack import pack, unpack
-from crossline.core.persist import apply_delta, encode_delta, expired
-from crossline.core.route import Chunk, route
+from crossline.core.judge.persist import apply_delta, encode_delta, expired
+from crossline.core.judge.shard import Bounds, Position, ShardState, judge
+from crossline.core.plan.compile import StreamPlan, compile_stream
+from crossline.core.route.pack import pack, unpack
+from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import StreamSpec, load_streams
-from crossline.core.shard import Bounds, Position, ShardState, judge
+from crossline.core.streams.schema import StreamSpec, load_streams
 
 from .naive import Hit, NaiveResult
 from .rulebook import DEFAULTS, duration_ms
@@ -104,9 +105,9 @@ class FastPath:
         return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), LISTS)
 
     def _judge(self, shard: Shard, parts: list[WirePart]) -> None:
-        output = judge([self.plan], shard.state, parts, 0, self.bounds)
+        output = judge([self.plan], shard.state, parts, self.bounds)
         shard.segments.append(encode_delta(len(shard.segments), shard.state, output.deltas))
-        self.alerts += read_alerts(json_bytes(output.alerts))
+        self.alerts += read_alerts(json_bytes(alerts_of([self.plan], output.hits, 0)))
         self.duplicates += output.duplicates
         self.late += output.late
 

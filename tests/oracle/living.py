@@ -16,24 +16,24 @@ from typing import Any
 
 import orjson
 
-from crossline.core.alertjson import read_alerts
+from crossline.core.alerts.alertjson import read_alerts
 from crossline.core.decode import decode_lines, make_layout
-from crossline.core.pack import pack
-from crossline.core.route import Chunk, route
+from crossline.core.judge.shard import Bounds, Position, StreamClocks
+from crossline.core.route.pack import pack
+from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, read_rule
-from crossline.core.schema import StreamSpec
-from crossline.core.shard import Bounds, Position, StreamClocks
-from crossline.engine import book as books
-from crossline.engine.book import Book, BookFile, BookSource
-from crossline.engine.changes import RuleChanges
-from crossline.engine.judging import Judging
+from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book import book as books
+from crossline.engine.book.book import Book, BookFile, BookSource
+from crossline.engine.book.changes import RuleChanges
+from crossline.engine.hops.judging import Judging
+from crossline.engine.hops.stopwatch import Stopwatch
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.state.past import PastReader
-from crossline.engine.stopwatch import Stopwatch
 from crossline.rulelog.directory import PREVIEW_MS
 
 from .strategies import LISTS, STREAM, Body, Record, wire_record

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossline.core.judge.shard import Bounds, Position
 from crossline.core.rules.base import Defaults, legal_moves
-from crossline.core.shard import Bounds, Position
-from crossline.engine.book import BookFile
+from crossline.engine.book.book import BookFile
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
 from .living import Feed, Life

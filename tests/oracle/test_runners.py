@@ -17,14 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.shard import Bounds
-from crossline.engine.book import StaticBook
-from crossline.engine.hops import hops_of, in_one
+from crossline.engine.book.book import StaticBook
+from crossline.engine.hops.hops import hops_of, in_one
+from crossline.engine.hops.outcome import gathered
+from crossline.engine.hops.task import Task
 from crossline.engine.local.memory import MemoryJudge
-from crossline.engine.outcome import gathered
-from crossline.engine.task import Task
 from crossline.replay import in_process
 from crossline.replay.backtest import History, Judged
 

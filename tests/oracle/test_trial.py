@@ -11,8 +11,8 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.ruleset import load_rules_text
-from crossline.core.shard import Bounds
 from crossline.replay.backtest import History, Judged
 from crossline.replay.trial import as_if_active, verdicts
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from crossline.cli.alert_records import Origin, Seen, seen
 from crossline.cli.screen import note
 from crossline.connectors.sqlite import AlertFilter, StoredAlert
-from crossline.core.alertjson import read_alert
-from crossline.core.errors import CrosslineError, UsageError
+from crossline.core.alerts.alertjson import read_alert
+from crossline.core.basics.errors import CrosslineError, UsageError
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")
 
@@ -117,7 +117,7 @@ def read_origin(asked: Asked, stored: StoredAlert, source: Alerts) -> Seen | Non
 
 def _origin(asked: Asked, stored: StoredAlert) -> Origin | None:
     from crossline.cli.backtest import inputs_by_stream
-    from crossline.core.schema import load_streams
+    from crossline.core.streams.schema import load_streams
     from crossline.rulelog.content import read_pipeline_in_place, read_text
 
     named = asked.db is not None or asked.alerts is not None

@@ -19,14 +19,14 @@ from rich.text import Text
 
 from crossline.cli.screen import Listing
 from crossline.connectors.sqlite import StoredAlert
-from crossline.core.alertjson import json_bytes
-from crossline.core.errors import UsageError
-from crossline.core.plaintext import printable
-from crossline.core.times import format_instant, parse_instant_ms
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import format_instant, parse_instant_ms
+from crossline.core.texts.plaintext import printable
 
 if TYPE_CHECKING:
-    from crossline.core.config import Pipeline as Config
-    from crossline.core.schema import StreamSpec
+    from crossline.core.settings.config import Pipeline as Config
+    from crossline.core.streams.schema import StreamSpec
     from crossline.replay.records import Back, Found, Row
 
 # What of a rule's body names no field, though it may look so.
@@ -84,7 +84,7 @@ class Seen:
 
     def as_table(self) -> RenderableType:
         """A line each, in the order of the evidence."""
-        from crossline.core.rules.holds import lookup
+        from crossline.core.conditions.holds import lookup
 
         table = Listing("", "record", "time", *self.fields, long=self.fields)
         for number, record_id in enumerate(self.ids, 1):

@@ -20,13 +20,13 @@ from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress
 from crossline.connectors.files.names import matching_files
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
-from crossline.core.config import rule_defaults
-from crossline.core.errors import UsageError
-from crossline.core.plaintext import printable
-from crossline.core.plan import PARTITION_LAG_MS
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.schema import StreamSpec, load_streams
+from crossline.core.settings.config import rule_defaults
+from crossline.core.streams.schema import StreamSpec, load_streams
+from crossline.core.texts.plaintext import printable
 from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_text
 from crossline.rulelog.reading import SUFFIXES, Known, read_rules
 
@@ -85,7 +85,7 @@ def backtest(
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
-    from crossline.core.shard import Bounds
+    from crossline.core.judge.shard import Bounds
     from crossline.replay.backtest import History, Judged
     from crossline.rulelog.lists import ListsDirectory
 

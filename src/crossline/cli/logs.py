@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from crossline.core.plaintext import printable
+from crossline.core.texts.plaintext import printable
 
 
 class _Lines:

@@ -8,9 +8,9 @@ from typing import Any
 from rich.text import Text
 
 from crossline.cli.screen import Listing
-from crossline.core.plaintext import printable_lines
+from crossline.core.basics.times import format_instant
 from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS
-from crossline.core.times import format_instant
+from crossline.core.texts.plaintext import printable_lines
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History, event_rule
 from crossline.rulelog.publish import Written

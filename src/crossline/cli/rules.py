@@ -22,11 +22,11 @@ from crossline.cli.rule_tables import (
     written_row,
 )
 from crossline.cli.screen import note, write_lines
-from crossline.core.config import in_folder
-from crossline.core.config_sinks import rule_topics
-from crossline.core.errors import UsageError
-from crossline.core.rules.report import render
-from crossline.core.schema import load_streams
+from crossline.core.basics.errors import UsageError
+from crossline.core.settings.config import in_folder
+from crossline.core.settings.sinks import rule_topics
+from crossline.core.streams.schema import load_streams
+from crossline.core.texts.problems import render
 from crossline.rulelog.content import FileContent, read_pipeline, read_text
 from crossline.rulelog.directory import find_log, judge_files, logs_in
 from crossline.rulelog.events import RuleEvent

@@ -24,9 +24,9 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """Run ``pipeline``; relative paths in it start at its folder."""
-    from crossline.core.config import in_folder
-    from crossline.engine.assemble import RunOptions, assemble, read_config, session_for
+    from crossline.core.settings.config import in_folder
     from crossline.engine.runtime.gateway import end_session
+    from crossline.engine.spark.assemble import RunOptions, assemble, read_config, session_for
 
     config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
     totals = None

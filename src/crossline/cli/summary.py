@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crossline.cli.screen import fitted
-from crossline.core.plaintext import printable_lines
+from crossline.core.texts.plaintext import printable_lines
 
 if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
-    from crossline.core.config import Pipeline as Config
-    from crossline.engine.totals import Totals
+    from crossline.core.settings.config import Pipeline as Config
+    from crossline.engine.hops.totals import Totals
 
 _SHOW_EVERY_S = 0.5
 

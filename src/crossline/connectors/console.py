@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from crossline.connectors.base import LOOK_S, Delivery, for_delivery
-from crossline.core import config_sinks
-from crossline.core.errors import SinkError
-from crossline.core.plaintext import printable
+from crossline.core.basics.errors import SinkError
+from crossline.core.settings import sinks as config_sinks
+from crossline.core.texts.plaintext import printable
 
 log = structlog.get_logger(__name__)
 

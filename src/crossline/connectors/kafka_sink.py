@@ -17,9 +17,9 @@ from crossline.connectors.kafka_client import librdkafka_settings
 from crossline.connectors.kafka_courier import Courier, Patience, Refused, names_at_end
 from crossline.connectors.kafka_errors import TOO_LARGE, of_one_topic, told
 from crossline.connectors.kafka_messages import Outgoing, alert_message, dead_message
-from crossline.core import config_kafka
-from crossline.core.errors import CrosslineError, RetryableError, SinkError
-from crossline.core.times import format_instant
+from crossline.core.basics.errors import CrosslineError, RetryableError, SinkError
+from crossline.core.basics.times import format_instant
+from crossline.core.settings import kafka as config_kafka
 
 LIMIT_MIN = 512  # bytes: a topic that does not take that takes nothing
 _SPARE = 512  # what the client may count beside our own count of a message

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from crossline.connectors.kafka_gone import absent, deleted_before_read, ends_before, remade
-from crossline.core.errors import PermanentError, SourceError, StateError
+from crossline.core.basics.errors import PermanentError, SourceError, StateError
 
 log = structlog.get_logger(__name__)
 

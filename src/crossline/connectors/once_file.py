@@ -15,8 +15,8 @@ import structlog
 
 from crossline.connectors.id_index import IdIndex
 from crossline.connectors.standing import Standing
-from crossline.core.alertjson import json_bytes
-from crossline.core.errors import PermanentError, SinkError
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.errors import PermanentError, SinkError
 
 STATE_SUFFIX = ".state"
 INDEX_SUFFIX = ".ids"

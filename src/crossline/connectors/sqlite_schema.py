@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 
 from crossline.connectors.identity import dead_identity
-from crossline.core.errors import StateError
+from crossline.core.basics.errors import StateError
 
 SCHEMA_VERSION = 3
 READABLE = {"1", "2", str(SCHEMA_VERSION)}  # whoever only reads does without what came later

@@ -14,8 +14,8 @@ import orjson
 
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.text import csv_header, read_text
-from crossline.core.errors import SourceError
-from crossline.core.schema import StreamSpec
+from crossline.core.basics.errors import SourceError
+from crossline.core.streams.schema import StreamSpec
 from crossline.replay.records import Row
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 from crossline.replay.back import FilesBack
 from crossline.replay.records import Row
 

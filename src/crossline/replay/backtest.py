@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossline.connectors.base import Delivery
-from crossline.core.plan import PARTITION_LAG_MS
+from crossline.core.basics.times import PARTITION_LAG_MS
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.schema import StreamSpec
-from crossline.core.shard import Bounds
-from crossline.engine.book import Book
+from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book.book import Book
 from crossline.engine.source.files import FileInput
 
 if TYPE_CHECKING:
-    from crossline.engine.totals import Totals
+    from crossline.engine.hops.totals import Totals
 
 # The same for all runners: where alerts of several streams stand depends on it.
 BATCH_BYTES = 64 * 1024 * 1024

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from crossline.connectors.outfile import drafted, make_folder
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.pipeline import Pipeline, PipelineSettings
-from crossline.engine.rulefeed import FixedFeed
+from crossline.engine.book.rulefeed import FixedFeed
 from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.source.inputs import file_source
+from crossline.engine.spark.pipeline import Pipeline, PipelineSettings
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.replay.writer import AlertWriter
 

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
-from crossline.core.rules.holds import lookup
-from crossline.core.schema import StreamSpec, TimeField
-from crossline.core.times import parse_instant_ms
+from crossline.core.basics.times import parse_instant_ms
+from crossline.core.conditions.holds import lookup
+from crossline.core.streams.schema import StreamSpec, TimeField
 
 _LOOK_EACH = 256  # records between two looks at the time
 # In one millisecond: how many of a unit.

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from crossline.core.errors import PermanentError, UsageError
+from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.rules.base import Rule
-from crossline.core.rules.report import Finding, Problem, RefusedError
 from crossline.core.rules.ruleset import FOREVER_MS, RuleSet, read_rule
-from crossline.core.schema import StreamSpec
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.problems import Finding, Problem, RefusedError
 from crossline.rulelog.content import is_folder
 from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.folder import Files

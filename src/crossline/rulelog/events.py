@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 import orjson
 
-from crossline.core.times import format_instant, parse_instant_ms
+from crossline.core.basics.times import format_instant, parse_instant_ms
 
 SCHEMA_VERSION = 1
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from crossline.core.errors import StateError
+from crossline.core.basics.errors import StateError
+from crossline.core.basics.times import format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
-from crossline.core.rules.report import Finding
 from crossline.core.rules.ruleset import RuleSet, read_rule
-from crossline.core.times import format_instant
+from crossline.core.texts.problems import Finding
 from crossline.rulelog.events import RuleEvent
 
 

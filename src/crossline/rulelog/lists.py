@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crossline.core.errors import UsageError
-from crossline.core.rules.report import RefusedError, Report, shown
-from crossline.core.rules.tree import literal
-from crossline.core.yamltext import load_yaml
+from crossline.core.basics.errors import UsageError
+from crossline.core.conditions.tree import literal
+from crossline.core.texts.problems import RefusedError, shown
+from crossline.core.texts.report import Report
+from crossline.core.texts.yamltext import load_yaml
 from crossline.rulelog.content import FileContent, is_folder, refused, text_of
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.folder import Files, Folder

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from crossline.core.errors import RetryableError, StateError
+from crossline.core.basics.errors import RetryableError, StateError
 from crossline.rulelog.events import RuleEvent, event_from_line
 
 

@@ -10,12 +10,13 @@ from typing import TypeVar
 
 import structlog
 
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
-from crossline.core.rules.report import Finding, Path, Problem, RefusedError, fault_finding, place
 from crossline.core.rules.ruleset import load_rules_document
-from crossline.core.schema import StreamSpec
-from crossline.core.yamltext import SIZE_MAX, Document, load_yaml
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, fault_finding
+from crossline.core.texts.report import place
+from crossline.core.texts.yamltext import SIZE_MAX, Document, load_yaml
 from crossline.rulelog.content import FileContent, content_of, is_folder, text_of
 from crossline.rulelog.folder import Files, Folder
 

@@ -21,7 +21,7 @@ import yaml
 from crossline.cli.backtest import as_text, setting_of
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Pool
 from crossline.engine.runtime.temp import own_folder

@@ -16,7 +16,7 @@ from crossline.cli.init import template_files
 from crossline.cli.main import run_command
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 
 from .alertkit import ALERTS, DEAD
 

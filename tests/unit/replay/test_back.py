@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crossline.core.schema import StreamSpec, TimeField
+from crossline.core.streams.schema import StreamSpec, TimeField
 from crossline.engine.source.fetch import GENERATED_SHIFT, fetch_generated
 from crossline.generate.source import read_source
 from crossline.replay import back

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import load_rules_text
-from crossline.core.schema import load_streams
-from crossline.core.shard import Bounds
+from crossline.core.streams.schema import load_streams
 from crossline.replay.backtest import History, Judged
 from crossline.replay.trial import as_if_active, tried, verdicts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import RetryableError
+from crossline.core.basics.errors import RetryableError
 from crossline.rulelog.folder import Folder
 from crossline.rulelog.lists import ListsDirectory
 

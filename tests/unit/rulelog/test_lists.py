@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
 from crossline.rulelog.lists import ListsDirectory
 
 

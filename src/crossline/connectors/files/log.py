@@ -19,7 +19,7 @@ from crossline.connectors.files.listing import ChunkList, ListedFile, Mark
 from crossline.connectors.files.lost import LostFiles, copies, moved
 from crossline.connectors.files.packed import PackedError, PackedText, packed_cuts, packing_of
 from crossline.connectors.files.watch import Look, Watch
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 
 Packing = Literal["gzip", "zstd"]
 

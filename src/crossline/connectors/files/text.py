@@ -5,7 +5,7 @@ from __future__ import annotations
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk, read_chunk
 from crossline.connectors.files.packed import PackedError, PackedText, packing_of, read_packed
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 
 
 def read_text(chunk: ChunkRef) -> bytes:

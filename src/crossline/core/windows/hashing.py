@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, types
 
-from crossline.core.values import I64, U8
+from crossline.core.basics.values import I64, U8
 from crossline.core.windows.memory import inlined, jit, load_i64, load_u8, load_u32, store_64
 
 U64 = npt.NDArray[np.uint64]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.plan import KeySpacePlan
-from crossline.core.values import I64, U8
+from crossline.core.basics.values import I64, U8
+from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows import header as at
 from crossline.core.windows.ahead import SCOUTS_EACH
 from crossline.core.windows.entry import REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, compiled

@@ -11,7 +11,7 @@ import mmap
 
 import numpy as np
 
-from crossline.core.values import U8
+from crossline.core.basics.values import U8
 
 HUGE_FROM = 4 << 20
 _PAGE = 2 << 20

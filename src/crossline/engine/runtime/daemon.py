@@ -24,7 +24,7 @@ def _preload() -> None:
     import pyarrow as pa  # noqa: F401, PLC0415
     import pyspark.worker  # noqa: F401, PLC0415
 
-    import crossline.engine.flow  # noqa: PLC0415
+    import crossline.engine.spark.flow  # noqa: PLC0415
     import crossline.engine.state.keepers  # noqa: F401, PLC0415
     from crossline.engine.runtime.warm import warm  # noqa: PLC0415
     from crossline.engine.state.keeper import open_place  # noqa: PLC0415

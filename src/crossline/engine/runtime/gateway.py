@@ -24,7 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.runtime.temp import OwnFolder, own_folder, sweep
 
 END_S = 20.0  # Java takes half a second to end; more where a batch is under way

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.runtime.places import cache_dir
 
 FITTING = (17, 21)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 import time
 
-from crossline.core import wire
-from crossline.core.compile import compile_stream
+from crossline.core.basics import wire
 from crossline.core.decode import decode_lines, make_layout
-from crossline.core.detect import detect, new_state
-from crossline.core.persist import apply_delta, encode_delta
-from crossline.core.route import Chunk, route
+from crossline.core.judge.detect import detect, new_state
+from crossline.core.judge.persist import apply_delta, encode_delta
+from crossline.core.judge.shard import Bounds, ShardState, judge
+from crossline.core.plan.compile import compile_stream
+from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import load_streams
-from crossline.core.shard import Bounds, ShardState, judge
+from crossline.core.streams.schema import load_streams
 
 _STREAM = """
 schema_version: 1
@@ -41,7 +41,7 @@ def warm() -> float:
     detect(plan, new_state(), records)
     parts = [(p.meta, p.arrays) for p in route(plan, records, Chunk("s", 0, "warm"), 1, {})]
     state = ShardState()
-    output = judge([plan], state, parts, 0, Bounds())
+    output = judge([plan], state, parts, Bounds())
     apply_delta([plan], ShardState(), *wire.decode(encode_delta(0, state, output.deltas), "warm"), Bounds())
     return time.monotonic() - begun
 

@@ -10,7 +10,7 @@ from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk
 from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.text import read_text
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 from crossline.generate.source import GeneratorSource
 
 GENERATED_SHIFT = 32  # a generated record's offset: number of its chunk's first record, then its byte in the chunk

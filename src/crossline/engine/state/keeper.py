@@ -27,9 +27,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
-from crossline.core.errors import CrosslineError
-from crossline.engine.judging import Judging
-from crossline.engine.stopwatch import Stopwatch
+from crossline.core.basics.errors import CrosslineError
+from crossline.engine.hops.judging import Judging
+from crossline.engine.hops.stopwatch import Stopwatch
 
 ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
 WAITING_MAX = 128  # workers that wait for one keeper

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Self
 
-from crossline.core.errors import StateError
-from crossline.engine.book import BookSource
-from crossline.engine.judging import Judging
+from crossline.core.basics.errors import StateError
+from crossline.engine.book.book import BookSource
+from crossline.engine.hops.judging import Judging
+from crossline.engine.hops.stopwatch import Stopwatch
+from crossline.engine.hops.task import Task
 from crossline.engine.state.cache import Rows, ShardCache
 from crossline.engine.state.keeper import Place, place
-from crossline.engine.stopwatch import Stopwatch
-from crossline.engine.task import Task
 
 TRIES = 3
 

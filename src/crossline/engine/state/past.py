@@ -22,14 +22,14 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.base import wall_clock_ms
-from crossline.core.errors import CrosslineError, StoppedError
-from crossline.core.layers import Layer
-from crossline.core.shard import evict_before
-from crossline.engine.book import Book, BookSource, Past, StaticBook
-from crossline.engine.failure import explained
-from crossline.engine.flow import Input
+from crossline.core.basics.errors import CrosslineError, StoppedError
+from crossline.core.judge.shard import evict_before
+from crossline.core.plan.layers import Layer
+from crossline.engine.book.book import Book, BookSource, Past, StaticBook
 from crossline.engine.source.plan_source import SourcePlan
-from crossline.engine.sparktask import as_batch
+from crossline.engine.spark.failure import explained
+from crossline.engine.spark.flow import Input
+from crossline.engine.spark.task import as_batch
 from crossline.engine.state.cache import ShardCache, past_root
 from crossline.engine.state.history import HistoryLog, Mark
 

@@ -19,7 +19,7 @@ from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.log import FileChunks
 from crossline.connectors.files.packed import PackedText, packed_cuts, read_packed
 from crossline.connectors.files.text import csv_header, read_text
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 from crossline.engine.source.fetch import FileFetch
 
 CHUNK = 1_000

@@ -13,9 +13,9 @@ import signal
 import sys
 from pathlib import Path
 
+from crossline.engine.hops.stopwatch import Stopwatch
 from crossline.engine.state import keeper
 from crossline.engine.state.keepers import judged
-from crossline.engine.stopwatch import Stopwatch
 
 
 def work(request: Path) -> None:

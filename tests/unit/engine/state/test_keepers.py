@@ -19,15 +19,15 @@ import orjson
 import psutil
 import pytest
 
+from crossline.core.basics.errors import StateError
 from crossline.core.decode import decode_lines
-from crossline.core.errors import StateError
-from crossline.core.pack import pack
-from crossline.core.route import Chunk, route
-from crossline.engine.book import StaticBook
-from crossline.engine.judging import Judging
+from crossline.core.route.pack import pack
+from crossline.core.route.parts import Chunk, route
+from crossline.engine.book.book import StaticBook
+from crossline.engine.hops.judging import Judging
+from crossline.engine.hops.stopwatch import Stopwatch
 from crossline.engine.state.cache import Rows, ShardCache
 from crossline.engine.state.keepers import judged
-from crossline.engine.stopwatch import Stopwatch
 from e2e.books import book_of
 from e2e.killing import family
 from e2e.project import by_id, figures, from_twin
