@@ -22,7 +22,8 @@ class ChunkRef:
     ``tail``: digests of the file's first bytes and of those before ``end``, by which it is known again; None where
     nothing was noted. ``listed_ms``: when it was found to be there, None where that says nothing of its records.
     ``packed``: bytes of a compressed file, to which ``tail`` belongs; start and end are then those of its text.
-    ``fault``: why it is no archive that can be read; nothing of it can be, then.
+    ``fault``: why it is no archive that can be read; nothing of it can be, then. ``row_bytes``: of a piece of a table,
+    what a row counts for: start and end are multiples of it, and ``packed`` is the size of the file.
     """
 
     sequence: int
@@ -35,6 +36,7 @@ class ChunkRef:
     listed_ms: int | None = None
     packed: int | None = None
     fault: str | None = None
+    row_bytes: int | None = None
 
     @property
     def stands_to(self) -> int:

@@ -18,6 +18,7 @@ from crossline.connectors.chunks import ChunkRef
 
 # How a file is known again: up to which byte, and the digests of its first bytes and of those before that one.
 Mark = tuple[int, str | None, str | None]
+_OF_PACKED = ("packed", "fault", "row_bytes")
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +27,7 @@ class ListedFile:
 
     ``size``: as last seen; what lies behind ``taken`` is no whole line yet. ``number`` and ``name``: in the list, once
     it has a chunk there. ``glimpse``: the mark of its half line, while there is nothing else of it. ``text``: of a
-    compressed file, how far its text is in chunks, and ``whole`` whether that is all that its bytes hold.
+    compressed file or a table, how far it is in chunks, and ``whole`` whether that is all that its bytes hold.
     """
 
     path: str
@@ -92,7 +93,7 @@ class ChunkList:
             file = self.files[line["file"]]
             file.head, file.tail = line.get("head", file.head), line["tail"]
             file.whole = not line.get("more", False)
-            self._add(file, line["start"], line["end"], line["listed_ms"], line.get("packed"), line.get("fault"))
+            self._add(file, line["start"], line["end"], line["listed_ms"], *map(line.get, _OF_PACKED))
 
     def _of_old(self, path: str) -> ListedFile:
         known = self._names.get(path)
@@ -119,9 +120,10 @@ class ChunkList:
         listed_ms: int | None = None,
         packed: int | None = None,
         fault: str | None = None,
+        row_bytes: int | None = None,
     ) -> None:
         self._names[file.name].append(len(self._chunks))
-        marks = (file.name, file.head, file.tail, listed_ms, packed, fault)
+        marks = (file.name, file.head, file.tail, listed_ms, packed, fault, row_bytes)
         self._chunks.append(ChunkRef(len(self._chunks), file.path, start, end, *marks))
         self._of.append(file)
         file.taken = end if packed is None else packed
@@ -158,15 +160,24 @@ class ChunkList:
         return {**line, **({} if same else {"head": head}), "tail": tail, "listed_ms": listed_ms}
 
     def packed_line(
-        self, file: ListedFile, end: int, marks: tuple[str, str], listed_ms: int, *, more: bool, fault: str | None
+        self,
+        file: ListedFile,
+        end: int,
+        marks: tuple[str, str],
+        listed_ms: int,
+        *,
+        more: bool,
+        fault: str | None = None,
+        row_bytes: int | None = None,
     ) -> dict[str, Any]:
-        """The same for a piece of the text of a compressed file; ``more``: there are more of this archive."""
+        """The same for a piece of a compressed file's text, or of a table; ``more``: there are more of this file."""
         head, tail = file.head, file.tail = marks
         file.whole = not more
         line = {"sequence": len(self), "file": file.number, "start": file.text, "end": end, "packed": file.size}
-        self._add(file, file.text, end, listed_ms, file.size, fault)
-        given = {"more": True} if more else {} if fault is None else {"fault": fault}
-        return {**line, "head": head, "tail": tail, "listed_ms": listed_ms, **given}
+        self._add(file, file.text, end, listed_ms, file.size, fault, row_bytes)
+        given = {"more": more or None, "fault": fault, "row_bytes": row_bytes}
+        known = {name: value for name, value in given.items() if value is not None}
+        return {**line, "head": head, "tail": tail, "listed_ms": listed_ms, **known}
 
     def write(self, lines: Sequence[dict[str, Any]]) -> None:
         """Put lines on disk, synced."""

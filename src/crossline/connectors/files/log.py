@@ -18,6 +18,7 @@ from crossline.connectors.files.lines import Unended, cuts, is_whole
 from crossline.connectors.files.listing import ChunkList, ListedFile, Mark
 from crossline.connectors.files.lost import LostFiles, copies, moved
 from crossline.connectors.files.packed import PackedError, PackedText, packed_cuts, packing_of
+from crossline.connectors.files.tables import table_size
 from crossline.connectors.files.watch import Look, Watch
 from crossline.core.basics.errors import SourceError
 
@@ -30,8 +31,8 @@ class FileChunks:
     Files may grow; a line counts once it is ended, a last one without an end as ``unended`` says. A file is known by
     its content, its inode helping: one that is renamed is read on, also under a name that matches no more; another one
     under its name, or its own truncated, is a new file. ``folder`` holds the list of chunks, which is on disk before a
-    number is given out. ``whole_files``: a file is one chunk (Parquet). One that is compressed counts once it is whole;
-    its chunks are pieces of its text.
+    number is given out. ``whole_files``: a file counts once it is whole, and its chunks are rows (Parquet). One that is
+    compressed does, too; its chunks are pieces of its text.
     """
 
     def __init__(
@@ -212,9 +213,12 @@ class FileChunks:
                     return []
                 self._place(path, file, stat)
                 file.size = now.st_size
-                if not self._whole_files and (file.text or packing_of(handle) is not None):
+                if self._whole_files:
+                    return self._take_table(handle, file, now_ms)
+                if file.text or packing_of(handle) is not None:
                     return self._take_packed(handle, file, now_ms)
-                marks = [(end, head_at(handle, end), tail_at(handle, end)) for end in self._ends(handle, file)]
+                ends = cuts(handle, file.taken, file.size, self._chunk_bytes, self._unended)
+                marks = [(end, head_at(handle, end), tail_at(handle, end)) for end in ends]
                 if not marks and not file.taken and file.size:
                     file.glimpse = (file.size, head_at(handle, file.size), tail_at(handle, file.size))
         except FileNotFoundError:
@@ -248,12 +252,23 @@ class FileChunks:
         given = partial(self._list.packed_line, file, marks=marks, listed_ms=now_ms, fault=fault)
         return self._list.place_lines(file) + [given(end, more=end != ends[-1]) for end in ends]
 
-    def _ends(self, handle: BinaryIO, file: ListedFile) -> list[int]:
-        if not self._whole_files:
-            return list(cuts(handle, file.taken, file.size, self._chunk_bytes, self._unended))
-        if file.taken or not file.size:
+    def _take_table(self, handle: BinaryIO, file: ListedFile, now_ms: int) -> list[dict[str, Any]]:
+        """Cut the rows of a Parquet file; one without rows, or that is no table, is one chunk of all its bytes."""
+        if (file.taken and file.whole) or not file.size:
             return []
-        return [file.size] if self._unended == "counts" or is_whole(handle, file.size) else []
+        marks = head_at(handle, file.size), tail_at(handle, file.size)
+        if self._unended != "counts" and not is_whole(handle, file.size):
+            file.glimpse = (file.size, *marks)
+            return []
+        rows, each = table_size(handle)
+        lines = self._list.place_lines(file)
+        if not rows:
+            return [*lines, self._list.chunk_line(file, file.size, marks, now_ms)]
+        step, last = max(1, self._chunk_bytes // each) * each, rows * each
+        for start in range(file.text, last, step):
+            end = min(start + step, last)
+            lines.append(self._list.packed_line(file, end, marks, now_ms, more=end < last, row_bytes=each))
+        return lines
 
     def reach(self, start: int, most: Most) -> int:
         """The first chunk, and those after it as far as there is room."""
@@ -266,7 +281,8 @@ class FileChunks:
 
     def _size(self, chunk: ChunkRef) -> int:
         size = chunk.end - chunk.start
-        return size if self._whole_files else min(size, self._chunk_bytes)  # what a line's end adds is not counted
+        whole = self._whole_files and chunk.row_bytes is None
+        return size if whole else min(size, self._chunk_bytes)  # what a line's end adds is not counted
 
     def _unit(self, file: ListedFile) -> str:
         return "file" if self._whole_files else "line" if file.whole else "archive"

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk, read_chunk
+from crossline.connectors.files.tables import read_rows, rows_between
 from crossline.connectors.files.text import csv_header, read_text
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.decode import Decoded, Layout, decode_csv, decode_lines, decode_table
@@ -47,27 +48,37 @@ def _broken_archive(layout: Layout, chunk: ChunkRef) -> Decoded:
 
 
 def _decode_parquet(layout: Layout, chunk: ChunkRef) -> Decoded:
-    """The rows of a file; one dead letter where its bytes are there and are no table."""
-    data = read_chunk(chunk)
+    """The rows of a chunk; one dead letter where its bytes are there and are no table."""
+    data = read_chunk(chunk) if chunk.row_bytes is None else b""
     table, dead = pa.table({}), []
     try:
-        read = pq.read_table(pa.BufferReader(data))
+        read = read_rows(chunk) if chunk.row_bytes is not None else pq.read_table(pa.BufferReader(data))
         table = read.rename_columns(read.column_names)  # a name that is no text is found out here
     except (MemoryError, pa.ArrowCancelled):
         raise  # not the file's fault
     except (OSError, ValueError, pa.ArrowException) as error:
-        dead.append(_not_parquet(layout, chunk, data, error))
-    offsets = np.arange(table.num_rows, dtype=np.int64)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's
+        dead.append(_not_parquet(layout, chunk, error))
+    first = 0 if chunk.row_bytes is None else rows_between(chunk)[0]
+    offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
     decoded = decode_table(layout, table, chunk.place, offsets, known_ms=chunk.listed_ms)
     return Decoded(decoded.records, dead + decoded.dead)
 
 
-def _not_parquet(layout: Layout, chunk: ChunkRef, data: bytes, error: Exception) -> DeadLetter:
+def _not_parquet(layout: Layout, chunk: ChunkRef, error: Exception) -> DeadLetter:
+    what = "a Parquet file that can be read"
+    first = 0
+    if chunk.row_bytes is not None:
+        first, end = rows_between(chunk)
+        what = f"{what}, of which rows {first}-{end} are missing now"
+    with open_chunk(chunk) as file:
+        raw = file.read(RAW_KEPT)
     return DeadLetter(
         stream=layout.stream,
         reason="malformed_parquet",
-        detail=f"{chunk.path}: found {len(data)} bytes, expected a Parquet file that can be read: {error}",
+        detail=f"{chunk.path}: found {chunk.stands_to} bytes, expected {what}: {error}",
         partition=chunk.place,
-        offset=0,
-        raw=data[:RAW_KEPT],
+        offset=first,
+        raw=raw,
     )
