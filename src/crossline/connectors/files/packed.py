@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, BinaryIO, Literal
 
 from crossline.connectors.chunks import ChunkRef
+from crossline.connectors.files.ahead import Ahead
 from crossline.connectors.files.identity import open_chunk
 from crossline.core.basics.errors import SourceError
 
@@ -18,7 +19,6 @@ Packing = Literal["gzip", "zstd"]
 
 MAGIC: dict[bytes, Packing] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 PIECE = 1 << 20
-OPEN_MAX = 4  # files that a process keeps open to read on where it stopped
 
 
 class PackedError(Exception):
@@ -106,8 +106,7 @@ def packed_cuts(text: PackedText, start: int, chunk_bytes: int) -> Iterator[int]
         yield text.at
 
 
-# By file: texts that were read up to somewhere. What is in use is not in here, so threads do not meet.
-_OPEN: dict[tuple[Any, ...], PackedText] = {}
+AHEAD: Ahead[PackedText] = Ahead()
 
 
 def read_packed(chunk: ChunkRef) -> bytes:
@@ -117,27 +116,17 @@ def read_packed(chunk: ChunkRef) -> bytes:
     read it begins anew. Raises SourceError where no file has those bytes.
     """
     key = (chunk.path, chunk.packed, chunk.head, chunk.tail)
-    text = _OPEN.pop(key, None)
-    if text is not None and text.at > chunk.start:
-        text.close()
-        text = None
-    text = text or PackedText(open_chunk(chunk))
+    text = AHEAD.take(key, chunk.start) or PackedText(open_chunk(chunk))
     try:
         text.skip(chunk.start)
         data = text.read(chunk.end - chunk.start)
-        ended = text.ended
+        AHEAD.keep(key, text)
     except PackedError as error:
         text.close()
         raise SourceError(f"{chunk.path}: cannot be decompressed any more: {error}; restore the file") from None
     except BaseException:
         text.close()
         raise
-    if ended:
-        text.close()
-    else:
-        _OPEN[key] = text
-        if len(_OPEN) > OPEN_MAX:
-            _OPEN.pop(next(iter(_OPEN))).close()
     if len(data) < chunk.end - chunk.start:
         raise SourceError(f"{chunk.path}: its text ends before byte {chunk.end}, which was taken in; restore the file")
     return data

@@ -12,11 +12,11 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from crossline.connectors.chunks import ChunkRef
+from crossline.connectors.files.ahead import Ahead
 from crossline.connectors.files.identity import open_chunk
 
 COLUMN_BYTES = 16  # what a value counts for at least: a column of few values takes nearly nothing in the file
 BATCH_ROWS = 1 << 16
-OPEN_MAX = 4  # files that a process keeps open to read on where it stopped
 
 
 def table_size(file: BinaryIO) -> tuple[int, int]:
@@ -86,8 +86,7 @@ class _Rows:
         self._file.close()
 
 
-# By file: what was read up to somewhere. What is in use is not in here, so threads do not meet.
-_OPEN: dict[tuple[Any, ...], _Rows] = {}
+AHEAD: Ahead[_Rows] = Ahead()
 
 
 def read_rows(chunk: ChunkRef) -> Any:
@@ -97,26 +96,20 @@ def read_rows(chunk: ChunkRef) -> Any:
     """
     first, end = rows_between(chunk)
     key = (chunk.path, chunk.packed, chunk.head, chunk.tail)
-    rows = _OPEN.pop(key, None)
-    if rows is not None and rows.at > first:
-        rows.close()
-        rows = None
-    file = None if rows is not None else open_chunk(chunk)
+    rows = AHEAD.take(key, first) or _opened(chunk, first)
     try:
-        if file is not None:
-            rows = _Rows(file, first)
-        assert rows is not None  # noqa: S101 - one of the two was there
         table = rows.read(first, end)
     except BaseException:
-        if file is not None:
-            file.close()
-        if rows is not None:
-            rows.close()
-        raise
-    if rows.ended:
         rows.close()
-    else:
-        _OPEN[key] = rows
-        if len(_OPEN) > OPEN_MAX:
-            _OPEN.pop(next(iter(_OPEN))).close()
+        raise
+    AHEAD.keep(key, rows)
     return table
+
+
+def _opened(chunk: ChunkRef, first: int) -> _Rows:
+    file = open_chunk(chunk)
+    try:
+        return _Rows(file, first)
+    except BaseException:
+        file.close()
+        raise

@@ -26,7 +26,7 @@ REASONS: dict[Reason, str] = {
     "bad_encoding": "not UTF-8, a byte order mark inside the file, or half of a surrogate pair",
     "malformed_json": "not one JSON document, a key twice in an object, or nested too deep",
     "malformed_csv": "another number of fields than the header, or a quoted field that does not end on its line",
-    "malformed_parquet": "a file that is finished and cannot be decoded; it is one dead letter, with its first 4 KiB",
+    "malformed_parquet": "a finished file, or rows of it, that cannot be decoded: a dead letter, with its first 4 KiB",
     "malformed_archive": "a compressed file that ends early or is damaged; it is one dead letter, with its first 4 KiB",
     "not_an_object": "a JSON document that is not an object",
     "missing_field": "a field that every record must have is absent, null, or an empty id",

@@ -29,8 +29,7 @@ CHUNK = 30 * EACH + 7  # thirty rows
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
-    while tables._OPEN:
-        tables._OPEN.popitem()[1].close()
+    tables.AHEAD.clear()
 
 
 def rows(first: int, last: int) -> list[dict[str, Any]]:
@@ -60,7 +59,7 @@ def test_pieces_are_the_rows_whatever_their_groups(tmp_path: Path, group: int) -
         *(rows(*rows_between(chunk)) for chunk in chunks[:4]),
         rows(100, 110),
     ]
-    assert not tables._OPEN, "what was read to its end is closed"
+    assert not len(tables.AHEAD), "what was read to its end is closed"
     again = log_of(tmp_path)
     assert again.chunks(0, again.poll(1)) == chunks
     decoded = [decode_chunk("parquet", LAYOUT, chunk) for chunk in reversed(chunks[:4])]
