@@ -20,7 +20,7 @@ from crossline.core.streams.schema import StreamSpec
 from crossline.core.streams.schema import load_streams as parse_streams
 from crossline.engine.book.book import Book, StaticBook
 from crossline.engine.hops.hops import hops_of
-from crossline.engine.runtime.session import RUNTIME_SETTINGS
+from crossline.engine.runtime.settings import RUNTIME_SETTINGS
 from crossline.engine.source.frames import check_frame
 from crossline.engine.source.intake import TableIntake
 from crossline.engine.spark.flow import wide

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from crossline.connectors.kafka_broker import LocalBroker
 
 from crossline.cli.alert_records import Origin, Seen, seen
 from crossline.connectors import kafka_back
@@ -17,6 +16,7 @@ from crossline.connectors.kafka_back import KafkaBack
 from crossline.connectors.sqlite import StoredAlert
 from crossline.core.basics.times import format_instant
 from crossline.core.settings.config import Pipeline, load_pipeline
+from crossline.services.broker import LocalBroker
 
 from .remaking import WAIT_S, delete
 

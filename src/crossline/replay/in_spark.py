@@ -11,7 +11,8 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.rulefeed import FixedFeed
 from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.source.inputs import file_source
-from crossline.engine.spark.pipeline import Pipeline, PipelineSettings
+from crossline.engine.spark.batches import PipelineSettings
+from crossline.engine.spark.pipeline import Pipeline
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.replay.writer import AlertWriter
 

@@ -42,7 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def no_java() -> None:
         raise PermanentError("no Java in this test")
 
-    monkeypatch.setattr("crossline.engine.runtime.session.find_java", no_java)
+    monkeypatch.setattr("crossline.engine.runtime.launch.find_java", no_java)
     return lambda *options: run_command([*COMMAND, *options])
 
 

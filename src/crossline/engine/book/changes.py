@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -112,7 +112,7 @@ class RuleChanges:
         """What happened to rules since the last batch."""
         return list(self._events)
 
-    def told(self, events: list[dict[str, Any]]) -> None:
+    def told(self, events: Sequence[Mapping[str, Any]]) -> None:
         """``events`` are with every sink."""
         del self._events[: len(events)]
 

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from crossline.core.basics.errors import StateError
-from crossline.engine.runtime.gateway import session_folder
+from crossline.engine.runtime.launch import session_folder
 from crossline.engine.runtime.temp import LOCK, is_held
 
 OWNER, HELD = "owner.json", "held"

@@ -18,18 +18,32 @@ def _trim_path() -> None:
     sys.path_importer_cache.clear()
 
 
-def _preload() -> None:
+_loaded: list[bool] = []
+
+
+def preload() -> None:
+    """Load what workers need, and run every kernel once; nothing where that was done."""
+    if _loaded:
+        return
+    _loaded.append(True)
+    _trim_path()
     import numpy as np  # noqa: F401, PLC0415
     import pandas as pd  # noqa: F401, PLC0415
     import pyarrow as pa  # noqa: F401, PLC0415
+    import pyspark.sql.worker.create_data_source  # noqa: PLC0415
+    import pyspark.sql.worker.plan_data_source_read  # noqa: PLC0415
     import pyspark.worker  # noqa: F401, PLC0415
 
     import crossline.engine.spark.flow  # noqa: PLC0415
     import crossline.engine.state.keepers  # noqa: F401, PLC0415
     from crossline.engine.runtime.warm import warm  # noqa: PLC0415
-    from crossline.engine.state.keeper import open_place  # noqa: PLC0415
 
     warm()
+
+
+def _open_place() -> None:
+    from crossline.engine.state.keeper import open_place  # noqa: PLC0415
+
     open_place()
     # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.
     gc.collect()
@@ -53,12 +67,18 @@ def _serve() -> None:
     daemon.manager()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serve as PySpark's daemon does."""
     # A terminal and a supervisor send these to every process of a run. This one, its workers and their keepers go when
     # Spark goes, and Spark when the pipeline has been stopped; until then they have work to finish.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     _trim_path()
     # Spark starts a daemon for each kind of worker; those that plan a source run nothing of ours.
     if sys.argv[1:] in ([], ["pyspark.worker"]):
-        _preload()
+        preload()
+        _open_place()
     _serve()
+
+
+if __name__ == "__main__":
+    main()

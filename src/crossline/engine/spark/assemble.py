@@ -25,12 +25,14 @@ from crossline.engine.book.book import Book, BookFile
 from crossline.engine.book.checkpoint import Checkpoint, SourceMark, claim
 from crossline.engine.book.rulefeed import DirectoryFeed
 from crossline.engine.hops.totals import Totals
-from crossline.engine.runtime.session import DAEMON, build_session, wake_workers
+from crossline.engine.runtime.session import build_session, wake_workers
+from crossline.engine.runtime.settings import DAEMON
 from crossline.engine.source.files import FileInput
 from crossline.engine.source.inputs import file_source, generated_source
 from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
-from crossline.engine.spark.pipeline import Pipeline, PipelineSettings
+from crossline.engine.spark.batches import PipelineSettings
+from crossline.engine.spark.pipeline import Pipeline
 from crossline.generate.source import read_source
 from crossline.rulelog.content import read_pipeline
 from crossline.rulelog.directory import IngestClock

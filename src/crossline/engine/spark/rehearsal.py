@@ -12,7 +12,8 @@ from pathlib import Path
 from crossline.core.settings.config import in_folder
 from crossline.engine.runtime.archive import archive_path, make_flags
 from crossline.engine.runtime.gateway import end_session
-from crossline.engine.runtime.session import build_session, java_options
+from crossline.engine.runtime.session import build_session
+from crossline.engine.runtime.settings import java_options
 from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.spark.assemble import RunOptions, assemble, read_config
 
