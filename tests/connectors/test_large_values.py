@@ -33,7 +33,7 @@ def test_a_value_is_kept_to_the_last_digit(value: Any, tmp_path: Path) -> None:
         sink.close()
     reader = StoreReader(tmp_path / "alerts.db")
     stored = [kept["value"] for kept in reader.alerts(AlertFilter())]
-    assert stored == [kept["value"] for kept in reader.find("a1")] == [value]
+    assert stored == [kept.alert["value"] for kept in reader.find("a1")] == [value]
     reader.close()
     (line,) = (tmp_path / "alerts.jsonl").read_bytes().splitlines()
     assert json.loads(line)["value"] == value

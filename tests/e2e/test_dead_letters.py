@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,30 @@ def test_they_can_be_asked_for(project: Project) -> None:
     asked = crossline("alerts", "dead", "--db", project.store, "--reason", "wrong_type", "--json")
     (letter,) = map(json.loads, asked.stdout.splitlines())
     assert (letter["reason"], letter["record_id"]) == ("wrong_type", "typed")
+
+
+def test_the_records_of_an_alert_are_the_good_ones(project: Project) -> None:
+    path = str(project.root / "in" / "messy.jsonl")
+    places = offsets([line for line, _ in MESSY])
+    good = {json.loads(line)["id"]: line for line, fate in MESSY if fate is None and line.strip()}
+    for alert_id, alert in project.alerts().items():
+        asked = crossline("alerts", "show", alert_id, "--pipeline", project.pipeline, "--json")
+        assert json.loads(asked.stdout)["records"] == [
+            {
+                "record_id": name,
+                "found": True,
+                "partition": path,
+                "offset": places[good[name]],
+                "event_time": event_time(good[name]),
+                "fields": json.loads(good[name]),
+            }
+            for name in alert["evidence"]["record_ids"]
+        ]
+
+
+def event_time(line: bytes) -> str:
+    stamp = datetime.fromtimestamp(json.loads(line)["event_time"] / 1_000, UTC)
+    return stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def test_in_a_file_bytes_that_are_no_text_stand_in_base_64(project: Project) -> None:

@@ -41,12 +41,13 @@ def candidates(alerts: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(f"  {alert['alert_id']}  {alert_line(alert).plain}" for alert in alerts)
 
 
-def story(alert: Mapping[str, Any]) -> RenderableType:
-    """How ``alert`` came about."""
+def story(alert: Mapping[str, Any], records: RenderableType | None = None) -> RenderableType:
+    """How ``alert`` came about; ``records``: those that it rests on, where they were read, else their ids are told."""
     rule = printable(f"{alert['rule_id']}@{alert['rule_version']}")
     head = Text.assemble((rule, "bold"), "  ", _severity(alert), f"  {printable(alert['kind'])}\n")
     head.append(printable(alert["message"]) + "\n")
-    return Group(head, Pairs([*_what(alert), *_when(alert), *_records(alert)]))
+    told = Group(head, Pairs([*_what(alert), *_when(alert), *_rests_on(alert), *(() if records else _ids(alert))]))
+    return told if records is None else Group(told, Text(), records)
 
 
 def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -83,15 +84,19 @@ def _when(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         before = instant
 
 
-def _records(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _rests_on(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     evidence = alert["evidence"]
     for name, value in (evidence.get("figures") or {}).items():
         yield name, _figure(value)
     ids, count = evidence["record_ids"], evidence["count"]
     more = f", of which the last {len(ids):,}" if count is not None and count > len(ids) else ""
     yield "rests on", f"{len(ids) if count is None else count:,} record{'' if count == 1 else 's'}{more}"
+
+
+def _ids(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    evidence = alert["evidence"]
     shown = {record.get("record_id"): record for record in evidence.get("records") or ()}
-    for number, record_id in enumerate(ids, 1):
+    for number, record_id in enumerate(evidence["record_ids"], 1):
         rest = {name: value for name, value in shown.get(record_id, {}).items() if name != "record_id"}
         yield "", f"{number:>3}  {record_id}" + "".join(f"  {name} {_figure(value)}" for name, value in rest.items())
 

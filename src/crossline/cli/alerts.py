@@ -24,7 +24,7 @@ from crossline.connectors.sqlite import AlertFilter, StoreReader
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.basics.times import format_instant, parse_instant_ms
+from crossline.core.basics.times import format_instant, parse_duration_ms, parse_instant_ms
 from crossline.core.texts.problems import nearest
 from crossline.rulelog.content import read_pipeline_in_place
 
@@ -111,25 +111,52 @@ def show(
     alert_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the alert, or its first characters.")],
     *,
     db: Db = None,
-    pipeline: Pipeline = None,
+    pipeline: Annotated[
+        Path | None,
+        typer.Option(help="Pipeline file: its store (unless --db or --alerts names another), its sources and rules."),
+    ] = None,
+    alerts: Annotated[
+        Path | None, typer.Option(help="Alerts as JSON lines, of a backtest or a jsonl sink, in place of a store.")
+    ] = None,
+    stream: Annotated[Path | None, typer.Option(help="Stream file of --input, where there is no pipeline.")] = None,
+    input_: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="Files that have the records; NAME=GLOB where there are several streams."),
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(help="Rules, for the fields that they name; else those that the store has.")
+    ] = None,
+    records: Annotated[bool, typer.Option(help="Read the records that the alert rests on from their source.")] = True,
+    read_for: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long to read back for records at most.")
+    ] = "10s",
     as_json: AsJson = False,
 ) -> None:
-    """Tell how an alert came about: what was seen, on what records, by which rule, and when."""
-    with _store(db, pipeline) as reader:
-        found = reader.find(alert_id)
+    """Tell how an alert came about: what was seen, on what records, by which rule, and when.
+
+    The records are read from the source, back from the one at which the alert fired. What the source no longer has, or
+    is not met in time, is said.
+    """
+    from crossline.cli.alert_origin import Asked, read_origin
+
+    asked = Asked(db, pipeline, alerts, stream, tuple(input_ or ()), rules, _duration("--read-for", read_for))
+    with asked.lines() if alerts is not None else _store(db, None if db else pipeline) as source:
+        found = source.find(alert_id)
         if not found:
-            total = reader.count(AlertFilter())
+            total = source.count(AlertFilter())
             raise PermanentError(
-                f"no alert in {reader.path} has an id that starts with {alert_id!r}; "
+                f"no alert in {source.path} has an id that starts with {alert_id!r}; "
                 + (f"it has {total:,} alerts: see crossline alerts list" if total else "it has no alerts at all")
             )
-    if len({each["alert_id"] for each in found}) > 1:
-        raise PermanentError(f"several alerts start with {alert_id!r}; give more of the id:\n{candidates(found)}")
-    for each in found:  # several where pipelines that share the store found the same
-        if as_json:
-            write_lines([json_bytes(each)])
-        else:
-            screen.show(story(each))
+        if len({each.alert["alert_id"] for each in found}) > 1:
+            several = candidates([each.alert for each in found])
+            raise PermanentError(f"several alerts start with {alert_id!r}; give more of the id:\n{several}")
+        for each in found:  # several where pipelines that share the store found the same
+            seen = read_origin(asked, each, source) if records else None
+            if as_json:
+                write_lines([json_bytes({**each.alert, **(seen.as_json() if seen else {})})])
+            else:
+                screen.show(story(each.alert, seen.as_table() if seen else None))
 
 
 @app.command()
@@ -218,6 +245,14 @@ def _pair(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise UsageError(f"--key takes field=value, for example account_id=a1; found {text!r}")
     return name, value
+
+
+def _duration(option: str, text: str) -> float:
+    """Seconds."""
+    try:
+        return parse_duration_ms(text) / 1000
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def _instant(option: str, text: str | None) -> int | None:

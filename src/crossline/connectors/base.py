@@ -58,8 +58,9 @@ class Delivery:
     """All that one batch of ``pipeline`` gave.
 
     ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its
-    own delivery. ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the
-    last batch; equal events are one event. The same ``batch_id`` stands for the same records at every attempt.
+    own delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all.
+    ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch;
+    equal events are one event. The same ``batch_id`` stands for the same records at every attempt.
     """
 
     pipeline: str
@@ -69,6 +70,7 @@ class Delivery:
     late: Sequence[LateRecord] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     rule_events: Sequence[Mapping[str, Any]] = ()
+    positions: Sequence[tuple[str, int]] = ()
 
 
 class Sink(Protocol):

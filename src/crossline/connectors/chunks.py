@@ -21,6 +21,9 @@ class ChunkRef:
     ``name``: what positions of its records say, the same for one file whatever it is called later. ``head`` and
     ``tail``: digests of the file's first bytes and of those before ``end``, by which it is known again; None where
     nothing was noted. ``listed_ms``: when it was found to be there, None where that says nothing of its records.
+    ``packed``: bytes of a compressed file, to which ``tail`` belongs; start and end are then those of its text.
+    ``fault``: why it is no archive that can be read; nothing of it can be, then. ``row_bytes``: of a piece of a table,
+    what a row counts for: start and end are multiples of it, and ``packed`` is the size of the file.
     """
 
     sequence: int
@@ -31,6 +34,14 @@ class ChunkRef:
     head: str | None = None
     tail: str | None = None
     listed_ms: int | None = None
+    packed: int | None = None
+    fault: str | None = None
+    row_bytes: int | None = None
+
+    @property
+    def stands_to(self) -> int:
+        """Up to which byte of its file ``head`` and ``tail`` know it."""
+        return self.end if self.packed is None else self.packed
 
     @property
     def place(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wai
 
 from crossline.connectors.base import Delivery, wall_clock_ms
 from crossline.connectors.identity import identity_of
-from crossline.connectors.sqlite_schema import check_schema, ensure_schema
+from crossline.connectors.sqlite_schema import SCHEMA_VERSION, check_schema, ensure_schema
 from crossline.connectors.standing import Standing
 from crossline.core.alerts.alertjson import json_bytes, number_of, read_alert
 from crossline.core.basics.errors import PermanentError, SinkError, StateError, UsageError
@@ -31,8 +31,10 @@ CLOSE_MS = 200  # for a reader that the log is still needed by
 # with a null where none may be.
 _ALERT = """
 INSERT INTO alerts (alert_id, kind, rule_id, rule_version, rule_type, severity, score, action, key, stream, record_id,
-    event_time, ingest_time, value, threshold, message, detected_at, delivered_at, pipeline, batch_id, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (alert_id, pipeline) DO NOTHING"""
+    event_time, ingest_time, value, threshold, message, detected_at, delivered_at, pipeline, batch_id, body,
+    at_partition, at_offset)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (alert_id, pipeline) DO NOTHING"""
 _DEAD = """
 INSERT INTO dead_letters (stream, "partition", "offset", reason, detail, record_id, raw, identity, delivered_at,
     pipeline, batch_id)
@@ -190,7 +192,8 @@ def _size(path: Path) -> int:
 
 
 def _alert_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
-    for alert in delivery.alerts:
+    positions: Sequence[tuple[str | None, int | None]] = delivery.positions or [(None, None)] * len(delivery.alerts)
+    for alert, position in zip(delivery.alerts, positions, strict=True):
         a = {**alert, "delivered_at": now}
         yield (
             a["alert_id"],
@@ -214,6 +217,7 @@ def _alert_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
             delivery.pipeline,
             delivery.batch_id,
             json_bytes(a).decode(),
+            *position,
         )
 
 
@@ -297,6 +301,18 @@ _KEY_HAS = """EXISTS (SELECT 1 FROM json_each(alerts.key) AS k WHERE k.key = ? A
     CASE k.type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(k.value AS TEXT) END = ?)"""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredAlert:
+    """An alert of ``pipeline`` as delivered. ``position``: partition and offset of the record at which it fired.
+
+    None in rows of a store of version 1 or 2, which did not note it.
+    """
+
+    alert: dict[str, Any]
+    pipeline: str
+    position: tuple[str, int] | None
+
+
 class StoreReader:
     """Reads a store, also while a pipeline writes to it. Raises UsageError where there is no file at ``path``."""
 
@@ -307,7 +323,7 @@ class StoreReader:
         with _told(path):
             self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=OPEN_MS / 1000)
             self._connection.row_factory = sqlite3.Row
-            check_schema(self._connection, path)
+            self._version = check_schema(self._connection, path)
 
     def alerts(
         self, which: AlertFilter, limit: int | None = None, *, newest_first: bool = True
@@ -326,12 +342,30 @@ class StoreReader:
         where, values = which.where()
         return int(self._one(f"SELECT count(*) FROM alerts WHERE {where}", values))  # noqa: S608
 
-    def find(self, prefix: str, limit: int = 10) -> list[dict[str, Any]]:
+    def find(self, prefix: str, limit: int = 10) -> list[StoredAlert]:
         """The alerts whose id starts with ``prefix``, at most ``limit``."""
+        where = "at_partition, at_offset" if self._version == str(SCHEMA_VERSION) else "NULL, NULL"
         # Ids have no character above f, so that g bounds them; the range uses the index, LIKE would not.
-        query = "SELECT body FROM alerts WHERE alert_id >= ? AND alert_id < ? ORDER BY alert_id LIMIT ?"
+        query = f"""SELECT body, pipeline, {where} FROM alerts WHERE alert_id >= ? AND alert_id < ?
+            ORDER BY alert_id LIMIT ?"""  # noqa: S608
         low = prefix.lower()
-        return [read_alert(row["body"]) for row in self._all(query, [low, f"{low}g", limit])]
+        return [
+            StoredAlert(read_alert(body), pipeline, None if offset is None else (partition, offset))
+            for body, pipeline, partition, offset in self._all(query, [low, f"{low}g", limit])
+        ]
+
+    def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
+        """A version of a rule as ``pipeline`` took it up; None where the store was not told."""
+        query = "SELECT body FROM rule_history WHERE pipeline = ? AND rule_id = ? AND version = ? ORDER BY seq DESC"
+        events = [orjson.loads(row["body"]) for row in self._all(query, [pipeline, rule_id, version])]
+        return next((event["body"] for event in events if event.get("body")), None)
+
+    def refused(self, pipeline: str, stream: str, record_ids: Collection[str]) -> set[tuple[str, int]]:
+        """Partitions and offsets of records of ``stream`` with these ids that were refused, or came too late."""
+        which = """FROM {} WHERE pipeline = ? AND stream = ? AND record_id IN (SELECT value FROM json_each(?))"""
+        tables = [f'SELECT "partition", "offset" {which.format(name)}' for name in ("dead_letters", "late_records")]
+        values = [pipeline, stream, orjson.dumps(list(record_ids)).decode()]
+        return {(row[0], row[1]) for row in self._all(" UNION ".join(tables), values * 2)}
 
     def rule_ids(self) -> list[str]:
         """The rules that have alerts here."""

@@ -9,13 +9,14 @@ from crossline.connectors.identity import dead_identity
 from crossline.core.basics.errors import StateError
 from crossline.logs import get_logger
 
-SCHEMA_VERSION = 2
-READABLE = {"1", str(SCHEMA_VERSION)}  # whoever only reads asks for nothing that version 1 does not have
+SCHEMA_VERSION = 3
+READABLE = {"1", "2", str(SCHEMA_VERSION)}  # whoever only reads does without what came later
 
 log = get_logger(__name__)
 
 # What two pipelines give is never one: the ids of their alerts may be the same, and so may the positions of their
-# records. ``identity`` of a dead letter is its position, its reason, and which record it was: the position alone comes
+# records. ``at_partition`` and ``at_offset``: where the record stands at which an alert fired, null where that was not
+# noted. ``identity`` of a dead letter is its position, its reason, and which record it was: the position alone comes
 # again where a file or topic was replaced.
 _TABLES = {
     "alerts": """
@@ -24,7 +25,7 @@ _TABLES = {
     key TEXT NOT NULL, stream TEXT NOT NULL, record_id TEXT NOT NULL, event_time TEXT NOT NULL,
     ingest_time TEXT NOT NULL, value NUMERIC, threshold NUMERIC, message TEXT NOT NULL,
     detected_at TEXT, delivered_at TEXT NOT NULL, pipeline TEXT NOT NULL, batch_id INTEGER NOT NULL, body TEXT NOT NULL,
-    UNIQUE (alert_id, pipeline)""",
+    at_partition TEXT, at_offset INTEGER, UNIQUE (alert_id, pipeline)""",
     "dead_letters": """
     seq INTEGER PRIMARY KEY, stream TEXT NOT NULL, "partition" TEXT NOT NULL, "offset" INTEGER NOT NULL,
     reason TEXT NOT NULL, detail TEXT NOT NULL, record_id TEXT, raw BLOB, delivered_at TEXT NOT NULL,
@@ -71,7 +72,7 @@ _FROM_1 = {
 
 
 def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in an empty file, and those of this version from those of version 1; within a transaction.
+    """Make the tables in an empty file, and those of this version from those of an older one; within a transaction.
 
     Raises StateError where it is not a store, or one of a version that this crossline does not know.
     """
@@ -83,8 +84,15 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
         for statement in _OF_ALERTS:
             connection.execute(statement)
         connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
-    elif check_schema(connection, path) == "1":
+        return
+    version = check_schema(connection, path)
+    if version == "1":
         _from_version_1(connection, path)
+    elif version == "2":
+        connection.execute("ALTER TABLE alerts ADD COLUMN at_partition TEXT")
+        connection.execute("ALTER TABLE alerts ADD COLUMN at_offset INTEGER")
+    if version != str(SCHEMA_VERSION):
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'schema_version'", (str(SCHEMA_VERSION),))
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> str:
@@ -119,4 +127,3 @@ def _from_version_1(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"DROP TABLE {name}_1")
     for statement in _OF_ALERTS:
         connection.execute(statement)
-    connection.execute("UPDATE meta SET value = ? WHERE name = 'schema_version'", (str(SCHEMA_VERSION),))

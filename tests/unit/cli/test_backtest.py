@@ -186,6 +186,45 @@ def test_files_of_all_forms_for_several_streams(forms: list[str], capsys: pytest
     ]
 
 
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+@pytest.mark.parametrize("how", ["stream", "pipeline"])
+def test_compressed_files_of_several_streams(
+    forms: list[str], capsys: pytest.CaptureFixture[str], packing: str, how: str
+) -> None:
+    for path in (*Path().glob("*.jsonl"), *Path().glob("*.csv")):
+        with pa.CompressedOutputStream(f"{path}.packed", packing) as packed:
+            packed.write(path.read_bytes())
+    broken = Path("0.jsonl.packed").read_bytes()[:-9]
+    Path("broken.packed").write_bytes(broken)
+    if how == "pipeline":
+        streams = yaml.safe_load(Path("forms.yaml").read_text())["streams"]
+        whole = {
+            "schema_version": 1,
+            "name": "forms",
+            "streams": streams,
+            "sources": {"of_json": {"kind": "files", "path": "a"}, "of_csv": {"kind": "files", "path": "b"}},
+            "rules": {"kind": "directory", "path": "rules"},
+            "sinks": [{"kind": "console"}],
+        }
+        Path("forms_pipeline.yaml").write_text(yaml.safe_dump(whole))
+        forms = ["backtest", "--rules", "forms_rules.yaml", "--pipeline", "forms_pipeline.yaml", "--json"]
+    inputs = [
+        "--input",
+        "of_json=[01].jsonl.packed",
+        "--input",
+        "of_csv=*.csv.packed",
+        "--input",
+        "of_json=broken.packed",
+    ]
+    assert run_command([*forms, *inputs]) == 0
+    figures = orjson.loads(capsys.readouterr().out)
+    assert (figures["records"], figures["dead_letters"]) == (40, {"malformed_archive": 1})
+    assert figures["alerts"] == {"dear_of_csv": 4, "dear_of_json": 4}
+    assert [(each["stream"], each["record_id"]) for each in alerts_in("alerts.jsonl")] == [
+        (f"of_{form}", f"r{number}") for form in ("csv", "json") for number in (16, 17, 18, 19)
+    ]
+
+
 def test_a_stream_without_files_is_not_judged(forms: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([*forms, "--input", "of_csv=1.csv", "--input", "of_csv=0.csv"]) == 0
     figures = orjson.loads(capsys.readouterr().out)

@@ -50,7 +50,7 @@ def open_chunk(chunk: ChunkRef) -> BinaryIO:
         except OSError:
             continue
         try:
-            fits = has(file, chunk.end, chunk.head, chunk.tail)
+            fits = has(file, chunk.stands_to, chunk.head, chunk.tail)
         except OSError:
             fits = False
         if fits:
@@ -66,7 +66,7 @@ def _places(chunk: ChunkRef) -> Iterator[str]:
 
 
 def _missing(chunk: ChunkRef) -> str:
-    path, start, end = chunk.path, chunk.start, chunk.end
+    path, start, end = chunk.path, 0 if chunk.packed is not None else chunk.start, chunk.stands_to
     try:
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -18,6 +18,7 @@ from crossline.connectors.chunks import ChunkRef
 
 # How a file is known again: up to which byte, and the digests of its first bytes and of those before that one.
 Mark = tuple[int, str | None, str | None]
+_OF_PACKED = ("packed", "fault", "row_bytes")
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +26,8 @@ class ListedFile:
     """A file, as far as it was taken in: ``taken`` bytes, of which ``head`` and ``tail`` are digests.
 
     ``size``: as last seen; what lies behind ``taken`` is no whole line yet. ``number`` and ``name``: in the list, once
-    it has a chunk there. ``glimpse``: the mark of its half line, while there is nothing else of it.
+    it has a chunk there. ``glimpse``: the mark of its half line, while there is nothing else of it. ``text``: of a
+    compressed file or a table, how far it is in chunks, and ``whole`` whether that is all that its bytes hold.
     """
 
     path: str
@@ -38,6 +40,8 @@ class ListedFile:
     number: int | None = None
     name: str = ""
     glimpse: Mark | None = None
+    text: int = 0
+    whole: bool = True
 
     @property
     def mark(self) -> Mark:
@@ -88,7 +92,8 @@ class ChunkList:
         else:
             file = self.files[line["file"]]
             file.head, file.tail = line.get("head", file.head), line["tail"]
-            self._add(file, line["start"], line["end"], line["listed_ms"])
+            file.whole = not line.get("more", False)
+            self._add(file, line["start"], line["end"], line["listed_ms"], *map(line.get, _OF_PACKED))
 
     def _of_old(self, path: str) -> ListedFile:
         known = self._names.get(path)
@@ -107,12 +112,22 @@ class ChunkList:
         self._names[name] = []
         return file
 
-    def _add(self, file: ListedFile, start: int, end: int, listed_ms: int | None = None) -> None:
+    def _add(
+        self,
+        file: ListedFile,
+        start: int,
+        end: int,
+        listed_ms: int | None = None,
+        packed: int | None = None,
+        fault: str | None = None,
+        row_bytes: int | None = None,
+    ) -> None:
         self._names[file.name].append(len(self._chunks))
-        chunk = ChunkRef(len(self._chunks), file.path, start, end, file.name, file.head, file.tail, listed_ms)
-        self._chunks.append(chunk)
+        marks = (file.name, file.head, file.tail, listed_ms, packed, fault, row_bytes)
+        self._chunks.append(ChunkRef(len(self._chunks), file.path, start, end, *marks))
         self._of.append(file)
-        file.taken = end
+        file.taken = end if packed is None else packed
+        file.text = 0 if packed is None else end
 
     def place_lines(self, file: ListedFile) -> list[dict[str, Any]]:
         """The line that says where ``file`` is, where the list does not say so yet."""
@@ -143,6 +158,26 @@ class ChunkList:
         file.head, file.tail = head, tail
         self._add(file, file.taken, end, listed_ms)
         return {**line, **({} if same else {"head": head}), "tail": tail, "listed_ms": listed_ms}
+
+    def packed_line(
+        self,
+        file: ListedFile,
+        end: int,
+        marks: tuple[str, str],
+        listed_ms: int,
+        *,
+        more: bool,
+        fault: str | None = None,
+        row_bytes: int | None = None,
+    ) -> dict[str, Any]:
+        """The same for a piece of a compressed file's text, or of a table; ``more``: there are more of this file."""
+        head, tail = file.head, file.tail = marks
+        file.whole = not more
+        line = {"sequence": len(self), "file": file.number, "start": file.text, "end": end, "packed": file.size}
+        self._add(file, file.text, end, listed_ms, file.size, fault, row_bytes)
+        given = {"more": more or None, "fault": fault, "row_bytes": row_bytes}
+        known = {name: value for name, value in given.items() if value is not None}
+        return {**line, "head": head, "tail": tail, "listed_ms": listed_ms, **known}
 
     def write(self, lines: Sequence[dict[str, Any]]) -> None:
         """Put lines on disk, synced."""

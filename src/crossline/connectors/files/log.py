@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +15,8 @@ from crossline.connectors.files.identity import has, head_at, tail_at
 from crossline.connectors.files.lines import Unended, cuts, is_whole
 from crossline.connectors.files.listing import ChunkList, ListedFile, Mark
 from crossline.connectors.files.lost import LostFiles, copies, moved
+from crossline.connectors.files.packed import PackedError, PackedText, packed_cuts, packing_of
+from crossline.connectors.files.tables import table_size
 from crossline.connectors.files.watch import Look, Watch
 from crossline.core.basics.errors import SourceError
 from crossline.logs import get_logger
@@ -27,7 +30,8 @@ class FileChunks:
     Files may grow; a line counts once it is ended, a last one without an end as ``unended`` says. A file is known by
     its content, its inode helping: one that is renamed is read on, also under a name that matches no more; another one
     under its name, or its own truncated, is a new file. ``folder`` holds the list of chunks, which is on disk before a
-    number is given out. ``whole_files``: a file is one chunk (Parquet).
+    number is given out. ``whole_files``: a file counts once it is whole, and its chunks are rows (Parquet). One that is
+    compressed does, too; its chunks are pieces of its text.
     """
 
     def __init__(
@@ -176,7 +180,9 @@ class FileChunks:
         log.info("a file goes on where another was read to", file=path, other=lost.path, byte=lost.taken)
         self._lost.discard(lost)
         lost.size = lost.taken
-        return ListedFile(path, taken=lost.taken, head=lost.head, tail=lost.tail)
+        copy = ListedFile(path, taken=lost.taken, head=lost.head, tail=lost.tail)
+        copy.text, copy.whole = lost.text, lost.whole
+        return copy
 
     def _follow(self, path: str, file: ListedFile | None, look: Look, now_ms: int) -> set[str]:
         """Read on a file under a name that no pattern matches."""
@@ -206,7 +212,12 @@ class FileChunks:
                     return []
                 self._place(path, file, stat)
                 file.size = now.st_size
-                marks = [(end, head_at(handle, end), tail_at(handle, end)) for end in self._ends(handle, file)]
+                if self._whole_files:
+                    return self._take_table(handle, file, now_ms)
+                if file.text or packing_of(handle) is not None:
+                    return self._take_packed(handle, file, now_ms)
+                ends = cuts(handle, file.taken, file.size, self._chunk_bytes, self._unended)
+                marks = [(end, head_at(handle, end), tail_at(handle, end)) for end in ends]
                 if not marks and not file.taken and file.size:
                     file.glimpse = (file.size, head_at(handle, file.size), tail_at(handle, file.size))
         except FileNotFoundError:
@@ -218,12 +229,45 @@ class FileChunks:
         lines = self._list.place_lines(file) if marks else []
         return lines + [self._list.chunk_line(file, end, (head, tail), now_ms) for end, head, tail in marks]
 
-    def _ends(self, handle: BinaryIO, file: ListedFile) -> list[int]:
-        if not self._whole_files:
-            return list(cuts(handle, file.taken, file.size, self._chunk_bytes, self._unended))
-        if file.taken or not file.size:
+    def _take_packed(self, handle: BinaryIO, file: ListedFile, now_ms: int) -> list[dict[str, Any]]:
+        """Cut the text of a compressed file, which counts once it is whole; one that never will be is one chunk."""
+        if file.whole and file.taken == file.size:
             return []
-        return [file.size] if self._unended == "counts" or is_whole(handle, file.size) else []
+        marks = head_at(handle, file.size), tail_at(handle, file.size)
+        ends, fault = list[int](), None
+        text = PackedText(os.fdopen(os.dup(handle.fileno()), "rb"))
+        try:
+            ends = list(packed_cuts(text, file.text, self._chunk_bytes))
+        except PackedError as error:
+            if error.short and self._unended != "counts":
+                file.glimpse, file.whole = None if file.taken else (file.size, *marks), False
+                return []
+            ends, fault = [file.text + file.size], str(error)
+        finally:
+            text.close()
+        if not ends:
+            file.taken, file.whole, (file.head, file.tail) = file.size, True, marks
+            return []
+        given = partial(self._list.packed_line, file, marks=marks, listed_ms=now_ms, fault=fault)
+        return self._list.place_lines(file) + [given(end, more=end != ends[-1]) for end in ends]
+
+    def _take_table(self, handle: BinaryIO, file: ListedFile, now_ms: int) -> list[dict[str, Any]]:
+        """Cut the rows of a Parquet file; one without rows, or that is no table, is one chunk of all its bytes."""
+        if (file.taken and file.whole) or not file.size:
+            return []
+        marks = head_at(handle, file.size), tail_at(handle, file.size)
+        if self._unended != "counts" and not is_whole(handle, file.size):
+            file.glimpse = (file.size, *marks)
+            return []
+        rows, each = table_size(handle)
+        lines = self._list.place_lines(file)
+        if not rows:
+            return [*lines, self._list.chunk_line(file, file.size, marks, now_ms)]
+        step, last = max(1, self._chunk_bytes // each) * each, rows * each
+        for start in range(file.text, last, step):
+            end = min(start + step, last)
+            lines.append(self._list.packed_line(file, end, marks, now_ms, more=end < last, row_bytes=each))
+        return lines
 
     def reach(self, start: int, most: Most) -> int:
         """The first chunk, and those after it as far as there is room."""
@@ -236,7 +280,11 @@ class FileChunks:
 
     def _size(self, chunk: ChunkRef) -> int:
         size = chunk.end - chunk.start
-        return size if self._whole_files else min(size, self._chunk_bytes)  # what a line's end adds is not counted
+        whole = self._whole_files and chunk.row_bytes is None
+        return size if whole else min(size, self._chunk_bytes)  # what a line's end adds is not counted
+
+    def _unit(self, file: ListedFile) -> str:
+        return "file" if self._whole_files else "line" if file.whole else "archive"
 
     def chunks(self, start: int, end: int) -> list[ChunkRef]:
         """Chunks number ``start`` to ``end`` - 1, each with where its file is now."""
@@ -244,9 +292,8 @@ class FileChunks:
 
     def left(self) -> list[str]:
         """Last lines without an end, and files that cannot be read."""
-        what = "file" if self._whole_files else "line"
         rest = sorted((f for f in self._at.values() if f.size > f.taken), key=lambda f: f.path)
-        texts = [f"{f.path}: bytes {f.taken}-{f.size} are no whole {what} yet" for f in rest]
+        texts = [f"{f.path}: bytes {f.taken}-{f.size} are no whole {self._unit(f)} yet" for f in rest]
         return texts + [self._watch.trouble[path] for path in sorted(self._watch.trouble)]
 
 
@@ -256,7 +303,9 @@ def _age(file: ListedFile) -> tuple[bool, int, str]:
 
 
 def _gone(file: ListedFile) -> str:
+    what = "line" if file.whole else "archive"
     return (
-        f"{file.path}: bytes {file.taken}-{file.size}, no whole line when they were last seen, are gone: the file was "
-        "cut short or removed; put it back under any name in its folder, or start again: the run goes on without them"
+        f"{file.path}: bytes {file.taken}-{file.size}, no whole {what} when they were last seen, are gone: the file "
+        "was cut short or removed; put it back under any name in its folder, or start again: the run goes on without "
+        "them"
     )

@@ -23,9 +23,9 @@ from crossline.core.route.keys import key_values
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import Hits, KeyedBatch
 
-# Of the record that was hit (ingest time, stream, log, sequence, offset): what hits of several shards are put in order
-# by. Where a stream is one log the time is 0, for then the log has the order.
-Place = tuple[int, str, str, int, int]
+# Of the record that was hit (ingest time, stream, log, sequence, offset, partition): what hits of several shards are
+# put in order by, and where it stands. Where a stream is one log the time is 0, for then the log has the order.
+Place = tuple[int, str, str, int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,13 @@ class Hit:
 
 @dataclass(slots=True)
 class Judged:
-    """A layer's part of a batch, judged: its rows in ingest order; ``chunks``: log and sequence of each."""
+    """A layer's part of a batch, judged: its rows in ingest order; ``chunks``: log, sequence, partition of each."""
 
     plan: StreamPlan
     layer_plan: LayerPlan
     batch: KeyedBatch
     rows: Arrays
-    chunks: Sequence[tuple[str, int]]
+    chunks: Sequence[tuple[str, int, str]]
     _keys: dict[int, dict[str, KeyValue]] = field(default_factory=dict)
 
     def window_hits(self, hits: Hits) -> Iterator[Hit]:
@@ -128,8 +128,9 @@ class Judged:
 
     def place(self, row: int) -> Place:
         """Where the record of ``row`` stands among all."""
-        log, sequence = self.chunks[self.rows["chunk"][row]]
-        return int(self.rows["place_ms"][row]), self.plan.stream, log, sequence, int(self.rows["offsets"][row])
+        log, sequence, partition = self.chunks[self.rows["chunk"][row]]
+        offset = int(self.rows["offsets"][row])
+        return int(self.rows["place_ms"][row]), self.plan.stream, log, sequence, offset, partition
 
     def record_id(self, row: int) -> str:
         """The id of the record of ``row``."""

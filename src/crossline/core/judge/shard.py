@@ -193,7 +193,8 @@ def _judge_layer(
         texts=texts_of(rows, len(layer_plan.layer.columns)),
     )
     hits = store.judge(batch)
-    judged = Judged(plan, layer_plan, batch, rows, sorted((m["log"], m["sequence"]) for m, _ in parts))
+    chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
+    judged = Judged(plan, layer_plan, batch, rows, chunks)
     if len(hits.line):
         output.hits += judged.window_hits(hits)
     output.deltas.append(LayerDelta(layer_plan.layer.name, store.delta(batch, hits), lines_of(layer_plan)))

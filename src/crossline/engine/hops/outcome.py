@@ -35,9 +35,13 @@ log = get_logger(__name__)
 
 @dataclass(slots=True)
 class Outcome:
-    """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read."""
+    """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read.
+
+    ``positions``: partition and offset of the record at which each alert fired.
+    """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
+    positions: list[tuple[str, int]] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
@@ -79,6 +83,7 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
             _add(outcome, orjson.loads(body))
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
     outcome.alerts = [alert for _, alert in ordered]
+    outcome.positions = [(partition, offset) for (*_, offset, partition), _ in ordered]
     if duplicates or late:
         every = [*duplicates, *late]
         raws = _unread(every) if fetchers is None else fetched(every, fetchers, time.monotonic() + FETCH_S)

@@ -137,7 +137,8 @@ class Batches:
             "spent_ms": outcome.spent.spent_ms,
         }
         events = self._changes.events()
-        return Delivery(self._settings.name, batch_id, outcome.alerts, outcome.dead, outcome.late, figures, events)
+        found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
+        return Delivery(self._settings.name, batch_id, *found)
 
     def _mark(self, delivery: Delivery) -> None:
         """The batch is with every sink."""

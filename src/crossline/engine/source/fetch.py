@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk
 from crossline.connectors.files.listing import ChunkList
+from crossline.connectors.files.text import read_text
 from crossline.core.basics.errors import SourceError
 from crossline.generate.source import GeneratorSource
 
@@ -43,6 +44,9 @@ class FileFetch:
 def _lines(chunk: ChunkRef, offsets: Sequence[int], until_s: float) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     try:
+        if chunk.packed is not None:
+            text = read_text(chunk)
+            return {at: _line(text, at - chunk.start) for at in offsets}
         with open_chunk(chunk) as file:
             for offset in offsets:
                 if time.monotonic() >= until_s:
@@ -52,6 +56,11 @@ def _lines(chunk: ChunkRef, offsets: Sequence[int], until_s: float) -> dict[int,
     except (OSError, SourceError):  # the file is gone; what was read of it stays
         return found
     return found
+
+
+def _line(text: bytes, at: int) -> bytes:
+    end = text.find(b"\n", at)
+    return text[at : min(end if end >= 0 else len(text), at + _LINE_MAX)]
 
 
 def fetch_generated(source: GeneratorSource, offsets: Sequence[int]) -> dict[int, bytes]:

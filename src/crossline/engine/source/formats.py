@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crossline.connectors.chunks import ChunkRef
-from crossline.connectors.files.identity import open_chunk, read_chunk, read_span
+from crossline.connectors.files.identity import open_chunk, read_chunk
+from crossline.connectors.files.tables import read_rows, rows_between
+from crossline.connectors.files.text import csv_header, read_text
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.decode import Decoded, Layout, decode_csv, decode_lines, decode_table
 from crossline.core.decode.spans import RAW_KEPT
@@ -17,48 +17,68 @@ from crossline.core.decode.spans import RAW_KEPT
 
 def decode_chunk(form: str, layout: Layout, chunk: ChunkRef) -> Decoded:
     """The records of a chunk: of JSON lines, of a CSV file, whose first line names the columns, of a Parquet file."""
+    if chunk.fault is not None:
+        return _broken_archive(layout, chunk)
     if form == "json":
-        data = read_chunk(chunk)
+        data = read_text(chunk)
         return decode_lines(layout, data, chunk.place, chunk.start, known_ms=chunk.listed_ms)
     if form == "parquet":
         return _decode_parquet(layout, chunk)
-    with open_chunk(chunk) as file:
-        header, first = _csv_header(file)
-        begin = max(chunk.start, first)
-        data = read_span(file, chunk, begin) if chunk.end > begin else b""
+    header, first = csv_header(chunk)
+    begin, data = max(chunk.start, first), read_text(chunk)
+    if begin > chunk.start:
+        data = data[begin - chunk.start :]
     return decode_csv(layout, header, data, chunk.place, begin, known_ms=chunk.listed_ms)
 
 
+def _broken_archive(layout: Layout, chunk: ChunkRef) -> Decoded:
+    """No record, and one dead letter for a compressed file of which nobody can say what it held."""
+    with open_chunk(chunk) as file:
+        raw = file.read(RAW_KEPT)
+    letter = DeadLetter(
+        stream=layout.stream,
+        reason="malformed_archive",
+        detail=f"{chunk.path}: found {chunk.packed} bytes, expected a whole gzip or zstd archive: {chunk.fault}",
+        partition=chunk.place,
+        offset=chunk.start,
+        raw=raw,
+    )
+    nothing = decode_lines(layout, b"", chunk.place, chunk.start, known_ms=chunk.listed_ms)
+    return Decoded(nothing.records, [letter])
+
+
 def _decode_parquet(layout: Layout, chunk: ChunkRef) -> Decoded:
-    """The rows of a file; one dead letter where its bytes are there and are no table."""
-    data = read_chunk(chunk)
+    """The rows of a chunk; one dead letter where its bytes are there and are no table."""
+    data = read_chunk(chunk) if chunk.row_bytes is None else b""
     table, dead = pa.table({}), []
     try:
-        read = pq.read_table(pa.BufferReader(data))
+        read = read_rows(chunk) if chunk.row_bytes is not None else pq.read_table(pa.BufferReader(data))
         table = read.rename_columns(read.column_names)  # a name that is no text is found out here
     except (MemoryError, pa.ArrowCancelled):
         raise  # not the file's fault
     except (OSError, ValueError, pa.ArrowException) as error:
-        dead.append(_not_parquet(layout, chunk, data, error))
-    offsets = np.arange(table.num_rows, dtype=np.int64)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's
+        dead.append(_not_parquet(layout, chunk, error))
+    first = 0 if chunk.row_bytes is None else rows_between(chunk)[0]
+    offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
     decoded = decode_table(layout, table, chunk.place, offsets, known_ms=chunk.listed_ms)
     return Decoded(decoded.records, dead + decoded.dead)
 
 
-def _not_parquet(layout: Layout, chunk: ChunkRef, data: bytes, error: Exception) -> DeadLetter:
+def _not_parquet(layout: Layout, chunk: ChunkRef, error: Exception) -> DeadLetter:
+    what = "a Parquet file that can be read"
+    first = 0
+    if chunk.row_bytes is not None:
+        first, end = rows_between(chunk)
+        what = f"{what}, of which rows {first}-{end} are missing now"
+    with open_chunk(chunk) as file:
+        raw = file.read(RAW_KEPT)
     return DeadLetter(
         stream=layout.stream,
         reason="malformed_parquet",
-        detail=f"{chunk.path}: found {len(data)} bytes, expected a Parquet file that can be read: {error}",
+        detail=f"{chunk.path}: found {chunk.stands_to} bytes, expected {what}: {error}",
         partition=chunk.place,
-        offset=0,
-        raw=data[:RAW_KEPT],
+        offset=first,
+        raw=raw,
     )
-
-
-def _csv_header(file: BinaryIO) -> tuple[list[str], int]:
-    """The column names of a CSV file, and where its first record starts."""
-    file.seek(0)
-    line = file.readline()
-    names = line.decode("utf-8-sig", errors="replace").rstrip("\r\n").split(",")
-    return [name.strip().strip('"') for name in names], len(line)

@@ -10,13 +10,18 @@ import pyarrow as pa
 from crossline.connectors.chunks import ChunkRef
 
 # Paths are bytes: a file's name need not be text.
-CHUNK_SCHEMA = "sequence long, path binary, start long, end long, name string, head string, tail string, listed_ms long"
+CHUNK_SCHEMA = (
+    "sequence long, path binary, start long, end long, name string, head string, tail string, listed_ms long, "
+    "packed long, fault string, row_bytes long"
+)
 _ARROW = pa.schema(
     [
         *(("sequence", pa.int64()), ("path", pa.binary()), ("start", pa.int64()), ("end", pa.int64())),
         *(("name", pa.string()), ("head", pa.string()), ("tail", pa.string()), ("listed_ms", pa.int64())),
+        *(("packed", pa.int64()), ("fault", pa.string()), ("row_bytes", pa.int64())),
     ]
 )
+_PLAIN = ("sequence", "start", "end", "head", "tail", "listed_ms", "packed", "fault", "row_bytes")
 CHUNKS_MAX = 4_096  # of one batch, however small they are
 
 
@@ -24,7 +29,7 @@ def chunk_rows(chunks: Iterable[ChunkRef]) -> pa.RecordBatch:
     """References as rows of CHUNK_SCHEMA."""
     rows = [
         {
-            **{name: getattr(c, name) for name in ("sequence", "start", "end", "head", "tail", "listed_ms")},
+            **{name: getattr(c, name) for name in _PLAIN},
             "path": os.fsencode(c.path),
             "name": c.place,
         }

@@ -102,7 +102,7 @@ def make(which: RuleVersion, **changes: Any) -> dict[str, Any]:
         "fields": {},
         "records": None,
     }
-    whole = Hit(version=which, place=(0, "payments", "p", 0, 0), **{**hit, **changes})
+    whole = Hit(version=which, place=(0, "payments", "p", 0, 0, "p"), **{**hit, **changes})
     return AlertMaker(which, which.rule.program(STREAM, Defaults())).make(whole, T0 + 200)
 
 

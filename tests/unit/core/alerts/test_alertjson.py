@@ -46,7 +46,7 @@ def alert(value: Any) -> dict[str, Any]:
     which = rule.versions[0]
     hit = Hit(
         version=which,
-        place=(0, "payments", "p", 0, 0),
+        place=(0, "payments", "p", 0, 0, "p"),
         key={"account": "a1"},
         record_id="r1",
         event_ms=0,

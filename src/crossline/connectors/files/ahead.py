@@ -1,0 +1,57 @@
+"""Files that can only be read forwards, kept open by a process so that the next piece goes on where one stopped."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol, TypeVar
+
+OPEN_MAX = 4
+
+
+class Forwards(Protocol):
+    """What is read forwards; ``at``: the next position."""
+
+    at: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it was read."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+T = TypeVar("T", bound=Forwards)
+
+
+class Ahead(Generic[T]):
+    """Readers by their file, OPEN_MAX at most. One that is in use is not in here, so threads do not meet."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], T] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def take(self, key: tuple[Any, ...], start: int) -> T | None:
+        """The reader of a file, if it can still come to ``start``."""
+        reader = self._kept.pop(key, None)
+        if reader is not None and reader.at > start:
+            reader.close()
+            return None
+        return reader
+
+    def keep(self, key: tuple[Any, ...], reader: T) -> None:
+        """Put it back; one that is at its end is closed, and so is the one that was put back longest ago."""
+        if reader.ended:
+            reader.close()
+            return
+        self._kept[key] = reader
+        if len(self._kept) > OPEN_MAX:
+            self._kept.pop(next(iter(self._kept))).close()
+
+    def clear(self) -> None:
+        """Close all."""
+        while self._kept:
+            self._kept.popitem()[1].close()
