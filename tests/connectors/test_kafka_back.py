@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from crossline.cli.alert_records import Origin, Seen, seen
-from crossline.connectors import kafka_back
-from crossline.connectors.kafka_back import KafkaBack
+from crossline.cli.alerts.records import Origin, Seen, seen
+from crossline.connectors.kafka import back as kafka_back
+from crossline.connectors.kafka.back import KafkaBack
 from crossline.connectors.sqlite import StoredAlert
 from crossline.core.basics.times import format_instant
 from crossline.core.settings.config import Pipeline, load_pipeline

@@ -19,7 +19,7 @@ from crossline.core.streams.schema import StreamSpec
 from crossline.replay.records import Row
 
 if TYPE_CHECKING:
-    from crossline.connectors.kafka_back import KafkaBack
+    from crossline.connectors.kafka.back import KafkaBack
     from crossline.generate.source import GeneratorSource
 
 BOM = b"\xef\xbb\xbf"

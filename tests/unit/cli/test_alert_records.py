@@ -18,7 +18,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from crossline.cli import alerts as command
+from crossline.cli.alerts import command
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.rules.base import Rule

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from crossline.cli import alerts as command
+from crossline.cli.alerts import command
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.deadletter import DeadLetter

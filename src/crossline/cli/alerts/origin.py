@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from crossline.cli.alert_records import Origin, Seen, seen
+from crossline.cli.alerts.records import Origin, Seen, seen
 from crossline.cli.screen import note
 from crossline.connectors.sqlite import AlertFilter, StoredAlert
 from crossline.core.alerts.alertjson import read_alert

@@ -198,8 +198,8 @@ def _files(
 
 
 def _topics(source: Any, stored: StoredAlert, until_s: float) -> Back:
-    from crossline.connectors.kafka_back import KafkaBack
-    from crossline.connectors.kafka_client import librdkafka_settings
+    from crossline.connectors.kafka.back import KafkaBack
+    from crossline.connectors.kafka.client import librdkafka_settings
     from crossline.replay.back import KafkaRows
 
     settings = librdkafka_settings(source.brokers, source.security, os.environ)

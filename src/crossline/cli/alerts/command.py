@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import track
 
 from crossline.cli import screen
-from crossline.cli.alert_text import candidates, csv_lines, dead_table, list_table, story
+from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
 from crossline.cli.screen import note, write_lines
 from crossline.connectors.jsonl import dead_line
 from crossline.connectors.outfile import written
@@ -137,7 +137,7 @@ def show(
     The records are read from the source, back from the one at which the alert fired. What the source no longer has, or
     is not met in time, is said.
     """
-    from crossline.cli.alert_origin import Asked, read_origin
+    from crossline.cli.alerts.origin import Asked, read_origin
 
     asked = Asked(db, pipeline, alerts, stream, tuple(input_ or ()), rules, _duration("--read-for", read_for))
     with asked.lines() if alerts is not None else _store(db, None if db else pipeline) as source:
