@@ -64,6 +64,11 @@ def is_here(master: str | None) -> bool:
     return master is None or re.match(r"local\b|spark://(127\.|localhost\b)", master) is not None
 
 
+def _in_one(master: str | None) -> bool:
+    """Whether driver and tasks are one Java, which the workers of this machine are for."""
+    return master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
 def prepare(environment: MutableMapping[str, str], *, here: bool) -> None:
     """What Spark and PySpark look for in the environment; what somebody has set stays."""
     environment["PYSPARK_PYTHON"] = str(worker_python()) if here else sys.executable
@@ -80,7 +85,7 @@ def found_jars() -> list[Path]:
 
 def launch_ahead(master: str | None) -> None:
     """Start for a session on ``master`` before anything is known of it but that; nothing where it is elsewhere."""
-    if re.match(r"local\b", master or "local") is None:
+    if not _in_one(master):
         return
     prepare(os.environ, here=True)
     launch({**base_settings(found_jars()), **LOOPBACK})
@@ -101,7 +106,7 @@ def launch(settings: Mapping[str, str]) -> Started:
         "TMPDIR": str(folder.path),  # of Python's workers
     }
     prefork = None
-    if re.match(r"local\b", settings.get("spark.master", "local")):
+    if _in_one(settings.get("spark.master")):
         environment[SOCKET_VARIABLE] = str(folder.path / "prefork")
         prefork = _prefork(environment, folder.lock)
     process = _java(_with_folder(settings, folder.path), environment, folder.lock)
@@ -182,7 +187,8 @@ def _command(settings: Mapping[str, str], environment: Mapping[str, str]) -> lis
     given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     more = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     home = Path(environment["SPARK_HOME"]) if "SPARK_HOME" in environment else None
-    if home != spark_home() or any(environment.get(name) for name in _SAYS):
+    says = any(environment.get(name) for name in _SAYS) or not _in_one(settings.get("spark.master"))
+    if home != spark_home() or says:
         return [str((home or spark_home()) / "bin" / "spark-submit"), *given, *more]
     class_path = os.pathsep.join([settings["spark.driver.extraClassPath"], f"{home}/conf", f"{home}/jars/*"])
     options = [f"-Xmx{settings['spark.driver.memory']}", *shlex.split(settings[_DRIVER_OPTIONS]), *MODULES_OPENED]

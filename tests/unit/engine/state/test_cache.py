@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from crossline.core.alerts.alert import alerts_of
 from crossline.core.basics.errors import StateError
 from crossline.core.decode import decode_lines
 from crossline.core.judge.shard import ShardOutput, judge
@@ -47,14 +48,14 @@ class Workers:
         self.patch.setattr(caching, "_CACHE", self.memories[worker])
         mine = [part for each, blob in self.parts(batch, data) if each == shard for part in unpack(blob, "test")]
         with self.cache.shard(self.book, "query", shard, batch) as held:
-            output = judge(self.book.plans(), held.state, mine, 0, self.book.bounds)
+            output = judge(self.book.plans(), held.state, mine, self.book.bounds)
             if not dies:
                 held.commit(output.deltas, [])
         return output
 
     def batch(self, batch: int, data: bytes, workers: Sequence[int]) -> None:
         outputs = [self.task(workers[shard], shard, batch, data) for shard in range(self.book.shards)]
-        alerts = [alert for output in outputs for alert in output.alerts]
+        alerts = [alert for output in outputs for alert in alerts_of(self.book.plans(), output.hits, 0)]
         assert self.alerts.setdefault(batch, alerts) == alerts, f"batch {batch} run again gave other alerts"
 
     def forget(self, worker: int) -> None:
