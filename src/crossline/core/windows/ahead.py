@@ -11,6 +11,16 @@ from typing import Any
 import numpy as np
 
 from crossline.core.windows.header import (
+    after,
+    clock,
+    item,
+    key_start,
+    row_of,
+    slot_row,
+    window_at,
+    word,
+)
+from crossline.core.windows.layout import (
     BATCH_KEYS,
     CLOCK_MS,
     CURSORS,
@@ -29,14 +39,6 @@ from crossline.core.windows.header import (
     SCOUTS,
     TAIL,
     WINDOW,
-    after,
-    clock,
-    item,
-    key_start,
-    row_of,
-    slot_row,
-    window_at,
-    word,
 )
 from crossline.core.windows.memory import (
     inlined,

@@ -10,7 +10,7 @@ import numpy as np
 from crossline.core.errors import StateError
 from crossline.core.plan import KeySpacePlan
 from crossline.core.values import U8
-from crossline.core.windows import header as at
+from crossline.core.windows import layout as at
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch, take
 from crossline.core.windows.entry import COUNT_DEAD, JUDGE, LOAD, RELINK, THROW_OUT, compiled
 from crossline.core.windows.gather import Buffers, hits_of
@@ -171,34 +171,33 @@ class KeySpaceState:
         memory.make_table(at.ID_TABLE, self.records + n)
         memory.make_table(at.KEY_TABLE, self.keys + min(keys, n))
         memory.make_table(at.VALUE_TABLE, int(words[at.N_VALUES]) + n * int(words[at.LINKS]))
-        words[[at.N_HITS, at.N_EVIDENCE, at.N_RETAINED, at.N_EMITTED]] = 0
+        words[at.EACH_BATCH] = 0
         words[at.ROWS], words[at.BATCH_KEYS], words[at.DUPLICATE_MS] = n, keys, self.duplicate_ms
         found = {"duplicate": np.zeros(n, np.uint8), "retained": np.empty(n, np.int32), "sat": sat}
-        for name, array, dtype in (
-            (at.CLOCK_MS, batch.clock_ms, np.int64),
-            (at.INGEST_MS, batch.ingest_ms, np.int64),
-            (at.LATENESS_MS, batch.lateness_ms, np.int64),
-            (at.KEY_INDEX, batch.key_index, np.int32),
-            (at.KEY_BYTES, batch.key_bytes, np.uint8),
-            (at.KEY_OFFSETS, batch.key_offsets, np.int64),
-            (at.KEY_HASH, batch.key_hash, np.uint64),
-            (at.ID_BYTES, batch.id_bytes, np.uint8),
-            (at.ID_OFFSETS, batch.id_offsets, np.int64),
-            (at.ID_HASH, xxh64_many(batch.id_bytes, batch.id_offsets), np.uint64),
-            (at.VALUES, self._values(batch), np.int64),
-            (at.ENTRIES, batch.entries, np.uint8),
-            (at.KEY_SLOT, np.full(keys, -1, np.int32), np.int32),
-            (at.DUPLICATE, found["duplicate"], np.uint8),
-            (at.RETAINED, found["retained"], np.int32),
-            (at.ROW_SAT, sat, np.uint8),
-        ):
-            memory.keep(name, np.require(array, dtype, ["C"]))
+        shown: tuple[tuple[int, Any], ...] = (
+            (at.CLOCK_MS, batch.clock_ms),
+            (at.INGEST_MS, batch.ingest_ms),
+            (at.LATENESS_MS, batch.lateness_ms),
+            (at.KEY_INDEX, batch.key_index),
+            (at.KEY_BYTES, batch.key_bytes),
+            (at.KEY_OFFSETS, batch.key_offsets),
+            (at.KEY_HASH, batch.key_hash),
+            (at.ID_BYTES, batch.id_bytes),
+            (at.ID_OFFSETS, batch.id_offsets),
+            (at.ID_HASH, xxh64_many(batch.id_bytes, batch.id_offsets)),
+            (at.VALUES, self._values(batch)),
+            (at.ENTRIES, batch.entries),
+            (at.KEY_SLOT, np.full(keys, -1, np.int32)),
+            (at.DUPLICATE, found["duplicate"]),
+            (at.RETAINED, found["retained"]),
+            (at.ROW_SAT, sat),
+        )
+        for name, array in shown:
+            memory.keep(name, array)
         return found
 
     def _leave(self) -> None:
-        self._memory.let_go(range(at.CLOCK_MS, at.DUPLICATE_MS))
-        self._memory.let_go(range(at.LINE_MASK, at.ACTIVE))
-        self._memory.let_go(range(at.NUMBER, at.OUT_ROOM))
+        self._memory.let_go(at.OF_BATCH)
 
     def _values(self, batch: KeyedBatch) -> Any:
         """The batch's columns as rows of 64 bits."""

@@ -13,6 +13,17 @@ import numpy as np
 
 from crossline.core.windows.hashing import xxh64
 from crossline.core.windows.header import (
+    clock,
+    id_start,
+    item,
+    key_start,
+    row_of,
+    slot_row,
+    tally,
+    value_i,
+    word,
+)
+from crossline.core.windows.layout import (
     ID_BLOCKS,
     ID_END,
     ID_TABLE,
@@ -32,15 +43,6 @@ from crossline.core.windows.header import (
     SLOTS,
     VALUE_BLOCKS,
     VALUE_TABLE,
-    clock,
-    id_start,
-    item,
-    key_start,
-    row_of,
-    slot_row,
-    tally,
-    value_i,
-    word,
 )
 from crossline.core.windows.memory import (
     inlined,
