@@ -67,7 +67,7 @@ def _add_key(h: int, key: int) -> Any:
     copy_bytes(word(h, at.KEY_BYTES) + start, word(h, at.KEYS) + end, length)
     copy_bytes(word(h, at.SLOT_BORN), row, word(h, at.SLOT_BYTES))
     store_32(row + at.KEY_END, end + length)
-    put(word(h, at.KEY_TABLE), word(h, at.KEY_BLOCKS), np.uint64(item(h, at.KEY_HASH, key)), slot)
+    put(h, at.KEY_TABLE, np.uint64(item(h, at.KEY_HASH, key)), slot)
     return slot
 
 

@@ -24,6 +24,7 @@ N_EVIDENCE = _count("N_EVIDENCE", "records noted as evidence", zeroed=True)
 N_RETAINED = _count("N_RETAINED", "rows of the batch that became records", zeroed=True)
 N_EMITTED = _count("N_EMITTED", "emissions noted of lines with a cooldown", zeroed=True)
 N_DEAD = _count("N_DEAD", "records that were seen dead in an unbroken run from the oldest")
+MOVE_COUNT = _count("MOVE_COUNT", "items taken out of a table that grows")
 N_LOOKED_AT = _count("N_LOOKED_AT", "records there were when all were last looked at for dead ones")
 
 # The state: rows, pools of bytes, and tables (see ``tables``).
@@ -35,10 +36,17 @@ IDS = TABLE.pool("IDS", "ids, end to end, in the order of records", carried=True
 KEYS = TABLE.pool("KEYS", "keys, end to end, in the order of slots", carried=True)
 ID_TABLE = TABLE.table("ID_TABLE", "ids to records", carried=True)
 ID_BLOCKS = _number("ID_BLOCKS", "blocks in it", "state", carried=True)
+ID_FORMER = _number("ID_FORMER", "while it grows: blocks there were before", "state", carried=True)
+ID_SPLIT = _number("ID_SPLIT", "upper halves of hashes below this are placed as before", "state", carried=True)
 KEY_TABLE = TABLE.table("KEY_TABLE", "keys to slots", carried=True)
 KEY_BLOCKS = _number("KEY_BLOCKS", "blocks in it", "state", carried=True)
+KEY_FORMER = _number("KEY_FORMER", "while it grows: blocks there were before", "state", carried=True)
+KEY_SPLIT = _number("KEY_SPLIT", "upper halves of hashes below this are placed as before", "state", carried=True)
 VALUE_TABLE = TABLE.table("VALUE_TABLE", "values of a link in a key to the last record of each")
 VALUE_BLOCKS = _number("VALUE_BLOCKS", "blocks in it", "state")
+VALUE_FORMER = _number("VALUE_FORMER", "while it grows: blocks there were before", "state")
+VALUE_SPLIT = _number("VALUE_SPLIT", "upper halves of hashes below this are placed as before", "state")
+BLOCKS_OF, FORMER_OF, SPLIT_OF = 1, 2, 3  # after the word of a table
 # How clocks stand in records: their distance from the base in 32 bits, or all 64 where it does not fit.
 CLOCK_BASE = _number("CLOCK_BASE", "the clock, in ms, that those in records count from", "state", carried=True)
 WIDE_CLOCKS = _number(
@@ -148,6 +156,9 @@ ROW_SAT = _array("ROW_SAT", U8, "ROWS x LINE_BYTES", "of kept rows: bits of line
 LINE_MASK = _array("LINE_MASK", U8, "LINE_BYTES", "loading: the lines that ROW_SAT speaks of", "batch")
 CLASS_LINES = _array("CLASS_LINES", U8, "CLASSES x LINE_BYTES", "loading: the lines of each class", "batch")
 NUMBER = _array("NUMBER", I32, "N_RECORDS", "compaction: new numbers of records, -1 for the dead", "batch")
+MOVED = _array("MOVED", I64, "items", "a table that grows: items taken out of it", "batch")
+MOVED_HASH = _array("MOVED_HASH", I64, "items", "their hashes", "batch")
+MOVE_FROM = _number("MOVE_FROM", "the block they are taken from on", "batch")
 SLOT_NUMBER = _array("SLOT_NUMBER", I32, "N_SLOTS", "compaction: new numbers of slots", "batch")
 
 # Hits: room that is kept from batch to batch.

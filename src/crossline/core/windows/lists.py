@@ -99,7 +99,12 @@ def chain_in(h: int, slot: int, i: int, last: bool) -> None:
             while below >= 0 and not enters(h, below, entry):
                 below = before(h, below)
             _hang_on(h, k, i)
+        nearer = -1
         while below >= 0 and not beats(h, k, below, i):
+            up = load_i32(chain_at(h, below, k) + UP)
+            if up >= 0 and load_i32(chain_at(h, up, k) + BELOW) != below:  # it was hung on i
+                store_32(chain_at(h, below, k) + UP, nearer)
+            nearer = below
             below = load_i32(chain_at(h, below, k) + BELOW)
         store_32(at + BELOW, below)
         if below >= 0:

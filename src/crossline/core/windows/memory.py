@@ -4,9 +4,10 @@ The kernel's functions pass one address, that of a table of words (see ``layout`
 arguments, each with a reference count that is touched at every call: that made a record cost 14 microseconds. The
 owner of the memory (``KeySpaceState``) keeps the arrays alive and large enough for the whole of a call.
 
-There are three builds of the same functions, chosen by numba's own switches in the environment. Without any, what runs
-in production. ``NUMBA_BOUNDSCHECK=1`` (with ``NUMBA_OPT=1``, or it compiles for many minutes): compiled, and every load and store is looked up among what is alive (see
-``watch``). ``NUMBA_DISABLE_JIT=1``: plain Python, looked up as well, for a debugger.
+There are three builds of the same functions, chosen by numba's own switches in the environment. Without any: what runs
+in production. ``NUMBA_BOUNDSCHECK=1 NUMBA_OPT=1``: compiled, with every load and store looked up among what is alive
+(see ``watch``); optimized fully, that would compile for many minutes. ``NUMBA_DISABLE_JIT=1``: plain Python, looked up
+as well, for a debugger.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from crossline.core.plan import KeySpacePlan
 from crossline.core.values import I64, U8
 from crossline.core.windows import layout as at
 from crossline.core.windows.ahead import SCOUTS_EACH
-from crossline.core.windows.entry import REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, compiled
+from crossline.core.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, compiled
 from crossline.core.windows.program import Program
 from crossline.core.windows.regions import HUGE_FROM, Region
 from crossline.core.windows.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
@@ -19,17 +19,19 @@ from crossline.core.windows.watch import WATCHES, Piece, watching
 from crossline.core.windows.wide import LIMBS
 
 FILL_MAX = 0.88  # of an open addressing table
-GROWTH = 1.3  # by which a table grows
+GROWTH = 1.3  # by which a table grows that is filled anew
+# Growth by steps: from how many blocks on, how full it begins, the part of FILL_MAX it is done by, and by how much.
+STEPWISE_FROM, FILL_GROW, FILL_HARD, STEP_GROWTH = 1 << 14, 0.82, 0.94, 1.25
 NARROW = 1 << 32  # distances of clocks that 32 bits hold
 ALL = slice(None)
 # Rows and pools by the word of their address: the word of their width (0: a byte), of how many there are.
 _POOLS = {pool: (width, count) for pool, (_, width, count) in at.ROWS_OF.items()}
 _POOLS |= {at.IDS: (0, at.N_ID_BYTES), at.KEYS: (0, at.N_KEY_BYTES)}
-# Tables by the word of their address: the word of how many blocks, places of a block, what fills them.
+# Tables by the word of their address: places of a block, what fills them.
 _TABLES = {
-    at.ID_TABLE: (at.ID_BLOCKS, PLACES, REBUILD_IDS),
-    at.KEY_TABLE: (at.KEY_BLOCKS, PLACES, REBUILD_KEYS),
-    at.VALUE_TABLE: (at.VALUE_BLOCKS, VALUE_PLACES, REBUILD_VALUES),
+    at.ID_TABLE: (PLACES, REBUILD_IDS),
+    at.KEY_TABLE: (PLACES, REBUILD_KEYS),
+    at.VALUE_TABLE: (VALUE_PLACES, REBUILD_VALUES),
 }
 
 
@@ -127,12 +129,12 @@ class MemoryMap:
             self._kept.pop(name, None)
             self.words[name] = 0
 
-    def run(self, task: int, argument: int = 0) -> int:
+    def run(self, task: int, argument: int = 0, more: int = 0) -> int:
         """Run one of the tasks of ``entry``."""
         if not WATCHES:
-            return int(compiled()(self.words.ctypes.data, task, argument))
+            return int(compiled()(self.words.ctypes.data, task, argument, more))
         with watching(self.pieces(), self.whereabouts):
-            return int(compiled()(self.words.ctypes.data, task, argument))
+            return int(compiled()(self.words.ctypes.data, task, argument, more))
 
     def pieces(self) -> list[Piece]:
         """What is alive: the words, rows and bytes in use, whole tables, and every array that is held."""
@@ -226,31 +228,68 @@ class MemoryMap:
         self.field(at.RECORDS, at.CLOCK, np.uint32)[:] = held & (NARROW - 1)
         self.field(at.RECORDS, int(self.words[at.CLOCK_HIGH_AT]))[:] = held >> 32
 
-    def make_table(self, table: int, count: int) -> None:
-        """Room for ``count`` items in a table; where it must grow, for a third more.
+    def make_table(self, table: int, count: int, more: int = 0) -> None:
+        """Room for ``count`` items in a table, of which up to ``more`` come now.
 
-        A table that grew is filled anew.
+        A large table that is nearly full begins to grow by a quarter, and goes on with it at each call by as many
+        blocks as ``more`` asks for; others, and those that so many items would fill before, are filled anew at once.
+        Without ``more`` all is done at once, which is quicker as a whole.
         """
-        blocks, places, _ = _TABLES[table]
-        if count > FILL_MAX * places * self.words[blocks]:
-            self.rebuild(table, _blocks_for(count, places), fill=True)
+        places = _TABLES[table][0]
+        blocks, split = int(self.words[table + at.BLOCKS_OF]), int(self.words[table + at.SPLIT_OF])
+        former = int(self.words[table + at.FORMER_OF]) if split else blocks
+        stepwise = more and blocks >= STEPWISE_FROM and count <= FILL_HARD * places * former
+        if not split and count <= (FILL_GROW if stepwise else FILL_MAX) * places * blocks:
+            return
+        if not stepwise:
+            if count > FILL_MAX * places * former:
+                self.rebuild(table, _blocks_for(count, places), fill=True)
+            return
+        self._move_on(table, int(more / (places * (FILL_MAX - FILL_GROW))) + 1)
+
+    def _move_on(self, table: int, count: int) -> None:
+        """One step of growth (see ``growth``), over ``count`` blocks; the first where the table does not grow yet."""
+        words = self.words
+        former, split = int(words[table + at.FORMER_OF]), int(words[table + at.SPLIT_OF])
+        first, blocks = not split, int(words[table + at.BLOCKS_OF])
+        if first:
+            former = blocks
+        end = former if first else (split * former) >> 32
+        start = max(0, end - count)
+        pushed = (self.run(RUN_END, table, end - 1) - (end - 1)) % blocks  # blocks that they may have been pushed on to
+        taken = min(end - start + pushed, blocks)
+        self.keep(at.MOVED, np.empty(taken * _TABLES[table][0], np.int64))
+        self.keep(at.MOVED_HASH, np.empty(taken * _TABLES[table][0], np.int64))
+        words[at.MOVE_FROM] = start
+        self.run(TAKE_OUT, table, taken)
+        if first:
+            self._resize_table(table, int(blocks * STEP_GROWTH))
+        words[table + at.FORMER_OF], words[table + at.SPLIT_OF] = former, -(-(start << 32) // former)
+        self.run(PUT_IN, table)
+
+    def _resize_table(self, table: int, blocks: int) -> None:
+        region = self._regions[table]
+        region.resize(blocks * BLOCK)
+        self._place(table, region)
+        self.words[table + at.BLOCKS_OF] = blocks
 
     def rebuild(self, table: int, size: int, *, fill: bool) -> None:
         """An empty table of ``size`` blocks, and its items put into it if ``fill``."""
-        blocks, _, task = _TABLES[table]
-        region = self._regions[table]
-        if size != self.words[blocks]:
-            region.resize(size * BLOCK)
-            self._place(table, region)
-            self.words[blocks] = size
-        region.array[:] = 0
+        if size != self.words[table + at.BLOCKS_OF]:
+            self._resize_table(table, size)
+        self.words[table + at.SPLIT_OF] = 0
+        self._regions[table].array[:] = 0
         if fill:
-            self.run(task)
+            self.run(_TABLES[table][1])
+
+    def empty(self, table: int, count: int) -> None:
+        """Nothing in a table, and room for ``count`` items."""
+        self.rebuild(table, _blocks_for(count, _TABLES[table][0]), fill=False)
 
     def refill(self, table: int, count: int) -> None:
         """Fill a table anew; made smaller if it is much too large for ``count``."""
-        blocks, places, _ = _TABLES[table]
-        self.rebuild(table, min(int(self.words[blocks]), _blocks_for(count, places)), fill=True)
+        size = _blocks_for(count, _TABLES[table][0])
+        self.rebuild(table, min(int(self.words[table + at.BLOCKS_OF]), size), fill=True)
 
     def rows(self, pool: int) -> U8:
         """A pool's rows in use, as uint8[count, width]. Not to be held across a growth."""

@@ -59,7 +59,7 @@ class KeySpaceState:
             StateError: more bytes of ids or keys than one key space of a shard can hold.
         """
         words = self._memory.words
-        found = self._enter(batch, np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8))
+        found = self._enter(batch, np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8), stepwise=True)
         row = 0
         while (row := self._memory.run(JUDGE, row)) < len(batch):
             self._buffers.grow()
@@ -82,7 +82,7 @@ class KeySpaceState:
         """
         first = self.records
         sat, known = self._sat_of(delta.sat, lines)
-        self._enter(delta.batch, sat)
+        self._enter(delta.batch, sat, stepwise=False)
         self._memory.keep(at.LINE_MASK, known)
         self._memory.keep(at.CLASS_LINES, self._class_lines())
         self._memory.run(LOAD)
@@ -109,7 +109,7 @@ class KeySpaceState:
         self._memory, self.plan = MemoryMap(plan, compile_plan(plan)), plan
         self._memory.take_over(old)
         self._carry(old, old_plan)
-        self._memory.make_table(at.VALUE_TABLE, self.records * int(self._memory.words[at.LINKS]))
+        self._memory.empty(at.VALUE_TABLE, self.records * int(self._memory.words[at.LINKS]))
         self._memory.run(RELINK)
         self._buffers = Buffers(self._memory)
 
@@ -153,7 +153,7 @@ class KeySpaceState:
         memory.refill(at.KEY_TABLE, 2 * self.keys)
         memory.refill(at.VALUE_TABLE, 2 * self.records * int(memory.words[at.LINKS]))
 
-    def _enter(self, batch: KeyedBatch, sat: U8) -> dict[str, Any]:
+    def _enter(self, batch: KeyedBatch, sat: U8, *, stepwise: bool) -> dict[str, Any]:
         """Make room for the batch and show it to the kernel; the arrays that the kernel writes about its rows."""
         n, keys, memory = len(batch), len(batch.key_hash), self._memory
         words = memory.words
@@ -168,9 +168,12 @@ class KeySpaceState:
             memory.make_clocks_fit(int(batch.clock_ms.min()), int(batch.clock_ms.max()))
         memory.make_room(at.RECORDS, n)
         memory.make_room(at.SLOTS, min(keys, n))
-        memory.make_table(at.ID_TABLE, self.records + n)
-        memory.make_table(at.KEY_TABLE, self.keys + min(keys, n))
-        memory.make_table(at.VALUE_TABLE, int(words[at.N_VALUES]) + n * int(words[at.LINKS]))
+        for table, held, more in (
+            (at.ID_TABLE, self.records, n),
+            (at.KEY_TABLE, self.keys, min(keys, n)),
+            (at.VALUE_TABLE, int(words[at.N_VALUES]), n * int(words[at.LINKS])),
+        ):
+            memory.make_table(table, held + more, more if stepwise else 0)
         words[at.EACH_BATCH] = 0
         words[at.ROWS], words[at.BATCH_KEYS], words[at.DUPLICATE_MS] = n, keys, self.duplicate_ms
         found = {"duplicate": np.zeros(n, np.uint8), "retained": np.empty(n, np.int32), "sat": sat}
