@@ -8,6 +8,7 @@ a region begins at such an address and has addresses set aside to grow into; mem
 from __future__ import annotations
 
 import mmap
+import sys
 
 import numpy as np
 
@@ -19,6 +20,8 @@ _STEP = 16 * _PAGE
 _SET_ASIDE = 8 << 30  # bytes of addresses, which cost nothing: moving a region copies it, while a batch waits
 _AHEAD = 4  # times the size, where that is more, or where the system will not promise so much
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+# Linux does not count such addresses as promised; the name came to Python later than the flag to Linux.
+_UNCOUNTED: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 _ADVICE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
@@ -67,8 +70,8 @@ def _addresses(*pages: int) -> mmap.mmap:
     """Addresses of as many pages as the system will promise, and one more, as the first may not begin as one."""
     for count in pages[:-1]:
         try:
-            return mmap.mmap(-1, (count + 1) * _PAGE, flags=_FLAGS | getattr(mmap, "MAP_NORESERVE", 0))
-        except OSError:  # noqa: PERF203 - at most twice
+            return mmap.mmap(-1, (count + 1) * _PAGE, flags=_FLAGS | _UNCOUNTED)
+        except OSError:
             continue
     return mmap.mmap(-1, (pages[-1] + 1) * _PAGE, flags=_FLAGS)
 
