@@ -21,7 +21,7 @@ from typing import Any
 from bench.report import Report, median, say
 from bench.runs import ROOT, environment
 from bench.workload import Rules, files_of, rule_set, stream_spec, write_pipeline
-from crossline.core.times import parse_duration_ms
+from crossline.core.basics.times import parse_duration_ms
 from crossline.engine.runtime.temp import own_folder_for
 from crossline.generate.tx import TxWorkload
 

@@ -18,11 +18,11 @@ import orjson
 import psutil
 
 from crossline.connectors.base import Delivery
-from crossline.core.config import in_folder
-from crossline.engine.assemble import RunOptions, assemble, read_config
-from crossline.engine.pipeline import Pipeline
+from crossline.core.settings.config import in_folder
+from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
+from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.session import build_session, wake_workers
-from crossline.engine.totals import Totals
+from crossline.engine.work.totals import Totals
 
 USAGE_EVERY_S = 0.5  # looking at all processes takes milliseconds, which a small batch would feel
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from crossline.core.decode import Layout, decode_csv, decode_lines, decode_table, decode_values, make_layout
-from crossline.core.schema import load_streams
+from crossline.core.streams.schema import load_streams
 from crossline.generate.tx import tx_lines, tx_records
 
 STREAM = """

@@ -16,8 +16,8 @@ from typing import Any
 from bench.report import Report, median, percentile, say
 from bench.runs import Run, medians, run_child, run_pipeline
 from bench.workload import STREAM, files_of, rule_set
-from crossline.connectors.kafka_broker import LocalBroker
 from crossline.generate.tx import TxWorkload
+from crossline.services.broker import LocalBroker
 
 LINE_BYTES = 222
 

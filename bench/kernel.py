@@ -21,7 +21,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from crossline.core.plan import Cursor, Group, KeySpacePlan, Line
+from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
 from crossline.core.windows.hashing import xxh64_many
 from crossline.core.windows.store import KeyedBatch, KeySpaceState
 

@@ -28,10 +28,10 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.report import Report, median, percentile, say
 from bench.runs import LOG_TAIL, ROOT, environment, medians
 from bench.workload import STREAM, rule_set, write_pipeline
-from crossline.connectors.kafka_broker import LocalBroker
 from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.runtime.tied import end_with_parent
 from crossline.generate.kafka import SENT_HEADER
+from crossline.services.broker import LocalBroker
 
 PARTITIONS = 2
 GENERATOR_START_S = 2.0  # a guess of how long the generator takes to begin; event time is only shifted by it

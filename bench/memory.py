@@ -21,13 +21,13 @@ from bench.report import Report, say
 from bench.runs import run_child
 from bench.workload import STREAM, Rules, rule_set, stream_spec
 from crossline.core.decode import decode_table, make_layout
-from crossline.core.pack import pack, unpack
-from crossline.core.route import Chunk, route
+from crossline.core.judge.shard import Bounds, judge
+from crossline.core.route.pack import pack, unpack
+from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import StreamSpec
-from crossline.core.shard import Bounds, judge
-from crossline.engine.book import Book
+from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book.book import Book
 from crossline.engine.runtime.temp import own_folder_for
 from crossline.generate.tx import TxWorkload
 
@@ -58,7 +58,7 @@ def hold(name: str, records: int) -> dict[str, Any]:
         parts = route(plan, decoded.records, Chunk(STREAM, number, "bench"), 1, {})
         blob = pack(parts)
         del table, decoded, parts
-        judge([plan], state, list(unpack(blob, "bench")), 0, Bounds())
+        judge([plan], state, list(unpack(blob, "bench")), Bounds())
     grown = process.memory_info().rss - before
     layers = {
         layer: {

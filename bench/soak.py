@@ -24,13 +24,13 @@ from pyspark.sql import SparkSession
 from bench.report import Report, median, say
 from bench.workload import rule_set, write_pipeline
 from crossline.connectors.base import Delivery
-from crossline.core.config import in_folder
-from crossline.engine.assemble import RunOptions, assemble, read_config
-from crossline.engine.pipeline import Pipeline
+from crossline.core.settings.config import in_folder
+from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
+from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.gateway import end_session
 from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.runtime.temp import own_folder_for
-from crossline.engine.totals import Totals
+from crossline.engine.work.totals import Totals
 
 KINDS = ("driver", "java", "keepers", "workers")
 WARM_SHARE = 0.2  # of the samples: pools fill, code is compiled, windows fill

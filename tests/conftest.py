@@ -12,7 +12,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from crossline.connectors.kafka_broker import LocalBroker
+    from crossline.services.broker import LocalBroker
 
 # How long an example takes says nothing here: kernels compile on first use, and machines are shared.
 settings.register_profile("crossline", deadline=None)
@@ -42,7 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[LocalBroker]:
     """A real Kafka broker; ``kafka_broker.brokers`` is its address."""
-    from crossline.connectors.kafka_broker import LocalBroker  # noqa: PLC0415 - as above
+    from crossline.services.broker import LocalBroker  # noqa: PLC0415 - as above
 
     with LocalBroker() as broker:
         yield broker

@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from crossline.core.errors import CrosslineError
+from crossline.core.basics.errors import CrosslineError
 from crossline.engine.runtime.jars import JarStore, default_store
 
 

@@ -113,13 +113,15 @@ def compile_kernels(python: Path, stamp: Path) -> None:
         # Numba sees a change only in the file that a function stands in, not in those it calls.
         for compiled in (file for folder in KERNELS for file in (ROOT / folder / "__pycache__").glob("*.nb?")):
             compiled.unlink()
-        run([str(python), "-m", "crossline.engine.runtime.warm"], "the kernels could not be compiled")
+        run([str(python), "-m", "crossline.engine.workers.warm"], "the kernels could not be compiled")
         stamp.write_text(wanted)
 
 
 def put_classes_by(python: Path) -> None:
     """Have Java put by what it loads, so that it starts sooner; everything works without."""
-    done = subprocess.run([str(python), "-m", "crossline.engine.rehearsal"], check=False, stdout=subprocess.DEVNULL)
+    done = subprocess.run(
+        [str(python), "-m", "crossline.engine.pipeline.rehearsal"], check=False, stdout=subprocess.DEVNULL
+    )
     if done.returncode:
         step("Java's classes could not be put by: it will start some seconds later")
 

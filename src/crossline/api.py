@@ -9,23 +9,24 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from crossline.core.alert import ALERT_SCHEMA, alert_table
-from crossline.core.alertjson import read_alerts
-from crossline.core.errors import UsageError
-from crossline.core.plan import PARTITION_LAG_MS
+from crossline.core.alerts.alert import ALERT_SCHEMA, alert_table
+from crossline.core.alerts.alertjson import read_alerts
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import PARTITION_LAG_MS
+from crossline.core.conditions.lists import named_lists
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.schema import StreamSpec
-from crossline.core.schema import load_streams as parse_streams
-from crossline.core.shard import Bounds
-from crossline.engine.book import Book, StaticBook
-from crossline.engine.flow import wide
-from crossline.engine.hops import hops_of
-from crossline.engine.runtime.session import RUNTIME_SETTINGS
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.streams.schema import load_streams as parse_streams
+from crossline.engine.book.book import Book, StaticBook
+from crossline.engine.hops.hops import hops_of
+from crossline.engine.runtime.settings import RUNTIME_SETTINGS
 from crossline.engine.source.frames import check_frame
 from crossline.engine.source.intake import TableIntake
+from crossline.engine.spark.flow import wide
 from crossline.engine.state.cache import ShardCache
-from crossline.engine.state.keepers import KeptJudge
+from crossline.engine.workers.keepers import KeptJudge
 from crossline.rulelog.content import read_text
 from crossline.rulelog.reading import Known, read_rules
 
@@ -101,7 +102,7 @@ def detect(
     _prepare(frame)
     count = shards or max(1, frame.sparkSession.sparkContext.defaultParallelism)
     book = Book(
-        rules, {stream.name: stream.spec}, defaults or Defaults(), count, Bounds(partition_lag_ms), dict(lists or {})
+        rules, {stream.name: stream.spec}, defaults or Defaults(), count, Bounds(partition_lag_ms), named_lists(lists)
     )
     book.plans()  # what does not compile is told here, not by a task
     root = str(Path(STATE_FOLDER).absolute()) if state is None else state

@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Producer
 
-from crossline.connectors.kafka_broker import LocalBroker
+from crossline.services.broker import LocalBroker
 
 WAIT_S = 30.0
 

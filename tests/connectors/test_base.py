@@ -22,8 +22,8 @@ from crossline.connectors.base import (
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.sqlite import SqliteSink
-from crossline.core.config_fields import Settings
-from crossline.core.errors import CrosslineError, PermanentError, SinkError, UsageError
+from crossline.core.basics.errors import CrosslineError, PermanentError, SinkError, UsageError
+from crossline.core.settings.fields import Settings
 
 from .makers import alert, delivery
 

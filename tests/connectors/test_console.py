@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, deliver_all
 from crossline.connectors.console import ConsoleSink
-from crossline.core.errors import SinkError
+from crossline.core.basics.errors import SinkError
 
 from .makers import alert, delivery
 

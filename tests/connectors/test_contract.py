@@ -24,7 +24,7 @@ from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.kafka_sink import KafkaSink
 from crossline.connectors.sqlite import SqliteSink
-from crossline.core.errors import PermanentError, SinkError
+from crossline.core.basics.errors import PermanentError, SinkError
 
 from .kafka_mock import mock_brokers, read_topic
 from .makers import alert, delivery

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from crossline.cli.doctor_kafka import kafka_findings
-from crossline.connectors.kafka_broker import LocalBroker
-from crossline.core.config import load_pipeline
+from crossline.core.settings.config import load_pipeline
+from crossline.services.broker import LocalBroker
 
 pytestmark = pytest.mark.kafka
 

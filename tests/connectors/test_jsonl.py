@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, RetryPolicy, build_sink, deliver_all
 from crossline.connectors.jsonl import JsonlSink
-from crossline.core.errors import PermanentError, SinkError, UsageError
-from crossline.core.values import DeadLetter
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 
 from .makers import alert, delivery
 

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from crossline.connectors import kafka_fetch
-from crossline.connectors.kafka_broker import LocalBroker
 from crossline.connectors.kafka_fetch import KafkaFetch
+from crossline.services.broker import LocalBroker
 
 pytestmark = pytest.mark.kafka
 

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from crossline.connectors.base import Delivery, deliver_all
 from crossline.connectors.kafka_messages import alert_message, dead_message
 from crossline.connectors.kafka_sink import KafkaSink
-from crossline.core.errors import SinkError
-from crossline.core.values import DeadLetter
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import SinkError
 
 from .kafka_mock import mock_brokers, read_topic
 from .makers import alert

@@ -18,8 +18,8 @@ from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.kafka_errors import told
 from crossline.connectors.kafka_messages import entity_key
 from crossline.connectors.kafka_sink import KafkaSink
-from crossline.core.errors import PermanentError, SinkError, UsageError
-from crossline.core.values import DeadLetter
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 
 from .kafka_mock import mock_brokers, read_topic
 from .makers import alert, delivery

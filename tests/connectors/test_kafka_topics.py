@@ -12,9 +12,9 @@ from confluent_kafka.admin import NewPartitions
 from structlog.testing import capture_logs
 
 from crossline.connectors import kafka_topics
-from crossline.connectors.kafka_broker import LocalBroker
 from crossline.connectors.kafka_topics import TopicWatch
-from crossline.core.errors import PermanentError, SourceError, StateError
+from crossline.core.basics.errors import PermanentError, SourceError, StateError
+from crossline.services.broker import LocalBroker
 
 from .remaking import WAIT_S, delete, remake, send
 

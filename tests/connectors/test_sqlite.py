@@ -17,8 +17,8 @@ import pytest
 from crossline.connectors import sqlite as module
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
 from crossline.connectors.sqlite import AlertFilter, SqliteSink, StoreReader
-from crossline.core.errors import PermanentError, SinkError, StateError, UsageError
-from crossline.core.values import DeadLetter
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import PermanentError, SinkError, StateError, UsageError
 
 from .makers import alert, delivery
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossline.core.config import load_pipeline
 from crossline.core.rules.ruleset import load_rules_text
-from crossline.core.schema import load_streams
-from crossline.core.yamltext import load_yaml
+from crossline.core.settings.config import load_pipeline
+from crossline.core.streams.schema import load_streams
+from crossline.core.texts.yamltext import load_yaml
 
 from .pages import PAGES, ROOT, Block, all_blocks, blocks
 from .session import Session

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from crossline.connectors import sqlite_schema
-from crossline.core import alert, wire
+from crossline.core.alerts import alert
+from crossline.core.basics import wire
 from crossline.core.decode import REASONS
-from crossline.engine import book
+from crossline.engine.book import book
 from crossline.rulelog import events
 
 from .pages import ROOT

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.core.compile import compile_stream
 from crossline.core.decode import decode_lines, make_layout
-from crossline.core.detect import detect, new_state
+from crossline.core.judge.detect import detect, new_state
+from crossline.core.plan.compile import compile_stream
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import load_streams
+from crossline.core.streams.schema import load_streams
 from oracle.naive import naive_detect
 
 from .pages import ROOT

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import yaml
 
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import StreamSpec
-from crossline.core.shard import Bounds
-from crossline.engine.book import Book
+from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book.book import Book
 
 from .traffic import STREAM, STREAMS, Body
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
-from crossline.core.config import Pipeline as Config
-from crossline.core.config import in_folder
-from crossline.engine.assemble import RunOptions, assemble, read_config
-from crossline.engine.pipeline import Pipeline
-from crossline.engine.totals import Totals
+from crossline.core.settings.config import Pipeline as Config
+from crossline.core.settings.config import in_folder
+from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
+from crossline.engine.pipeline.pipeline import Pipeline
+from crossline.engine.work.totals import Totals
 from oracle.naive import NaiveResult
 
 from .traffic import DEFAULTS, SPREAD, STREAM, STREAMS, Body
@@ -165,13 +165,6 @@ class Running:
                     return found
             time.sleep(0.02)
         raise AssertionError(f"no {wanted} in {self._project.rule_log()}")
-
-    def until_taken_up(self, event: str) -> None:
-        """Wait for an event that the next delivery will carry: those of lists stand in no log."""
-        deadline_s = time.monotonic() + WAIT_S
-        while all(each["event"] != event for each in self.pipeline._changes.events()):
-            assert time.monotonic() < deadline_s, f"no {event}"
-            time.sleep(0.02)
 
     def __enter__(self) -> Self:
         return self

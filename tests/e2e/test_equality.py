@@ -12,7 +12,8 @@ import yaml
 
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.engine import flow, pipeline
+from crossline.engine.pipeline import batches
+from crossline.engine.spark import flow
 from crossline.replay import in_process, in_spark
 from crossline.replay.backtest import History, Judged
 from crossline.rulelog.directory import log_path, ruleset_of_log
@@ -107,8 +108,8 @@ def test_files_that_come_one_by_one_give_the_same(
         return noted
 
     for plan in (flow.wide, flow.narrow):
-        monkeypatch.setattr(pipeline, plan.__name__, noting(plan))
-    monkeypatch.setattr(pipeline, "NARROW_RECORDS", narrow_records)
+        monkeypatch.setattr(batches, plan.__name__, noting(plan))
+    monkeypatch.setattr(batches, "NARROW_RECORDS", narrow_records)
     draw = random.Random(seed)
     engine = {"trigger": "0s", "shards": draw.randint(1, 4), "max_batch_bytes": draw.choice([400, 3_000])}
     project = Project(tmp_path, RULES, engine={**engine, "checkpoint": "out/checkpoint"})

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossline.connectors.sqlite import SqliteSink
-from crossline.core.errors import RetryableError
-from crossline.engine.book import BookFile
-from crossline.engine.progress import committed
+from crossline.core.basics.errors import RetryableError
+from crossline.core.rules.ruleset import RuleSet
+from crossline.engine.book.book import BookFile
+from crossline.engine.book.sparklog import committed
+from crossline.replay.backtest import History, Judged
+from crossline.replay.in_process import backtest
+from crossline.rulelog.directory import find_log, ruleset_of_log
+from crossline.rulelog.listlog import lists_of_log
+from crossline.rulelog.lists import lists_in
 from crossline.rulelog.logfile import LogFile
+from crossline.rulelog.reading import read_rules
 
 from .project import Project, Running, figures, from_twin, read_jsonl
 from .traffic import STREAM, Body, Record, expected, lines, records, velocity
@@ -125,14 +132,27 @@ def test_lists_change_while_the_pipeline_runs(spark: SparkSession, tmp_path: Pat
         feeder = Feeder(project, running, log)
         feeder.give(3)
         project.put(tmp_path / "lists" / "watched.txt", b"a0\na2\n")
-        running.until_taken_up("list_changed")
+        running.until_logged("list_changed", text="list watched: 2 entries")
         feeder.give(3)
         project.put(tmp_path / "lists" / "watched.txt", b"a1\n\xff\n")
-        running.until_taken_up("refused")
+        running.until_logged("refused", source="watched.txt")
         feeder.give(3)
+        project.put(tmp_path / "lists" / "watched.txt", b"")
+        running.until_logged("list_changed", text="list watched: 0 entries")
     # The list that cannot be read changes nothing: the last good one stays.
-    assert sorted(a["record_id"] for a in project.alerts().values()) == ["t1", "t3", "t5", "t6", "t8"]
+    fired = ["t1", "t3", "t5", "t6", "t8"]
+    assert sorted(a["record_id"] for a in project.alerts().values()) == fired
     assert [e["event"] for e in history(project)][-2:] == ["list_changed", "refused"]
+
+    rules, path = tmp_path / "rules", find_log(tmp_path / "rules")
+    assert path is not None
+    as_logged = History(project.config().streams, {STREAM: [str(tmp_path / "in")]})
+    of_then = Judged(ruleset_of_log(path), as_logged, lists_of_log(path, ["watched"]))
+    backtest(of_then, tmp_path / "then.jsonl", processes=1)
+    assert sorted(read_jsonl(tmp_path / "then.jsonl")) == sorted(project.alerts()), "as of the log: the entries of then"
+    of_now = Judged(RuleSet.from_rules(read_rules(rules)), as_logged, lists_in(tmp_path / "lists"))
+    backtest(of_now, tmp_path / "now.jsonl", processes=1)
+    assert read_jsonl(tmp_path / "now.jsonl") == {}, "the list is empty now"
 
 
 def test_what_was_published_while_nothing_ran_or_before_a_stop_is_in_the_history_too(

@@ -26,7 +26,7 @@ from .traffic import RULES, STREAM, Record, records, velocity
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from crossline.connectors.kafka_broker import LocalBroker
+    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -13,7 +13,7 @@ from .test_kafka import BY_ACCOUNT, SEED, check
 from .topics import by_account, project_on, send
 
 if TYPE_CHECKING:
-    from crossline.connectors.kafka_broker import LocalBroker
+    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

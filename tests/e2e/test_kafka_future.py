@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from crossline.connectors.kafka_broker import LocalBroker
+    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 YEAR_2199_MS = 7_226_582_400_000

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from connectors.remaking import WAIT_S, remake
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 
 from .project import Project
 from .topics import by_account, project_on, send
@@ -19,7 +19,7 @@ from .traffic import RULES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from crossline.connectors.kafka_broker import LocalBroker
+    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

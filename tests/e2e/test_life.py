@@ -15,9 +15,9 @@ import pytest
 
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.sqlite import SqliteSink
-from crossline.core.errors import PermanentError, SinkError, StateError, StoppedError
-from crossline.engine import pipeline as pipelines
-from crossline.engine.state.past import PastReader
+from crossline.core.basics.errors import PermanentError, SinkError, StateError, StoppedError
+from crossline.engine.changes.past import PastReader
+from crossline.engine.pipeline import pipeline as pipelines
 
 from .project import Project, figures, from_twin
 from .test_hot_rules import PAIR, SINKS, Feeder, as_published, history, plain

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 from crossline.engine.source.chunk_source import left_of
 
 from .feeding import taken

@@ -4,10 +4,35 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-Lists = Mapping[str, Collection[Any]]
+# Each content of a list as published: from when it holds, and its values, each with its end (None: it has none).
+Contents = Sequence[tuple[float, Sequence[tuple[Any, float | None]]]]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A list with times: the last published of the contents whose time has come, without what has ended."""
+
+    contents: Contents
+
+    def at(self, ingest_ms: float) -> list[Any]:
+        found: Sequence[tuple[Any, float | None]] = ()
+        for from_ms, values in self.contents:
+            if from_ms <= ingest_ms:
+                found = values
+        return [value for value, until_ms in found if until_ms is None or ingest_ms < until_ms]
+
+
+Lists = Mapping[str, Collection[Any] | Timed]
+
+
+def lists_at(lists: Lists, ingest_ms: float) -> dict[str, Collection[Any]]:
+    """What stands in each list for a record of that ingest time."""
+    return {name: each.at(ingest_ms) if isinstance(each, Timed) else each for name, each in lists.items()}
+
 
 ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -20,14 +45,19 @@ ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
 
 COMPARISONS: dict[str, Callable[[Any, Any], object]] = {
     **ORDERINGS,
-    "in": lambda value, wanted: value in wanted,
-    "not_in": lambda value, wanted: value not in wanted,
+    "in": lambda value, wanted: any(_same(value, each) for each in wanted),
+    "not_in": lambda value, wanted: not any(_same(value, each) for each in wanted),
     "contains": lambda value, wanted: wanted in value,
     "starts_with": lambda value, wanted: value.startswith(wanted),
     "ends_with": lambda value, wanted: value.endswith(wanted),
     "regex": lambda value, wanted: re.search(wanted, value),
     "between": lambda value, wanted: wanted[0] <= value <= wanted[1],
 }
+
+
+def _same(value: Any, other: Any) -> bool:
+    """True is not 1."""
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 
 def field_value(record: Mapping[str, Any], name: str) -> Any:

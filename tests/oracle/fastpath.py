@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import orjson
 
-from crossline.core import wire
-from crossline.core.alertjson import json_bytes, json_value, read_alerts
-from crossline.core.compile import StreamPlan, compile_stream
+from crossline.core.alerts.alert import alerts_of
+from crossline.core.alerts.alertjson import json_bytes, json_value, read_alerts
+from crossline.core.basics import wire
+from crossline.core.basics.wire import WirePart
+from crossline.core.conditions.lists import Lists, named_lists
 from crossline.core.decode import Layout, decode_lines, make_layout
-from crossline.core.ingest import WirePart
-from crossline.core.pack import pack, unpack
-from crossline.core.persist import apply_delta, encode_delta, expired
-from crossline.core.route import Chunk, route
+from crossline.core.judge.persist import apply_delta, encode_delta, expired
+from crossline.core.judge.shard import Bounds, Position, ShardState, judge
+from crossline.core.plan.compile import StreamPlan, compile_stream
+from crossline.core.route.pack import pack, unpack
+from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import StreamSpec, load_streams
-from crossline.core.shard import Bounds, Position, ShardState, judge
+from crossline.core.streams.schema import StreamSpec, load_streams
 
 from .naive import Hit, NaiveResult
 from .rulebook import DEFAULTS, duration_ms
@@ -41,9 +43,11 @@ def stream_spec(*, ingest_column: bool) -> StreamSpec:
     return load_streams(json.dumps({"schema_version": 1, "streams": {STREAM: stream}}), "stream.yaml")[STREAM]
 
 
-def plan_of(rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str]) -> StreamPlan:
+def plan_of(
+    rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str], lists: Collection[str] = tuple(LISTS)
+) -> StreamPlan:
     """``rules`` as they are loaded from a file, compiled."""
-    loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, LISTS)
+    loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, lists)
     standing = {**DEFAULTS, **defaults}
     resolved = Defaults(
         time_mode="event_time" if standing["time_mode"] == "event_time" else "processing_time",
@@ -72,6 +76,7 @@ class FastPath:
     alerts: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
+    lists: Lists = field(default_factory=lambda: named_lists(LISTS))
     positions: dict[tuple[str, int], int] = field(default_factory=dict)  # (log, byte offset) -> place among the records
     _ends: dict[str, int] = field(default_factory=dict)
     _sequence: dict[str, int] = field(default_factory=dict)
@@ -101,12 +106,12 @@ class FastPath:
         decoded = decode_lines(self.layout, chunk, log, start)
         assert not decoded.dead
         sequence = self._sequence[log] = self._sequence.get(log, -1) + 1
-        return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), LISTS)
+        return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), self.lists)
 
     def _judge(self, shard: Shard, parts: list[WirePart]) -> None:
-        output = judge([self.plan], shard.state, parts, 0, self.bounds)
+        output = judge([self.plan], shard.state, parts, self.bounds)
         shard.segments.append(encode_delta(len(shard.segments), shard.state, output.deltas))
-        self.alerts += read_alerts(json_bytes(output.alerts))
+        self.alerts += read_alerts(json_bytes(alerts_of([self.plan], output.hits, 0)))
         self.duplicates += output.duplicates
         self.late += output.late
 

@@ -7,38 +7,65 @@ commits, is played here.
 
 from __future__ import annotations
 
+import math
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from crossline.core.alertjson import read_alerts
+from crossline.core.alerts.alertjson import read_alerts
+from crossline.core.basics.times import FOREVER_MS
 from crossline.core.decode import decode_lines, make_layout
-from crossline.core.pack import pack
-from crossline.core.route import Chunk, route
+from crossline.core.judge.shard import Bounds, Position, StreamClocks
+from crossline.core.route.pack import pack
+from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, read_rule
-from crossline.core.schema import StreamSpec
-from crossline.core.shard import Bounds, Position, StreamClocks
-from crossline.engine import book as books
-from crossline.engine.book import Book, BookFile, BookSource
-from crossline.engine.changes import RuleChanges
-from crossline.engine.judging import Judging
+from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book import book as books
+from crossline.engine.book.book import Book, BookFile, BookSource
+from crossline.engine.changes.changes import RuleChanges
+from crossline.engine.changes.past import PastReader
+from crossline.engine.hops.judging import Judging
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
-from crossline.engine.state.past import PastReader
-from crossline.engine.stopwatch import Stopwatch
+from crossline.engine.work.stopwatch import Stopwatch
 from crossline.rulelog.directory import PREVIEW_MS
+from crossline.rulelog.listlog import ListLog, ListVersion
 
+from .conditions import Timed
 from .strategies import LISTS, STREAM, Body, Record, wire_record
 
 Told = tuple[list[dict[str, Any]], list[Position], list[Position]]
+
+
+Entries = Sequence[tuple[Any, float | None]]  # each value with its end
+Content = tuple[float, Entries]  # from when it holds
+
+
+def _first(values: Iterable[Any]) -> Content:
+    return -math.inf, [(value, None) for value in values]
+
+
+def _log_of(lists: Mapping[str, Sequence[Content]]) -> ListLog:
+    """The log that the pipeline has of these contents, each known by its number."""
+
+    def read(source: str, digest: str) -> list[tuple[Any, int]]:
+        entries = lists[source][int(digest)][1]
+        return [(value, FOREVER_MS if until_ms is None else int(until_ms)) for value, until_ms in entries]
+
+    log = ListLog(read)
+    for name, contents in lists.items():
+        for number, (from_ms, _) in enumerate(contents):
+            begins = {} if from_ms == -math.inf else {STREAM: int(from_ms)}
+            log = log.then(name, ListVersion(name, str(number), begins))
+    return log
 
 
 @dataclass
@@ -47,17 +74,30 @@ class Feed:
 
     logged: list[Body] = field(default_factory=list)
     waiting: list[Body] = field(default_factory=list)
-    lists: dict[str, Any] = field(default_factory=lambda: dict(LISTS))
-    waiting_lists: dict[str, Any] = field(default_factory=dict)
+    lists: dict[str, list[Content]] = field(default_factory=lambda: {name: [_first(v)] for name, v in LISTS.items()})
+    waiting_lists: dict[str, Entries] = field(default_factory=dict)
     noted: list[str] = field(default_factory=list)
+
+    def told_lists(self) -> dict[str, Timed]:
+        """The lists as the twin takes them."""
+        return {name: Timed(contents) for name, contents in self.lists.items()}
+
+    def logged_lists(self) -> ListLog:
+        return _log_of(self.lists)
+
+    def _with_waiting(self, from_ms: float) -> dict[str, list[Content]]:
+        lists = dict(self.lists)
+        for name, entries in self.waiting_lists.items():
+            there = lists.get(name, [])
+            lists[name] = [*there, (from_ms if there else -math.inf, entries)]
+        return lists
 
     def _set(self, bodies: Sequence[Body]) -> RuleSet:
         made = [read_rule(body)[0] for body in bodies]
         return RuleSet.from_rules(rule for rule in made if rule is not None)
 
-    def start(self) -> tuple[RuleSet, Mapping[str, Any]]:
-        self.lists, self.waiting_lists = {**self.lists, **self.waiting_lists}, {}
-        return self._set(self.logged), self.lists
+    def start(self) -> tuple[RuleSet, ListLog]:
+        return self._set(self.logged), self.logged_lists()
 
     def events(self) -> list[dict[str, Any]]:
         return []
@@ -65,20 +105,21 @@ class Feed:
     def changed(self) -> bool:
         return bool(self.waiting or self.waiting_lists)
 
-    def preview(self) -> tuple[RuleSet, Mapping[str, Any]]:
+    def preview(self) -> tuple[RuleSet, ListLog]:
         rules = self._set([*self.logged, *({**body, "effective_from": PREVIEW_MS} for body in self.waiting)])
-        return rules, {**self.lists, **self.waiting_lists}
+        return rules, _log_of(self._with_waiting(PREVIEW_MS))
 
     def note(self, event: str, text: str) -> dict[str, Any]:
         self.noted.append(text)
         return {"event": event, "text": text}
 
-    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, Mapping[str, Any], list[dict[str, Any]]]:
+    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListLog, list[dict[str, Any]]]:
         at = {"effective_from": highest_ingest_ms[STREAM] + 1} if STREAM in highest_ingest_ms else {}
         self.logged += [{**body, **at} for body in self.waiting]
         self.waiting = []
-        self.lists, self.waiting_lists = {**self.lists, **self.waiting_lists}, {}
-        return self._set(self.logged), self.lists, []
+        self.lists = self._with_waiting(highest_ingest_ms[STREAM] + 1 if STREAM in highest_ingest_ms else -math.inf)
+        self.waiting_lists = {}
+        return self._set(self.logged), self.logged_lists(), []
 
     def close(self) -> None:
         pass
@@ -222,7 +263,8 @@ class Life:
         """The past of what waits is read up to here; batches go on before it is logged."""
         if self.feed.waiting:
             assert self.changes._past is not None
-            self.changes._past.read(self.changes._book, self.changes._next(*self.feed.preview()))
+            rules, lists = self.feed.preview()
+            self.changes._past.read(self.changes._book, self.changes._next(rules, lists), lists)
 
     def lose(self, shard: int) -> None:
         """The process that held a shard is gone."""

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from .aggregates import aggregate
-from .conditions import ORDERINGS, Lists, field_value, holds
+from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
 from .rulebook import DEFAULTS, Rule, duration_ms, read_book
 from .spaces import Space, key_spaces
 
@@ -165,7 +165,8 @@ def _enters(rule: Rule, record: Record, lists: Lists) -> bool:
     has_key = all(field_value(record.fields, name) is not None for name in rule.group_by)
     has_field = rule.field is None or field_value(record.fields, rule.field) is not None
     very_late = _lateness_ms(record) > rule.allowed_lateness_ms
-    return has_key and has_field and not very_late and holds(rule.conditions, record.fields, lists)
+    meets = holds(rule.conditions, record.fields, lists_at(lists, record.ingest_ms))
+    return has_key and has_field and not very_late and meets
 
 
 def _lateness_ms(record: Record) -> int:

@@ -6,6 +6,7 @@ compilation of all versions, a backtest, finds.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossline.core.judge.shard import Bounds, Position
 from crossline.core.rules.base import Defaults, legal_moves
-from crossline.core.shard import Bounds, Position
-from crossline.engine.book import BookFile
+from crossline.engine.book.book import BookFile
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
 from .living import Feed, Life
@@ -288,7 +289,7 @@ def test_a_rule_and_its_list_that_come_while_a_batch_is_held(tmp_path: Path) -> 
         life = Life(tmp_path / str(number), stream_spec(ingest_column=True), Defaults(), 1, 0, Feed())
         rule = {**COUNT, "rule_id": "r0", "conditions": FRESH}
         live(life, [("batch", (2, 1, None))], made)
-        life.feed.waiting_lists = {"fresh": ["a1"]}
+        life.feed.waiting_lists = {"fresh": [("a1", None)]}
         _go_on(life, [(kind, (2, 1, rule)), ("batch", (2, 1, None))], made, 2)
         assert [(a["record_id"], a["value"]) for a in life.alerts] == [("t4", 3), ("t5", 3)], "with its past"
         assert not life.feed.noted
@@ -297,7 +298,7 @@ def test_a_rule_and_its_list_that_come_while_a_batch_is_held(tmp_path: Path) -> 
 def test_a_newer_list_is_not_followed_by_an_older_one(tmp_path: Path) -> None:
     made = [_record(number, number) for number in range(6)]
     life = Life(tmp_path, stream_spec(ingest_column=True), Defaults(), 1, 0, Feed())
-    life.feed.lists = {"fresh": ["a2"]}
+    life.feed.lists = {"fresh": [(-math.inf, [("a2", None)])]}
     rule = {**COUNT, "rule_id": "r0", "conditions": FRESH}
     live(life, [("publish", rule)], made)
     life.take_in(made[:2], 1)
@@ -305,7 +306,7 @@ def test_a_newer_list_is_not_followed_by_an_older_one(tmp_path: Path) -> None:
     life.start()  # killed: what is there is run again
     life.deliver(told)
     life.commit()
-    life.feed.waiting_lists = {"fresh": ["a1"]}
+    life.feed.waiting_lists = {"fresh": [("a1", None)]}
     life.look()  # and no gap between batches
     _go_on(life, [("batch", (2, 1, None))], made, 2)
     life.between()

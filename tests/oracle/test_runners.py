@@ -17,14 +17,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crossline.core.conditions.lists import named_lists
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.shard import Bounds
-from crossline.engine.book import StaticBook
-from crossline.engine.hops import hops_of, in_one
+from crossline.engine.book.book import StaticBook
+from crossline.engine.hops.hops import hops_of, in_one
+from crossline.engine.hops.outcome import gathered
 from crossline.engine.local.memory import MemoryJudge
-from crossline.engine.outcome import gathered
-from crossline.engine.task import Task
+from crossline.engine.work.task import Task
 from crossline.replay import in_process
 from crossline.replay.backtest import History, Judged
 
@@ -41,7 +42,7 @@ def judged_of(rules: list[Body], files: Iterable[Path], *, ingest_column: bool) 
     return Judged(
         RuleSet.from_rules(item.rule for item in loaded),
         History({STREAM: spec}, {STREAM: [str(path) for path in files]}),
-        LISTS,
+        named_lists(LISTS),
         Defaults("event_time", duration_ms(DEFAULTS["watermark_delay"]), duration_ms(DEFAULTS["allowed_lateness"])),
         Bounds(0),
     )

@@ -11,8 +11,9 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crossline.core.conditions.lists import named_lists
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.ruleset import load_rules_text
-from crossline.core.shard import Bounds
 from crossline.replay.backtest import History, Judged
 from crossline.replay.trial import as_if_active, verdicts
 
@@ -65,7 +66,9 @@ def test_it_says_what_the_twin_says(
         path = Path(folder) / "in.jsonl"
         path.write_bytes(b"".join(orjson.dumps(wire_record(record)) + b"\n" for record in made))
         history = History({STREAM: spec}, {STREAM: [str(path)]})
-        _, found = verdicts(Judged(as_if_active(loaded), history, LISTS, bounds=Bounds(0)), Path(folder), record_id)
+        _, found = verdicts(
+            Judged(as_if_active(loaded), history, named_lists(LISTS), bounds=Bounds(0)), Path(folder), record_id
+        )
     probes = [{**body, **PROBE} if body["rule_type"] == "velocity" else body for body in bodies]
     fired, figures = hits_at(bodies, made, record_id), hits_at(probes, made, record_id)
     assert {each.rule_id: each.fired for each in found} == {

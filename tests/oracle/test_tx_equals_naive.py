@@ -11,12 +11,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.compile import compile_stream
 from crossline.core.decode import decode_lines, make_layout
-from crossline.core.detect import Detection, detect, new_state
+from crossline.core.judge.detect import Detection, detect, new_state
+from crossline.core.plan.compile import compile_stream
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import load_streams
+from crossline.core.streams.schema import load_streams
 from crossline.generate.tx import TxWorkload
 
 from .fastpath import told_by_alert, told_by_hit

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import crossline as cl
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
 from e2e.project import Alerts, by_id, figures, from_twin
 from e2e.traffic import CASH, RULES, STREAM, STREAMS, Record, expected, lines, records, velocity
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from crossline.engine.state import keeper
+from crossline.engine.workers import keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

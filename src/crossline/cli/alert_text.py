@@ -12,9 +12,9 @@ from rich.text import Text
 
 from crossline.cli.screen import Listing, Pairs
 from crossline.connectors.console import SEVERITY_STYLE, alert_line
-from crossline.core.alertjson import json_bytes
-from crossline.core.plaintext import printable, printable_json, spreadsheet_cell
-from crossline.core.times import format_duration, parse_instant_ms
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.times import format_duration, parse_instant_ms
+from crossline.core.texts.plaintext import printable, printable_json, spreadsheet_cell
 
 _ID_WIDTH = 8
 _RAW_WIDTH = 60

@@ -21,11 +21,11 @@ from crossline.cli.screen import note, write_lines
 from crossline.connectors.jsonl import dead_line
 from crossline.connectors.outfile import written
 from crossline.connectors.sqlite import AlertFilter, StoreReader
-from crossline.core.alertjson import json_bytes
-from crossline.core.errors import PermanentError, UsageError
-from crossline.core.rules.report import nearest
-from crossline.core.times import format_instant, parse_instant_ms
-from crossline.core.values import DeadLetter
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.core.basics.times import format_instant, parse_instant_ms
+from crossline.core.texts.problems import nearest
 from crossline.rulelog.content import read_pipeline_in_place
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")

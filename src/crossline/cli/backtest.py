@@ -20,18 +20,24 @@ from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress
 from crossline.connectors.files.names import matching_files
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
-from crossline.core.config import rule_defaults
-from crossline.core.errors import UsageError
-from crossline.core.plaintext import printable
-from crossline.core.plan import PARTITION_LAG_MS
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import PARTITION_LAG_MS
+from crossline.core.conditions.lists import Lists
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.schema import StreamSpec, load_streams
+from crossline.core.settings.config import rule_defaults
+from crossline.core.streams.schema import StreamSpec, load_streams
+from crossline.core.texts.plaintext import printable
 from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_text
 from crossline.rulelog.reading import SUFFIXES, Known, read_rules
 
 if TYPE_CHECKING:
     from crossline.replay.backtest import Judged, Replay
+
+
+LISTS_HELP = (
+    "Folder of named lists, as they are now; else the pipeline's. With --as-of-log, for what the log does not know."
+)
 
 
 class Runner(StrEnum):
@@ -60,7 +66,8 @@ def backtest(
         "alerts.jsonl"
     ),
     as_of_log: Annotated[
-        bool, typer.Option("--as-of-log", help="Use the rule versions that were live, from the rule log.")
+        bool,
+        typer.Option("--as-of-log", help="Use the rule versions and list entries that were live, from the rule log."),
     ] = False,
     pipeline: Annotated[
         str | None,
@@ -72,9 +79,7 @@ def backtest(
     compare: Annotated[
         Path | None, typer.Option(help="Other rules: show what would appear and disappear.", exists=True)
     ] = None,
-    lists: Annotated[
-        Path | None, typer.Option(help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False)
-    ] = None,
+    lists: Annotated[Path | None, typer.Option(help=LISTS_HELP, exists=True, file_okay=False)] = None,
     on: Annotated[
         Runner,
         typer.Option(
@@ -85,19 +90,16 @@ def backtest(
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
-    from crossline.core.shard import Bounds
+    from crossline.core.judge.shard import Bounds
     from crossline.replay.backtest import History, Judged
-    from crossline.rulelog.lists import ListsDirectory
 
     setting = setting_of(rules, stream, lists, pipeline, as_of_log=as_of_log)
     history = History(setting.streams, inputs_by_stream(input_, setting.streams))
-    named = ListsDirectory(setting.lists).load() if setting.lists else {}
     known = Known(setting.streams)
-    if as_of_log:
-        sets = [rules_as_of_log(setting.rules, setting.name)]
-    else:
-        sets = [RuleSet.from_rules(read_rules(setting.rules, known))]
+    log = log_of(setting.rules, setting.name) if as_of_log else None
+    sets = [RuleSet.from_rules(read_rules(setting.rules, known)) if log is None else rules_as_of_log(log)]
     sets += [RuleSet.from_rules(read_rules(compare, known))] if compare else []
+    named = lists_for(sets, setting.lists, log)
     judged = [Judged(each, history, named, setting.defaults, Bounds(setting.partition_lag_ms)) for each in sets]
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
     rule_files = [each for path in (setting.rules, compare) if path for each in files_of(path)]
@@ -211,16 +213,39 @@ def files_of(path: Path) -> list[Path]:
     return sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES)) if is_folder(path) else [path]
 
 
-def rules_as_of_log(path: Path, pipeline: str | None) -> RuleSet:
-    """The versions that were live, each with its interval, from the log beside the rules."""
-    from crossline.rulelog.directory import find_log, ruleset_of_log
+def log_of(path: Path, pipeline: str | None) -> Path:
+    """The rule log beside the rules."""
+    from crossline.rulelog.directory import find_log
 
     log = find_log(path, pipeline)
     if log is None:
         raise UsageError(
             f"{path}: found no rule log; a pipeline that runs these rules writes one (or name it with --pipeline)"
         )
+    return log
+
+
+def rules_as_of_log(log: Path) -> RuleSet:
+    """The versions that were live, each with its interval."""
+    from crossline.rulelog.directory import ruleset_of_log
+
     return ruleset_of_log(log)
+
+
+def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) -> Lists:
+    """The lists that the rules refer to: as they were, by ``log``, and those that it does not know as they are now."""
+    from crossline.rulelog.listlog import lists_of_log
+    from crossline.rulelog.lists import lists_in
+
+    rules = [version.rule for each in sets for version in each.versions]
+    wanted = {name for rule in rules for condition in rule.all_conditions() for name in condition.lists()}
+    logged = lists_of_log(log, wanted) if log is not None else {}
+    of_now = folder is not None and (log is None or wanted - set(logged))
+    named = {**(lists_in(folder) if folder is not None and of_now else {}), **logged}
+    if wanted - set(named):
+        missing, there = ", ".join(sorted(wanted - set(named))), folder or "no folder of lists"
+        raise UsageError(f"the rules refer to {missing}; found no such list in {there}; name the folder with --lists")
+    return named
 
 
 def differences(old: Path, new: Path) -> dict[str, Any]:

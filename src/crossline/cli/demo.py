@@ -18,13 +18,13 @@ from rich.text import Text
 
 from crossline.cli.screen import Listing, screen
 from crossline.cli.stopping import stoppable
-from crossline.core.errors import UsageError
-from crossline.core.plaintext import printable
-from crossline.core.times import parse_instant_ms
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import parse_instant_ms
+from crossline.core.texts.plaintext import printable
 
 if TYPE_CHECKING:
-    from crossline.core.config import Pipeline as Config
-    from crossline.engine.totals import Totals
+    from crossline.core.settings.config import Pipeline as Config
+    from crossline.engine.work.totals import Totals
     from crossline.generate.score import Score
 
 RECORDS = 72_000
@@ -51,8 +51,8 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """Copy the card example into ``folder``, run it on generated traffic, and sum up."""
-    from crossline.core.config import in_folder
-    from crossline.engine.assemble import RunOptions, assemble, read_config, session_for
+    from crossline.core.settings.config import in_folder
+    from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
     from crossline.engine.runtime.gateway import end_session
     from crossline.generate.cards import CardWorkload
     from crossline.generate.score import score
@@ -98,7 +98,7 @@ def _lay_out(folder: Path, records: int, pace: int) -> None:
 
 def _clear(folder: Path) -> None:
     """Make ``folder``, or take away the earlier demo in it; raises UsageError where anything else is there."""
-    from crossline.engine.checkpoint import HELD
+    from crossline.engine.book.checkpoint import HELD
     from crossline.engine.runtime.temp import is_held
 
     target = Path(os.path.realpath(folder))

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from crossline.cli.doctor_machine import Finding
 from crossline.connectors.kafka_client import librdkafka_settings
-from crossline.core.config import Pipeline
-from crossline.core.config_kafka import KafkaSecurity, KafkaSink, KafkaSource
+from crossline.core.settings.config import Pipeline
+from crossline.core.settings.kafka import KafkaSecurity, KafkaSink, KafkaSource
 
 _ASK_S_MAX = 5.0
 _STAMP = "message.timestamp.type"

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from crossline.core.errors import CrosslineError
+from crossline.core.basics.errors import CrosslineError
 from crossline.engine.runtime.jars import default_store, ensure_jars
 from crossline.engine.runtime.java import find_java
 from crossline.engine.runtime.places import CACHE_VARIABLE, cache_dir, checkout

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from crossline.connectors.outfile import growing, is_standard_output
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.labels import label_lines
 from crossline.generate.rules_many import many_rules_yaml

@@ -13,8 +13,8 @@ from typing import Annotated
 import orjson
 import typer
 
-from crossline.core.errors import UsageError
-from crossline.core.plaintext import printable
+from crossline.core.basics.errors import UsageError
+from crossline.core.texts.plaintext import printable
 
 _NAMES_SHOWN = 3
 

@@ -8,9 +8,8 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import Any
 
-import structlog
-
-from crossline.core.plaintext import printable
+from crossline.core.texts.plaintext import printable
+from crossline.logs import configure_with
 
 
 class _Lines:
@@ -28,6 +27,12 @@ def configure() -> None:
     """Readable lines on a terminal, one JSON value a line elsewhere."""
     # It prints what our own code raises into Spark, whole; that is told as an error once the query has ended.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    configure_with(_configure)
+
+
+def _configure() -> None:
+    import structlog
+
     on_terminal = sys.stderr.isatty()
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()

@@ -11,8 +11,8 @@ from typing import TextIO
 
 import typer
 
-from crossline.core.errors import CrosslineError, UsageError
-from crossline.core.plaintext import printable, printable_lines
+from crossline.core.basics.errors import CrosslineError, UsageError
+from crossline.core.texts.plaintext import printable, printable_lines
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
 # As a shell reports a program that a signal ended: SIGINT, and SIGPIPE where the reader has gone.

@@ -8,9 +8,8 @@ from typing import Any
 from rich.text import Text
 
 from crossline.cli.screen import Listing
-from crossline.core.plaintext import printable_lines
-from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS
-from crossline.core.times import format_instant
+from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS, format_instant
+from crossline.core.texts.plaintext import printable_lines
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History, event_rule
 from crossline.rulelog.publish import Written
@@ -116,12 +115,41 @@ def show_text(row: Row) -> str:
     return "\n".join(lines)
 
 
+def about(rule_id: str, history: History, events: Iterable[RuleEvent]) -> list[RuleEvent]:
+    """What happened to a rule, to the files that it stood in, and to the lists that any version of it refers to."""
+    events = list(events)
+    sources = {event.source for event in events if event.rule_id == rule_id and event.source}
+    conditions = [each for rule in history.rules[rule_id].versions.values() for each in rule.all_conditions()]
+    lists = {name for condition in conditions for name in condition.lists()}
+
+    def concerns(event: RuleEvent) -> bool:
+        if event.list_name is not None:
+            return event.list_name in lists
+        return event.rule_id == rule_id or (event.event == "refused" and event.source in sources)
+
+    return [event for event in events if concerns(event)]
+
+
 def event_row(event: RuleEvent) -> Row:
-    """An event as it stands in the log, its instant also as text."""
+    """An event as it stands in the log, its instants also as text."""
     row = event.as_dict()
     if event.event in _CHANGES:
         row["effective_from"] = instant(event.effective_from_ms)
+    if event.begins_ms is not None:
+        row["begins"] = {stream: instant(ms) for stream, ms in event.begins_ms.items()}
     return row
+
+
+def _since(event: RuleEvent) -> str:
+    """From when on it holds. A list holds from an instant of each stream, which are told apart where they differ."""
+    if event.event in _CHANGES:
+        return "" if event.status == "draft" else instant(event.effective_from_ms) or "the beginning"
+    if event.event != "list_changed":
+        return ""
+    begins = {stream: instant(ms) or "the beginning" for stream, ms in (event.begins_ms or {}).items()}
+    if len(set(begins.values())) > 1:
+        return ", ".join(f"{stream}: {since}" for stream, since in begins.items())
+    return next(iter(begins.values()), "the beginning")
 
 
 def events_table(events: Iterable[RuleEvent]) -> Listing:
@@ -129,15 +157,14 @@ def events_table(events: Iterable[RuleEvent]) -> Listing:
     columns = ("at", "event", "rule", "version", "status", "effective from", "source", "what")
     table = Listing(*columns, long=("what",))
     for event in events:
-        since = (instant(event.effective_from_ms) or "the beginning") if event.event in _CHANGES else ""
         source = "" if event.source is None else event.source + (f":{event.line}" if event.line else "")
         table.add(
             format_instant(event.at_ms),
             event.event.replace("_", " "),
-            event.rule_id or "",
+            event.rule_id or (f"list {event.list_name}" if event.list_name is not None else ""),
             "" if event.version is None else str(event.version),
             event.status or "",
-            since if event.status != "draft" else "",
+            _since(event),
             source,
             Text(printable_lines(event.text or "")),
         )

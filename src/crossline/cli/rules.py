@@ -13,6 +13,7 @@ import yaml
 
 from crossline.cli import rules_trial, screen
 from crossline.cli.rule_tables import (
+    about,
     event_row,
     events_table,
     publication_text,
@@ -22,16 +23,16 @@ from crossline.cli.rule_tables import (
     written_row,
 )
 from crossline.cli.screen import note, write_lines
-from crossline.core.config import in_folder
-from crossline.core.config_sinks import rule_topics
-from crossline.core.errors import UsageError
-from crossline.core.rules.report import render
-from crossline.core.schema import load_streams
+from crossline.core.basics.errors import UsageError
+from crossline.core.settings.config import in_folder
+from crossline.core.settings.sinks import rule_topics
+from crossline.core.streams.schema import load_streams
+from crossline.core.texts.problems import render
 from crossline.rulelog.content import FileContent, read_pipeline, read_text
 from crossline.rulelog.directory import find_log, judge_files, logs_in
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
-from crossline.rulelog.lists import ListsDirectory
+from crossline.rulelog.lists import lists_in
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import Known, files_at
@@ -153,7 +154,7 @@ def history(
     pipeline: PipelineName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what became effective when, and what was refused."""
+    """Tell what became effective when, of rules and of the lists they refer to, and what was refused."""
     if (rule_id is None) != all_rules:
         raise UsageError("name one rule, or give --all")
     folder, events = _folder(rules, pipeline)
@@ -162,12 +163,7 @@ def history(
         return
     if rule_id is not None and rule_id not in folder.histories[0].rules:
         raise no_rule(rule_id, folder.histories[0].rules)
-    sources = {event.source for event in events if event.rule_id == rule_id and event.source}
-    mine = [
-        event
-        for event in events
-        if all_rules or event.rule_id == rule_id or (event.event == "refused" and event.source in sources)
-    ]
+    mine = events if rule_id is None else about(rule_id, folder.histories[0], events)
     if as_json:
         write_lines(orjson.dumps(event_row(event)) for event in mine)
     else:
@@ -230,7 +226,7 @@ def _known(stream: Path | None, lists: Path | None, pipeline: Path | None) -> Kn
 
 
 def _list_names(lists: Path | None) -> list[str] | None:
-    return None if lists is None else sorted(ListsDirectory(lists).load())
+    return None if lists is None else sorted(lists_in(lists))
 
 
 def _note_unchecked(stream: Path | None, pipeline: Path | None) -> None:

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from crossline.cli.backtest import inputs_by_stream, setting_of
 from crossline.cli.screen import Listing, note, show, write_lines
-from crossline.core.alertjson import json_bytes
-from crossline.core.plaintext import printable
+from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.rules.base import Rule
+from crossline.core.texts.plaintext import printable
 from crossline.rulelog.reading import Known, read_rules
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def try_rules(
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
 ) -> None:
     """Try rules on a sample, without a pipeline: each in its newest version, drafts and paused ones too."""
-    from crossline.core.shard import Bounds
+    from crossline.core.judge.shard import Bounds
     from crossline.engine.runtime.temp import own_folder_for
     from crossline.replay.backtest import History, Judged
     from crossline.replay.trial import as_if_active, tried, verdicts
-    from crossline.rulelog.lists import ListsDirectory
+    from crossline.rulelog.lists import lists_in
 
     setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, as_of_log=False)
-    named = ListsDirectory(setting.lists).load() if setting.lists else {}
+    named = lists_in(setting.lists) if setting.lists else {}
     known = Known(setting.streams, sorted(named) if setting.lists else None)
     history = History(setting.streams, inputs_by_stream(input_, setting.streams))
     found = read_rules(rules, known)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
+import yaml
 
-from crossline.cli.stopping import stoppable
+from crossline.cli.startup import Startup
+from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress, summary_json, summary_text
+from crossline.core.basics.errors import CrosslineError
+from crossline.engine.runtime.launch import give_up, launch_ahead
+
+if TYPE_CHECKING:
+    from crossline.connectors.base import Delivery
+    from crossline.engine.work.totals import Totals
 
 
 def register(app: typer.Typer) -> None:
@@ -24,26 +33,60 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """Run ``pipeline``; relative paths in it start at its folder."""
-    from crossline.core.config import in_folder
-    from crossline.engine.assemble import RunOptions, assemble, read_config, session_for
+    progress = Progress(sys.stderr)
+    startup = Startup(progress.show)
+    with stoppable(endless=not drain) as stopping:
+        try:
+            startup.step("loading")
+            said = _run(pipeline, stopping, startup, progress, drain=drain, as_json=as_json)
+        finally:
+            startup.done()
+            progress.done()
+            give_up()
+    sys.stdout.write(f"{said}\n")
+
+
+def _run(
+    pipeline: Path, stopping: Stopping, startup: Startup, progress: Progress, *, drain: bool, as_json: bool
+) -> str:
+    """Run it to its end; the summary."""
+    _launch_ahead(pipeline)
+    from crossline.core.settings.config import in_folder
+    from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
     from crossline.engine.runtime.gateway import end_session
 
     config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
-    totals = None
-    with stoppable(endless=not drain) as stopping:
-        spark = session_for(config)
-        progress = Progress(sys.stderr)
-        try:
-            stopping.check()
-            options = RunOptions(complete=drain, on_batch=progress.batch, screen=sys.stderr if as_json else None)
-            running = assemble(spark, config, options)
-            stopping.stops(running)
-            running.start()
-            totals = running.drain() if drain else running.wait()
-            running.stop()
-        finally:
-            progress.done()
-            end_session(spark)
-    if totals is not None:
-        text = orjson.dumps(summary_json(config, totals)).decode() if as_json else summary_text(config, totals)
-        sys.stdout.write(f"{text}\n")
+    stopping.check()
+    startup.step("Java and Spark")
+    spark = session_for(config)
+
+    def on_batch(delivery: Delivery, totals: Totals) -> None:
+        startup.done()
+        progress.batch(delivery, totals)
+
+    try:
+        stopping.check()
+        startup.step("rules and sinks")
+        options = RunOptions(complete=drain, on_batch=on_batch, screen=sys.stderr if as_json else None)
+        running = assemble(spark, config, options)
+        stopping.stops(running)
+        running.start()
+        startup.step("first batch")
+        totals = running.drain() if drain else running.wait()
+        running.stop()
+    finally:
+        startup.done()
+        progress.done()
+        end_session(spark)
+    if as_json:
+        return orjson.dumps(summary_json(config, totals, startup.spent_ms)).decode()
+    return summary_text(config, totals, startup.spent_ms)
+
+
+def _launch_ahead(pipeline: Path) -> None:
+    """Have Java come up while the rest is loaded and the file is read with care; whatever is wrong shows then."""
+    with suppress(OSError, yaml.YAMLError, CrosslineError):
+        said = yaml.load(pipeline.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is safe
+        engine = said.get("engine") if isinstance(said, dict) else None
+        master = engine.get("master") if isinstance(engine, dict) else None
+        launch_ahead(master if isinstance(master, str) else None)

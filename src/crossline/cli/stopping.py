@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import typer
 
-from crossline.core.errors import CrosslineError, StoppedError
+from crossline.core.basics.errors import CrosslineError, StoppedError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # One wish may come as several signals: to the process, and to its group. A later one is a person who will not wait.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crossline.cli.screen import fitted
-from crossline.core.plaintext import printable_lines
+from crossline.core.texts.plaintext import printable_lines
 
 if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
-    from crossline.core.config import Pipeline as Config
-    from crossline.engine.totals import Totals
+    from crossline.core.settings.config import Pipeline as Config
+    from crossline.engine.work.totals import Totals
 
 _SHOW_EVERY_S = 0.5
 
@@ -31,10 +32,16 @@ class Progress:
         if not self._out.isatty() or now - self._shown_s < _SHOW_EVERY_S:
             return
         self._shown_s = now
-        self._open = True
         rate = totals.records / max(now - totals.started_s, 1e-9)
         alerts = sum(totals.alerts.values())
         said = f"{totals.records:,} records, {rate:,.0f}/s, {alerts:,} alerts, {_far(delivery, totals, now)}"
+        self.show(said)
+
+    def show(self, said: str) -> None:
+        """Write the line anew."""
+        if not self._out.isatty():
+            return
+        self._open = True
         # A line that goes over the edge could not be written over.
         width = shutil.get_terminal_size().columns - 1
         self._out.write(f"\r\x1b[K{said if len(said) <= width else said[: width - 1] + '…'}")
@@ -43,6 +50,7 @@ class Progress:
     def done(self) -> None:
         """End the line."""
         if self._open:
+            self._open = False
             self._out.write("\n")
 
 
@@ -54,8 +62,8 @@ def _far(delivery: Delivery, totals: Totals, now_s: float) -> str:
     return f"{totals.share:.0%}, {left_s // 60}:{left_s % 60:02} left"
 
 
-def summary_json(config: Config, totals: Totals) -> dict[str, Any]:
-    """The figures of a run."""
+def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """The figures of a run; ``start_ms``: what its start was spent on, by step."""
     elapsed_s = totals.ended_s - totals.first_s
     return {
         "pipeline": config.name,
@@ -67,16 +75,19 @@ def summary_json(config: Config, totals: Totals) -> dict[str, Any]:
         "dead_letters": dict(sorted(totals.dead.items())),
         "late_records": totals.late,
         "left": totals.left,
+        "start_ms": dict(start_ms or {}),
         "results": [str(getattr(sink, "path", sink.kind)) for sink in config.sinks],
     }
 
 
-def summary_text(config: Config, totals: Totals) -> str:
+def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | None = None) -> str:
     """The figures of a run, to read."""
-    figures = summary_json(config, totals)
+    figures = summary_json(config, totals, start_ms)
+    steps = ", ".join(f"{name} {ms / 1000:.1f} s" for name, ms in figures["start_ms"].items())
     lines = [
         f"pipeline {config.name}: {figures['records']:,} records in {figures['elapsed_ms'] / 1000:.1f} s"
         + (f" ({figures['records_per_s']:,} records/s)" if figures["records_per_s"] else ""),
+        *([f"started in {sum(figures['start_ms'].values()) / 1000:.1f} s: {steps}"] if steps else []),
         f"alerts: {sum(figures['alerts'].values()):,}",
         *(f"  {count:>9,}  {rule}" for rule, count in figures["alerts"].items()),
     ]

@@ -11,7 +11,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
-import structlog
 from pydantic import PlainValidator, TypeAdapter, ValidationError
 from tenacity import (
     RetryCallState,
@@ -23,13 +22,15 @@ from tenacity import (
 )
 from tenacity.stop import stop_base, stop_when_event_set
 
-from crossline.core.config_fields import Settings, by_kind
-from crossline.core.config_sinks import SINKS
-from crossline.core.errors import RetryableError, UsageError
-from crossline.core.rules.report import findings_from_validation, path_text
-from crossline.core.values import DeadLetter
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import RetryableError, UsageError
+from crossline.core.settings.fields import Settings, by_kind
+from crossline.core.settings.sinks import SINKS
+from crossline.core.texts.problems import path_text
+from crossline.core.texts.validation import findings_from_validation
+from crossline.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LOOK_S = 0.1  # between two looks at whether to stop, while several sinks are waited for
 TURN_S = 0.1  # that a sink which works in this process has to itself
@@ -56,7 +57,7 @@ class LateRecord:
 class Delivery:
     """All that one batch of ``pipeline`` gave.
 
-    ``alerts`` are as ``AlertMaker.make`` made them, ``delivered_at`` still None: each sink stamps the instant of its
+    ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its
     own delivery. ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the
     last batch; equal events are one event. The same ``batch_id`` stands for the same records at every attempt.
     """

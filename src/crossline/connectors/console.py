@@ -10,16 +10,16 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Self, TextIO
 
-import structlog
 from rich.console import Console
 from rich.text import Text
 
 from crossline.connectors.base import LOOK_S, Delivery, for_delivery
-from crossline.core import config_sinks
-from crossline.core.errors import SinkError
-from crossline.core.plaintext import printable
+from crossline.core.basics.errors import SinkError
+from crossline.core.settings import sinks as config_sinks
+from crossline.core.texts.plaintext import printable
+from crossline.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN}
 _PIECE = select.PIPE_BUF // 4  # characters, of up to four bytes: a pipe with any room takes them without waiting

@@ -6,7 +6,7 @@ import hashlib
 
 import orjson
 
-from crossline.core.values import DeadLetter
+from crossline.core.basics.deadletter import DeadLetter
 
 _BYTES = 16
 

@@ -11,10 +11,10 @@ from typing import Any, Self
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.identity import dead_identity, id_bytes
 from crossline.connectors.once_file import Line, OnceFile
-from crossline.core import config_sinks
-from crossline.core.errors import UsageError
-from crossline.core.times import format_instant
-from crossline.core.values import DeadLetter
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import format_instant
+from crossline.core.settings import sinks as config_sinks
 
 
 class JsonlSink:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from crossline.core.config_kafka import KafkaSecurity
+from crossline.core.settings.kafka import KafkaSecurity
 
 
 def _read(path: str) -> str:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import TopicMetadata
 
 from crossline.connectors.kafka_messages import NAME_HEADERS, Outgoing
-from crossline.core.errors import SinkError, UsageError
+from crossline.core.basics.errors import SinkError, UsageError
 
 STOP_S = 1.0
 ANSWER_S = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from crossline.core.errors import CrosslineError, PermanentError, SinkError
+from crossline.core.basics.errors import CrosslineError, PermanentError, SinkError
 
 TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE}
 # What someone can mend while the batch is held, and what keeps nothing from other topics.

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from crossline.connectors.identity import identity_of
-from crossline.core.alertjson import json_bytes
-from crossline.core.values import DeadLetter
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.deadletter import DeadLetter
 
 NAME_HEADERS = ("alert_id", "dead_letter_id")
 _NAME_MAX = 500  # characters of a name; a path may be longer

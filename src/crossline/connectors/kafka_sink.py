@@ -9,7 +9,6 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
-import structlog
 from confluent_kafka import KafkaException
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
@@ -17,16 +16,17 @@ from crossline.connectors.kafka_client import librdkafka_settings
 from crossline.connectors.kafka_courier import Courier, Patience, Refused, names_at_end
 from crossline.connectors.kafka_errors import TOO_LARGE, of_one_topic, told
 from crossline.connectors.kafka_messages import Outgoing, alert_message, dead_message
-from crossline.core import config_kafka
-from crossline.core.errors import CrosslineError, RetryableError, SinkError
-from crossline.core.times import format_instant
+from crossline.core.basics.errors import CrosslineError, RetryableError, SinkError
+from crossline.core.basics.times import format_instant
+from crossline.core.settings import kafka as config_kafka
+from crossline.logs import get_logger
 
 LIMIT_MIN = 512  # bytes: a topic that does not take that takes nothing
 _SPARE = 512  # what the client may count beside our own count of a message
 _HEADER_MAX = 500  # characters of what is no topic's name
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class KafkaSink:

@@ -8,14 +8,14 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import orjson
-import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from crossline.connectors.kafka_gone import absent, deleted_before_read, ends_before, remade
-from crossline.core.errors import PermanentError, SourceError, StateError
+from crossline.core.basics.errors import PermanentError, SourceError, StateError
+from crossline.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 ANSWER_S_MAX = 10.0  # of the brokers, before anything is read
 WAIT_S_MAX = 1.0  # what a batch waits for an answer that was asked for when it had been read

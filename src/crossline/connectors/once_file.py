@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import structlog
 
 from crossline.connectors.id_index import IdIndex
 from crossline.connectors.standing import Standing
-from crossline.core.alertjson import json_bytes
-from crossline.core.errors import PermanentError, SinkError
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.errors import PermanentError, SinkError
+from crossline.logs import get_logger
 
 STATE_SUFFIX = ".state"
 INDEX_SUFFIX = ".ids"
@@ -26,7 +26,7 @@ _LEARN_BYTES = 64 << 20  # of the file whose ids go into the index at once: larg
 
 Line = Mapping[str, Any]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class OnceFile:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crossline.connectors.once_file import INDEX_SUFFIX, STATE_SUFFIX
-from crossline.core.errors import PermanentError, UsageError
+from crossline.core.basics.errors import PermanentError, UsageError
 
 # What is wrong with a name, and not with the disk.
 _WRONG_NAME = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}

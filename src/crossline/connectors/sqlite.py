@@ -17,10 +17,10 @@ from crossline.connectors.base import Delivery, wall_clock_ms
 from crossline.connectors.identity import identity_of
 from crossline.connectors.sqlite_schema import check_schema, ensure_schema
 from crossline.connectors.standing import Standing
-from crossline.core import config_sinks
-from crossline.core.alertjson import json_bytes, number_of, read_alert
-from crossline.core.errors import PermanentError, SinkError, StateError, UsageError
-from crossline.core.times import format_instant
+from crossline.core.alerts.alertjson import json_bytes, number_of, read_alert
+from crossline.core.basics.errors import PermanentError, SinkError, StateError, UsageError
+from crossline.core.basics.times import format_instant
+from crossline.core.settings import sinks as config_sinks
 
 # How long one attempt waits for a lock. Attempts follow each other by the policy of the batch, which heeds a stop.
 BUSY_MS = 500

@@ -5,15 +5,14 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-import structlog
-
 from crossline.connectors.identity import dead_identity
-from crossline.core.errors import StateError
+from crossline.core.basics.errors import StateError
+from crossline.logs import get_logger
 
 SCHEMA_VERSION = 2
 READABLE = {"1", str(SCHEMA_VERSION)}  # whoever only reads asks for nothing that version 1 does not have
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 # What two pipelines give is never one: the ids of their alerts may be the same, and so may the positions of their
 # records. ``identity`` of a dead letter is its position, its reason, and which record it was: the position alone comes

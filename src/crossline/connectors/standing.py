@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from crossline.core.errors import SinkError
+from crossline.core.basics.errors import SinkError
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.core.values import F64, I64
+from crossline.core.basics.values import F64, I64
 from crossline.generate import world
 from crossline.generate.frauds import EPOCH_MS, NOBODY, Fraud, Setting, plan_epoch
 from crossline.generate.labels import Label

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crossline.connectors.base import Delivery
-from crossline.core.plan import PARTITION_LAG_MS
+from crossline.core.basics.times import PARTITION_LAG_MS
+from crossline.core.conditions.lists import Lists
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.schema import StreamSpec
-from crossline.core.shard import Bounds
-from crossline.engine.book import Book
+from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book.book import Book
 from crossline.engine.source.files import FileInput
 
 if TYPE_CHECKING:
-    from crossline.engine.totals import Totals
+    from crossline.engine.work.totals import Totals
 
 # The same for all runners: where alerts of several streams stand depends on it.
 BATCH_BYTES = 64 * 1024 * 1024
@@ -49,7 +50,7 @@ class Judged:
 
     rules: RuleSet
     history: History
-    lists: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    lists: Lists = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     bounds: Bounds = field(default_factory=lambda: Bounds(PARTITION_LAG_MS))
     probing: bool = False
@@ -57,7 +58,7 @@ class Judged:
     def book(self, rules: RuleSet, shards: int) -> Book:
         """The book of the streams that have files, with ``rules``."""
         streams = {name: self.history.streams[name] for name in self.history.inputs}
-        return Book(rules, streams, self.defaults, shards, self.bounds, dict(self.lists), probing=self.probing)
+        return Book(rules, streams, self.defaults, shards, self.bounds, self.lists, probing=self.probing)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.alertjson import read_alert
+from crossline.core.alerts.alertjson import read_alert
 
 SAMPLES_MAX = 5
 

@@ -14,20 +14,20 @@ from crossline.connectors.base import Delivery
 from crossline.connectors.chunks import Most
 from crossline.connectors.files.log import FileChunks
 from crossline.connectors.outfile import drafted, make_folder
-from crossline.core.values import Records
-from crossline.engine.book import Book, HeldBook, StaticBook
-from crossline.engine.hops import hops_of, in_one
+from crossline.core.basics.values import Records
+from crossline.engine.book.book import Book, HeldBook, StaticBook
+from crossline.engine.hops.hops import hops_of, in_one
+from crossline.engine.hops.outcome import Outcome, gathered
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Dealt, Pool
-from crossline.engine.outcome import Outcome, gathered
 from crossline.engine.runtime.temp import own_folder_for, sweep
-from crossline.engine.runtime.warm import warm
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.engine.source.intake import ChunkIntake, ShownIntake, StreamIntake
 from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt
-from crossline.engine.state.keepers import processors
-from crossline.engine.task import Task
-from crossline.engine.totals import Totals
+from crossline.engine.work.task import Task
+from crossline.engine.work.totals import Totals
+from crossline.engine.workers.keepers import processors
+from crossline.engine.workers.warm import warm
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.replay.writer import AlertWriter
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from crossline.connectors.outfile import drafted, make_folder
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.pipeline import Pipeline, PipelineSettings
-from crossline.engine.rulefeed import FixedFeed
+from crossline.engine.changes.rulefeed import FixedFeed
+from crossline.engine.pipeline.batches import PipelineSettings
+from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.source.inputs import file_source
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay

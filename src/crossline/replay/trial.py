@@ -16,14 +16,16 @@ from typing import Any
 import numpy as np
 
 from crossline.connectors.base import LateRecord
-from crossline.core.errors import UsageError
-from crossline.core.rules.base import Compared, Rule, WindowRule
-from crossline.core.rules.condition import Condition
-from crossline.core.rules.holds import lookup
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import format_duration
+from crossline.core.basics.values import Records
+from crossline.core.conditions.condition import Condition
+from crossline.core.conditions.holds import lookup
+from crossline.core.conditions.tree import AllOf
+from crossline.core.figures.program import Comparison, Program
+from crossline.core.rules.base import Rule
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.rules.tree import AllOf
-from crossline.core.times import format_duration
-from crossline.core.values import DeadLetter, Records
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
 
@@ -40,9 +42,10 @@ Alert = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record of the sample: its fields by dotted names, and ingest time - event time."""
+    """A record of the sample: its fields by dotted names, its ingest time, and that - event time."""
 
     fields: Mapping[str, Any]
+    ingest_ms: int
     lateness_ms: int
 
 
@@ -123,7 +126,8 @@ class _Search:
         place = records.ids.index(self.record_id).as_py()
         if place >= 0:
             fields = {name: column[place].as_py() for name, column in records.fields.items()}
-            self.found[stream] = Found(fields, int(ingest_ms[place] - records.event_ms[place]))
+            at_ms = int(ingest_ms[place])
+            self.found[stream] = Found(fields, at_ms, at_ms - int(records.event_ms[place]))
 
 
 def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[Verdict]]:
@@ -153,27 +157,27 @@ class _Case:
         """Whether it fired, its figure, and why."""
         rule = self.rule
         fired = _at(self.trial.of(rule.rule_id), self.record_id)
-        if not isinstance(rule, WindowRule):
+        program = rule.program(self.judged.history.streams[rule.source_topic], self.judged.defaults)
+        if program.verdict is None:
             why = fired["message"] if fired is not None else next(self._reasons())
             return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
         probe = _at(self.probed.of(rule.rule_id), self.record_id)
-        why = fired["message"] if fired is not None else next(self._reasons_of(rule, probe))
-        line = f"{rule.compared.operator} {_shown(rule.compared.threshold)}"
+        why = fired["message"] if fired is not None else next(self._reasons_of(program, probe))
+        line = f"{program.verdict.operator} {_shown(program.verdict.threshold)}"
         value = probe["value"] if probe is not None else None
         return Verdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
 
-    def _reasons_of(self, rule: WindowRule, probe: Alert | None) -> Iterator[str]:
+    def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
         """Why a rule with a window did not fire; ``probe`` has its figure, None where it has none."""
-        if probe is not None:
-            yield from self._held_back(rule, probe)
+        if probe is not None and program.verdict is not None:
+            yield from self._held_back(program, program.verdict, probe)
         yield from self._reasons()
-        record = self.trial.found[rule.source_topic].fields
-        window = rule.window_spec(self.judged.history.streams[rule.source_topic], self.judged.defaults)
-        for name in window.group_fields:
+        record, figure = self.trial.found[self.rule.source_topic].fields, program.figure
+        for name in program.feed.key_fields:
             if lookup(record, name) is None:
                 yield f"it has no {name}, by which the rule groups"
-        if window.column is not None and lookup(record, window.column) is None:
-            yield f"it has no {window.column}, of which the rule takes the {window.aggregate}"
+        if figure is not None and figure.column is not None and lookup(record, figure.column) is None:
+            yield f"it has no {figure.column}, of which the rule takes the {figure.aggregate}"
         yield "nothing is in its window that the figure could be taken of"
 
     def _reasons(self) -> Iterator[str]:
@@ -191,20 +195,20 @@ class _Case:
                 yield f"it is late by {late}; the rule judges up to {most}"
         node = self.rule.condition.node
         for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
-            if not part.holds(found.fields, self.judged.lists):
+            lists = {name: self.judged.lists[name].at(self.rule.source_topic, found.ingest_ms) for name in part.lists()}
+            if not part.holds(found.fields, lists):
                 values = ", ".join(f"{name} {_shown(lookup(found.fields, name))}" for name in part.fields())
                 yield f"found {values}; expected {part.text}"
 
-    def _held_back(self, rule: WindowRule, at: Alert) -> Iterator[str]:
+    def _held_back(self, program: Program, line: Comparison, at: Alert) -> Iterator[str]:
         """Why there is no alert at a record that the rule has a figure at."""
-        line = rule.compared
+        rule = self.rule
         if not _beyond(at, line):
             yield f"{_shown(at['value'])} is not {line.operator} {_shown(line.threshold)}"
             return
         probes = [each for each in self.probed.of(rule.rule_id) if each["key"] == at["key"]]
         earlier = probes[: [each["record_id"] for each in probes].index(at["record_id"])]
-        window = rule.window_spec(self.judged.history.streams[rule.source_topic], self.judged.defaults)
-        if earlier and _beyond(earlier[-1], line) and not window.emit_every:
+        if earlier and _beyond(earlier[-1], line) and not program.emission.every:
             yield (
                 f"{_shown(at['value'])} is {line.operator} {_shown(line.threshold)}, as {_shown(earlier[-1]['value'])} "
                 f"was at record {earlier[-1]['record_id']}: the rule fires where the line is crossed"
@@ -214,7 +218,7 @@ class _Case:
         if alerts:
             yield (
                 f"{_shown(at['value'])} is {line.operator} {_shown(line.threshold)}, within the cooldown of "
-                f"{format_duration(window.cooldown_ms)} after the alert at record {alerts[-1]['record_id']}"
+                f"{format_duration(program.emission.cooldown_ms)} after the alert at record {alerts[-1]['record_id']}"
             )
 
 
@@ -228,7 +232,7 @@ def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
     return next((alert for alert in alerts if alert["record_id"] == record_id), None)
 
 
-def _beyond(alert: Alert, line: Compared) -> bool:
+def _beyond(alert: Alert, line: Comparison) -> bool:
     value = alert["value"]
     return _BEYOND[line.operator](float(value) if isinstance(value, str) else value, line.threshold)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from crossline.connectors.base import Delivery
-from crossline.core.alertjson import json_bytes
-from crossline.core.errors import UsageError
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.errors import UsageError
 
 
 class AlertWriter:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from crossline.core.config import Pipeline, in_folder, load_pipeline
-from crossline.core.errors import UsageError
-from crossline.core.rules.report import Problem, RefusedError
-from crossline.core.yamltext import SIZE_MAX
+from crossline.core.basics.errors import UsageError
+from crossline.core.settings.config import Pipeline, in_folder, load_pipeline
+from crossline.core.texts.problems import Problem, RefusedError
+from crossline.core.texts.yamltext import SIZE_MAX
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),

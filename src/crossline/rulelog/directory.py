@@ -5,17 +5,18 @@ The files are wishes, the log is what judged. It lies in ``.log/<pipeline>.jsonl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from crossline.core.errors import PermanentError, UsageError
+from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.core.basics.times import FOREVER_MS
 from crossline.core.rules.base import Rule
-from crossline.core.rules.report import Finding, Problem, RefusedError
-from crossline.core.rules.ruleset import FOREVER_MS, RuleSet, read_rule
-from crossline.core.schema import StreamSpec
+from crossline.core.rules.ruleset import RuleSet, read_rule
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.problems import Finding, Problem, RefusedError
 from crossline.rulelog.content import is_folder
 from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.folder import Files
@@ -28,6 +29,7 @@ IngestClock = Literal["wall", "records"]
 PREVIEW_MS = FOREVER_MS - 1
 _ASKED = "effective_from"
 _Effective = Callable[[Rule], int | None]
+_Begin = Callable[[Sequence[RuleEvent]], list[RuleEvent]]
 
 
 def log_path(rules: str | Path, pipeline: str) -> Path:
@@ -70,8 +72,10 @@ class DirectoryRuleLog:
         self._files: Files = {}
         self._ready: Changes | None = None
 
-    def start(self, now_ms: int) -> RuleSet:
+    def start(self, now_ms: int, begin: _Begin | None = None) -> RuleSet:
         """The rules to begin with; hold the log until ``close``.
+
+        ``begin`` makes of the events of the log (none at the first start) more that it begins with: those of lists.
 
         At the pipeline's first start, those in the folder, from the beginning (or from the ``effective_from`` they
         give), without the files that have errors. Later, those of the log: what changed meanwhile comes with ``poll``.
@@ -84,13 +88,15 @@ class DirectoryRuleLog:
             )
         events = self._file.open()
         try:
+            more = begin(events) if begin is not None else []
             self._history = History(events)
             if events:
                 self._check_streams()
+                self._file.append(more)
             else:
                 changes = self._checked(self._folder.changed() or {}, self._current_names())
                 events = list(self._events(changes, now_ms, _as_given))
-                self._record([*events, RuleEvent("started", now_ms)], changes)
+                self._record([*more, *events, RuleEvent("started", now_ms)], changes)
         except BaseException:
             self.close()
             raise
@@ -119,6 +125,7 @@ class DirectoryRuleLog:
         highest_ingest_ms: Mapping[str, int],
         now_ms: int,
         clocks: Mapping[str, IngestClock] | None = None,
+        more: Sequence[RuleEvent] = (),
     ) -> tuple[RuleSet, list[RuleEvent]]:
         """Log what follows from ``changes`` (all files of the folder), and give the rules from now on.
 
@@ -127,20 +134,20 @@ class DirectoryRuleLog:
         ``highest_ingest_ms``: by stream, of all records judged so far. What is published holds from just after that of
         the stream that it reads, or from the ``effective_from`` it asks for if that is later; on a ``wall`` clock (that
         of a stream which is not in ``clocks``) not before ``now_ms``. A file is taken up whole or not at all.
+
+        ``more``: what happened to lists, logged before, all or nothing.
         """
-        if changes is None:
-            return self._history.rule_set(), []
 
         def effective(rule: Rule) -> int | None:
-            highest_ms = highest_ingest_ms.get(rule.source_topic)
-            floor_ms = None if highest_ms is None else highest_ms + 1
-            if (clocks or {}).get(rule.source_topic, "wall") == "wall":
-                floor_ms = now_ms if floor_ms is None else max(now_ms, floor_ms)
+            floor_ms = earliest_ms(rule.source_topic, highest_ingest_ms, now_ms, clocks or {})
             return _later(floor_ms, rule.effective_from)
 
+        if changes is None:
+            self._file.append(more)
+            return self._history.rule_set(), list(more)
         events = list(self._events(changes, now_ms, effective))
-        self._record(events, changes)
-        return self._history.rule_set(), events
+        self._record(events, changes, more)
+        return self._history.rule_set(), [*more, *events]
 
     def preview(self, changes: Changes | None) -> RuleSet:
         """What the rules would be with ``changes``, which judge nothing yet and are not logged."""
@@ -162,8 +169,8 @@ class DirectoryRuleLog:
     def _checked(self, files: Files, names: frozenset[str] | None) -> Changes:
         return Changes(files, names, read_files(files, Known(self._streams, names, self._sink_topics)))
 
-    def _record(self, events: list[RuleEvent], changes: Changes) -> None:
-        self._file.append(events)
+    def _record(self, events: list[RuleEvent], changes: Changes, more: Sequence[RuleEvent] = ()) -> None:
+        self._file.append([*more, *events])
         _go_on(self._history, events, changes)
         self._folder.take(changes.files)
         self._files, self._names, self._ready = changes.files, changes.names, None
@@ -259,6 +266,20 @@ def _go_on(history: History, events: Iterable[RuleEvent], changes: Changes) -> N
     known: dict[tuple[object, ...], Rule] = {(r.body_digest(), r.status, r.effective_from): r for r in rules}
     for event in list(events):
         history.add(event, known.get((event.digest, event.status, (event.body or {}).get(_ASKED))))
+
+
+def earliest_ms(
+    stream: str, highest_ingest_ms: Mapping[str, int], now_ms: int, clocks: Mapping[str, IngestClock]
+) -> int | None:
+    """The first instant of the ingest clock of ``stream`` that what is taken up now may hold from; None: the beginning.
+
+    Just after the highest one seen; on a ``wall`` clock (that of a stream which is not in ``clocks``) not before now.
+    """
+    highest_ms = highest_ingest_ms.get(stream)
+    floor_ms = None if highest_ms is None else highest_ms + 1
+    if clocks.get(stream, "wall") == "records":
+        return floor_ms
+    return now_ms if floor_ms is None else max(now_ms, floor_ms)
 
 
 def _as_given(rule: Rule) -> int | None:

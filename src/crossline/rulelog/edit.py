@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from crossline.core.errors import PermanentError
-from crossline.core.rules.report import Path
-from crossline.core.yamltext import Document, load_yaml
+from crossline.core.basics.errors import PermanentError
+from crossline.core.texts.problems import Path
+from crossline.core.texts.yamltext import Document, load_yaml
 
 _STATUS = re.compile(r"""(?P<key>(["']?)status\2\s*:\s*)(?P<quote>["']?)[A-Za-z_]+(?P=quote)""")
 _RULE_ID = re.compile(r"""(?P<quote>["']?)rule_id(?P=quote)\s*:\s*(["']?)[A-Za-z0-9_.-]+\2""")

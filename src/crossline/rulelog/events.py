@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 import orjson
 
-from crossline.core.times import format_instant, parse_instant_ms
+from crossline.core.basics.times import format_instant, parse_instant_ms
 
 SCHEMA_VERSION = 1
 
@@ -26,8 +26,10 @@ class RuleEvent:
     hold from ``effective_from_ms`` on the ingest clock, None for the beginning. ``ended``: the version judges nothing
     from then on, since the next one reads another stream. ``refused``: a file was not taken up;
     ``text`` is the report, ``digest`` that of the file. ``absent``: a rule stands in no file any more, and stays live.
-    ``list_changed``: a named list was loaded. ``without_past``: rules begin without their past; ``text`` says which.
-    ``source`` is the file's name in the folder, ``line`` counts from 1.
+    ``list_changed``: a named list has another content, that of the file with ``digest``, which is kept beside the log.
+    It holds from ``begins_ms`` on the ingest clock of each stream, None (or a stream that is not there) for the
+    beginning. ``without_past``: rules begin without their past; ``text`` says which. ``source`` is the file's name in
+    the folder, ``line`` counts from 1. What happened to a list has its ``list_name``.
     """
 
     event: EventKind
@@ -41,6 +43,8 @@ class RuleEvent:
     digest: str | None = None
     text: str | None = None
     body: dict[str, Any] | None = None
+    list_name: str | None = None
+    begins_ms: dict[str, int | None] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; absent ones are left out, except that an effective time of null is the beginning."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from crossline.core.errors import RetryableError
+from crossline.core.basics.errors import RetryableError
 from crossline.rulelog.content import FileContent, content_in_folder
 
 # A file written twice within one tick of the file system's clock keeps its time: one this young is read again.

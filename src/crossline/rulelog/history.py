@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from crossline.core.errors import StateError
+from crossline.core.basics.errors import StateError
+from crossline.core.basics.times import format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
-from crossline.core.rules.report import Finding
 from crossline.core.rules.ruleset import RuleSet, read_rule
-from crossline.core.times import format_instant
+from crossline.core.texts.problems import Finding
 from crossline.rulelog.events import RuleEvent
 
 
@@ -63,7 +63,7 @@ class History:
                 ended = self.rules[event.rule_id].versions[event.version]
                 changes = {"status": "retired", "effective_from": event.effective_from_ms}
                 self._bodies.append(ended.model_copy(update=changes))
-            case "refused":
+            case "refused" if event.list_name is None:
                 self.refused.add((str(event.source), str(event.digest)))
             case "absent" if event.rule_id in self.rules:
                 self.rules[event.rule_id].absent = True

@@ -1,80 +1,68 @@
-"""Named lists, one a file: ``cards.txt`` with an entry a line, or ``cards.yaml`` with a list of values."""
+"""The named lists of a folder: files that are read and checked as they change, and become versions in a rule log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from crossline.core.errors import UsageError
-from crossline.core.rules.report import RefusedError, Report, shown
-from crossline.core.rules.tree import literal
-from crossline.core.yamltext import load_yaml
-from crossline.rulelog.content import FileContent, is_folder, refused, text_of
+from crossline.core.basics.errors import UsageError
+from crossline.core.conditions.lists import Entry, Lists, NamedList
+from crossline.core.texts.problems import RefusedError, shown
+from crossline.rulelog.content import is_folder, refused
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.folder import Files, Folder
+from crossline.rulelog.listfile import LIST_BYTES_MAX, SUFFIXES, list_name, read_list
+from crossline.rulelog.listlog import ListContents, ListLog
 from crossline.rulelog.reading import guarded
-
-SUFFIXES = (".txt", ".yaml", ".yml", ".json")
-LIST_BYTES_MAX = 64 * 2**20
-
-Lists = dict[str, list[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    source: str
-    digest: str
-    entries: list[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ListChanges:
-    """The files of the folder, each read: its entries, or why it is refused. ``names``: of all lists there are then."""
+    """The files of the folder, each read: its entries, or why it is refused."""
 
     files: Files
-    read: Mapping[str, list[Any] | RefusedError]
-    names: frozenset[str]
-
-    @property
-    def entries(self) -> Lists:
-        """Of those that are not refused, by name."""
-        return {_name_of(source): each for source, each in self.read.items() if not isinstance(each, RefusedError)}
+    read: Mapping[str, Sequence[Entry] | RefusedError]
 
 
 class ListsDirectory:
-    """The named lists of a folder. A list that cannot be read, or is gone, stays as it last was."""
+    """The named lists of a folder. A list that cannot be read, or is gone, stays as it last was.
 
-    def __init__(self, path: str | Path) -> None:
+    ``contents`` keeps what stands in them, for the log.
+    """
+
+    def __init__(self, path: str | Path, contents: ListContents) -> None:
         self.path = Path(path)
+        self._contents = contents
         self._folder = Folder(self.path, SUFFIXES, LIST_BYTES_MAX)
-        self._loaded: dict[str, _Loaded] = {}
+        self._read: dict[tuple[str, str], Sequence[Entry]] = {}  # by source and digest, of the files that are there
         self._refused: set[tuple[str, str]] = set()
         self._gone: set[str] = set()
         self._ready: ListChanges | None = None
+        self.log = ListLog(self._entries)
 
-    @property
-    def lists(self) -> Lists:
-        """The lists by name, as last taken up."""
-        return {name: loaded.entries for name, loaded in self._loaded.items()}
+    def start(self, events: Sequence[RuleEvent], now_ms: int) -> list[RuleEvent]:
+        """Go on from the ``events`` of a log; the events of lists that it does not know, which hold from the beginning.
 
-    def load(self) -> Lists:
-        """The lists to begin with. Raises UsageError where the folder is missing, or with all that is wrong in it.
-
-        There is no last good list at a start, and a rule that finds its list empty would be silent.
+        What changed of others comes with ``poll``. Raises UsageError where the folder is missing, or with all that is
+        wrong in files of new lists: there is no last good one, and a rule that finds its list empty would be silent.
         """
-        if not is_folder(self.path):
-            raise UsageError(f"found no folder {self.path}; expected the folder of the lists: make it, or name another")
-        lists, events = self.take_up(self.poll(), 0)
-        refusals = [str(event.text) for event in events if event.event == "refused"]
-        if refusals:
-            raise UsageError("\n\n".join(refusals))
-        return lists
+        self._add(events)
+        changes = self._checked(_files(self._folder))
+        new = {source: each for source, each in changes.read.items() if list_name(source) not in self.log.versions}
+        _raise_refusals(new)
+        begun = [event for event in self.events(changes, now_ms, {}) if event.source in new]
+        self._add(begun)
+        if not self.events(changes, now_ms, {}):
+            self._folder.take(changes.files)
+        return begun
 
     def poll(self) -> ListChanges | None:
-        """What there is to take up, read and checked, or None. Cheap while nothing changes; slow where much did."""
+        """What there is to take up, read and checked, or None. Cheap while nothing changes; slow where much did.
+
+        Raises RetryableError where a content cannot be kept.
+        """
         files = self._folder.changed()
         if files is None:
             return None
@@ -82,75 +70,103 @@ class ListsDirectory:
             self._ready = self._checked(files)
         return self._ready
 
-    def take_up(self, changes: ListChanges | None, now_ms: int) -> tuple[Lists, list[RuleEvent]]:
-        """The lists from now on, and what happened: ``list_changed``, ``refused`` (once per content), ``absent``.
+    def events(self, changes: ListChanges, now_ms: int, begins_ms: Mapping[str, int | None]) -> list[RuleEvent]:
+        """What follows from ``changes``: ``list_changed``, ``refused`` (once per content), ``absent``.
 
-        ``changes`` is what ``poll`` gave; None changes nothing. Fast: all was read before.
+        A version holds from ``begins_ms``, by stream; the first one of a list from the beginning. Fast: all was read.
         """
-        if changes is None:
-            return self.lists, []
         events: list[RuleEvent] = []
         for source, entries in changes.read.items():
-            digest = changes.files[source].digest
-            if not isinstance(entries, RefusedError):
-                events += self._load(source, digest, entries, now_ms)
-            elif (source, digest) not in self._refused:
-                self._refused.add((source, digest))
-                events.append(RuleEvent("refused", now_ms, source=source, digest=digest, text=str(entries)))
-        gone = {loaded.source for loaded in self._loaded.values()} - set(changes.files)
-        for source in sorted(gone - self._gone):
-            text = f"{source} is gone; its list stays as it was until the pipeline starts again"
-            events.append(RuleEvent("absent", now_ms, source=source, text=text))
-        self._gone = gone
+            digest, name = changes.files[source].digest, list_name(source)
+            if isinstance(entries, RefusedError):
+                if (source, digest) not in self._refused:
+                    text = str(entries)
+                    events.append(RuleEvent("refused", now_ms, source=source, digest=digest, text=text, list_name=name))
+                continue
+            versions = self.log.versions.get(name, ())
+            if not versions or (versions[-1].source, versions[-1].digest) != (source, digest):
+                text = f"list {name}: {len(entries)} entries"
+                begins = dict(begins_ms) if versions else {}
+                changed = RuleEvent("list_changed", now_ms, source=source, digest=digest, text=text)
+                events.append(replace(changed, list_name=name, begins_ms=begins))
+        standing = {list_name(source) for source in changes.files}
+        for name, versions in sorted(self.log.versions.items()):
+            if name not in standing | self._gone:
+                source = versions[-1].source
+                text = f"{source} is gone; its list stays as it was; to empty it, leave a file without entries"
+                events.append(RuleEvent("absent", now_ms, source=source, text=text, list_name=name))
+        return events
+
+    def take(self, changes: ListChanges, events: Sequence[RuleEvent]) -> None:
+        """Note that ``events``, made of ``changes``, are in the log."""
+        self._add(events)
         self._folder.take(changes.files)
         self._ready = None
-        return self.lists, events
+
+    def preview(self, changes: ListChanges | None, from_ms: Mapping[str, int]) -> ListLog:
+        """What the log of lists would be with ``changes``, in force ``from_ms``."""
+        return self.log if changes is None else self.log.after(self.events(changes, 0, from_ms))
+
+    def _add(self, events: Sequence[RuleEvent]) -> None:
+        self.log = self.log.after(events)
+        for event in events:
+            if event.list_name is not None:
+                match event.event:
+                    case "list_changed":
+                        self._gone.discard(event.list_name)
+                    case "refused":
+                        self._refused.add((str(event.source), str(event.digest)))
+                    case "absent":
+                        self._gone.add(event.list_name)
+                    case _:
+                        pass
+
+    def _entries(self, source: str, digest: str) -> Sequence[Entry]:
+        known = self._read.get((source, digest))
+        return known if known is not None else self._contents.entries(source, digest)
 
     def _checked(self, files: Files) -> ListChanges:
-        read: dict[str, list[Any] | RefusedError] = {}
-        seen: dict[str, str] = {}
-        for source, content in files.items():
-            name = _name_of(source)
-            known = self._loaded.get(name)
-            if seen.setdefault(name, source) != source:
-                read[source] = refused(source, f"list {shown(name)}", f"one file a list; it stands in {seen[name]}")
-            elif known is not None and (known.source, known.digest) == (source, content.digest):
-                read[source] = known.entries
-            else:
-                read[source] = guarded(source, partial(read_list, source, content))
-        new = {_name_of(source) for source, entries in read.items() if not isinstance(entries, RefusedError)}
-        return ListChanges(files, read, frozenset(new | set(self._loaded)))
-
-    def _load(self, source: str, digest: str, entries: list[Any], now_ms: int) -> list[RuleEvent]:
-        name = _name_of(source)
-        known = self._loaded.get(name)
-        if known is not None and (known.source, known.digest) == (source, digest):
-            return []
-        self._loaded[name] = _Loaded(source, digest, entries)
-        text = f"list {name}: {len(entries)} entries"
-        return [RuleEvent("list_changed", now_ms, source=source, digest=digest, text=text)]
+        read = _read(files, self._read)
+        good = {source: each for source, each in read.items() if not isinstance(each, RefusedError)}
+        for source in good:
+            self._contents.keep(source, files[source])
+        self._read = {(source, files[source].digest): each for source, each in good.items()}
+        return ListChanges(files, read)
 
 
-def _name_of(source: str) -> str:
-    return source.rpartition(".")[0]
+def lists_in(path: str | Path) -> Lists:
+    """The lists in the folder ``path`` as they are now, from the beginning on.
 
-
-def read_list(source: str, content: FileContent) -> list[Any]:
-    """The entries of a list file. In text, blank lines and lines that start with # count for nothing.
-
-    Raises RefusedError with all that is wrong.
+    Raises UsageError where the folder is missing, or with all that is wrong in it.
     """
-    text = text_of(source, content)
-    if source.endswith(".txt"):
-        lines = (line.strip() for line in text.splitlines())
-        return [line for line in lines if line and not line.startswith("#")]
-    document = load_yaml(text, source, LIST_BYTES_MAX)
-    report = Report(document)
-    if not isinstance(document.data, list):
-        report.add((), shown(document.data), "a list of values")
-    else:
-        for number, entry in enumerate(document.data):
-            if literal(entry) is None:
-                report.add((number,), shown(entry), "text, a finite number up to 64 bits, true or false")
-    report.raise_if_any()
-    return list(document.data)
+    read = _read(_files(Folder(Path(path), SUFFIXES, LIST_BYTES_MAX)), {})
+    _raise_refusals(read)
+    good = {list_name(source): each for source, each in read.items() if not isinstance(each, RefusedError)}
+    return {name: NamedList().then(entries, {}) for name, entries in good.items()}
+
+
+def _files(folder: Folder) -> Files:
+    if not is_folder(folder.path):
+        raise UsageError(f"found no folder {folder.path}; expected the folder of the lists: make it, or name another")
+    return folder.changed() or {}
+
+
+def _raise_refusals(read: Mapping[str, Sequence[Entry] | RefusedError]) -> None:
+    refusals = [str(each) for each in read.values() if isinstance(each, RefusedError)]
+    if refusals:
+        raise UsageError("\n\n".join(refusals))
+
+
+def _read(files: Files, known: Mapping[tuple[str, str], Sequence[Entry]]) -> dict[str, Sequence[Entry] | RefusedError]:
+    """Each file read and checked; what is ``known``, by source and digest, is not read again."""
+    read: dict[str, Sequence[Entry] | RefusedError] = {}
+    seen: dict[str, str] = {}
+    for source, content in files.items():
+        name = list_name(source)
+        if seen.setdefault(name, source) != source:
+            read[source] = refused(source, f"list {shown(name)}", f"one file a list; it stands in {seen[name]}")
+        elif (source, content.digest) in known:
+            read[source] = known[source, content.digest]
+        else:
+            read[source] = guarded(source, partial(read_list, source, content))
+    return read

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from crossline.core.errors import RetryableError, StateError
+from crossline.core.basics.errors import RetryableError, StateError
 from crossline.rulelog.events import RuleEvent, event_from_line
 
 
@@ -58,6 +58,8 @@ class LogFile:
         """Write ``events`` and wait for the disk. Raises RetryableError, with nothing appended, where it cannot."""
         descriptor = self._checked()
         data = b"".join(event.to_line() for event in events)
+        if not data:
+            return
         try:
             if self._torn:
                 os.ftruncate(descriptor, self._size)

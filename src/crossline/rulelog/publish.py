@@ -11,9 +11,9 @@ from typing import Literal
 
 import yaml
 
-from crossline.core.errors import PermanentError, UsageError
+from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
-from crossline.core.rules.report import Problem, RefusedError, nearest, one_of
+from crossline.core.texts.problems import Problem, RefusedError, nearest, one_of
 from crossline.rulelog.content import FileContent, content_of, is_folder
 from crossline.rulelog.directory import judge, judge_files
 from crossline.rulelog.edit import with_status

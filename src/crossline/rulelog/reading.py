@@ -8,20 +8,20 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import TypeVar
 
-import structlog
-
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
-from crossline.core.rules.report import Finding, Path, Problem, RefusedError, fault_finding, place
 from crossline.core.rules.ruleset import load_rules_document
-from crossline.core.schema import StreamSpec
-from crossline.core.yamltext import SIZE_MAX, Document, load_yaml
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, fault_finding
+from crossline.core.texts.report import place
+from crossline.core.texts.yamltext import SIZE_MAX, Document, load_yaml
+from crossline.logs import get_logger
 from crossline.rulelog.content import FileContent, content_of, is_folder, text_of
 from crossline.rulelog.folder import Files, Folder
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 _T = TypeVar("_T")
 
 

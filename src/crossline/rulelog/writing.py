@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crossline.core.errors import PermanentError, RetryableError
-from crossline.core.yamltext import SIZE_MAX
+from crossline.core.basics.errors import PermanentError, RetryableError
+from crossline.core.texts.yamltext import SIZE_MAX
 from crossline.rulelog.content import FileContent, content_in_folder
 from crossline.rulelog.logfile import sync_folder
 

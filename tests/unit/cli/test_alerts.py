@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from crossline.cli import alerts as command
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
-from crossline.core.errors import CrosslineError, PermanentError, UsageError
-from crossline.core.values import DeadLetter
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import CrosslineError, PermanentError, UsageError
 
 from .alertkit import ALERTS, DEAD, alert
 

@@ -21,7 +21,7 @@ import yaml
 from crossline.cli.backtest import as_text, setting_of
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Pool
 from crossline.engine.runtime.temp import own_folder
@@ -42,7 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def no_java() -> None:
         raise PermanentError("no Java in this test")
 
-    monkeypatch.setattr("crossline.engine.runtime.session.find_java", no_java)
+    monkeypatch.setattr("crossline.engine.runtime.launch.find_java", no_java)
     return lambda *options: run_command([*COMMAND, *options])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from crossline.cli import demo
 from crossline.cli.main import run_command
-from crossline.engine.checkpoint import claim
+from crossline.engine.book.checkpoint import claim
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def laid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path | str], int]:
     def stop(*_: object) -> None:
         raise DoneError
 
-    monkeypatch.setattr("crossline.engine.assemble.read_config", stop)
+    monkeypatch.setattr("crossline.engine.pipeline.assemble.read_config", stop)
 
     def run(folder: Path | str) -> int:
         try:

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from crossline.cli import doctor, doctor_machine
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.runtime.java import Java
 
 STREAMS = """schema_version: 1

@@ -16,7 +16,7 @@ from crossline.cli.init import template_files
 from crossline.cli.main import run_command
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 
 from .alertkit import ALERTS, DEAD
 
@@ -151,7 +151,7 @@ def run(
     """Runs a command line as the program does, in this process; a traceback is an exception here."""
     monkeypatch.chdir(project)
     # What is right as far as Spark ends there.
-    monkeypatch.setattr("crossline.engine.runtime.session.find_java", no_java)
+    monkeypatch.setattr("crossline.engine.runtime.launch.find_java", no_java)
     monkeypatch.setattr("crossline.cli.doctor.machine_findings", lambda **_: [])
 
     def command(arguments: list[str]) -> tuple[int, str, str]:

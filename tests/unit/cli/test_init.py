@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from crossline.cli.init import register
-from crossline.core.config import load_pipeline
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
+from crossline.core.settings.config import load_pipeline
 from crossline.rulelog.reading import Known, folder_of_rules, read_rule_file
 
 

@@ -9,9 +9,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from crossline.cli.rules import register
-from crossline.core.errors import PermanentError, UsageError
-from crossline.core.rules.report import RefusedError
-from crossline.core.schema import load_streams
+from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.core.streams.schema import load_streams
+from crossline.core.texts.problems import RefusedError
 from crossline.rulelog.directory import DirectoryRuleLog
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z

@@ -11,8 +11,8 @@ from crossline.cli import summary
 from crossline.cli.init import template_files
 from crossline.cli.summary import Progress, summary_text
 from crossline.connectors.base import Delivery
-from crossline.core.config import load_pipeline
-from crossline.engine.totals import Totals
+from crossline.core.settings.config import load_pipeline
+from crossline.engine.work.totals import Totals
 
 
 @pytest.mark.parametrize("columns", [20, 40, 200])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crossline.connectors.outfile import drafted, growing, is_standard_output, written
-from crossline.core.errors import PermanentError, UsageError
+from crossline.core.basics.errors import PermanentError, UsageError
 
 
 def put(path: Path, data: bytes = b"new") -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
+from crossline.core.conditions.lists import NamedList
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import load_rules_text
-from crossline.core.schema import load_streams
-from crossline.core.shard import Bounds
+from crossline.core.streams.schema import load_streams
 from crossline.replay.backtest import History, Judged
 from crossline.replay.trial import as_if_active, tried, verdicts
 
@@ -70,6 +72,16 @@ def why(folder: Path, rule: dict[str, Any], records: list[dict[str, Any]], name:
     (found,) = verdicts(judged(folder, [rule], records), folder, name)[1]
     assert (found.rule_id, found.alert is not None) == (rule["rule_id"], found.fired)
     return found.fired, found.value, found.why
+
+
+def test_an_entry_that_had_ended_is_why(tmp_path: Path) -> None:
+    """p2 is dated before the end, and came after it."""
+    listed = {**LARGE, "conditions": [{"field": "card", "operator": "in", "value": {"list": "stolen"}}]}
+    given = judged(tmp_path, [listed], [record("p1", 0), record("p2", 4, came=5)])
+    lists = {"stolen": NamedList().then([("c1", 1000 * (START_S + 5))], {})}
+    trial, (found,) = verdicts(replace(given, lists=lists), tmp_path, "p2")
+    assert [alert["record_id"] for alert in trial.alerts] == ["p1"]
+    assert (found.fired, found.why) == (False, "found card c1; expected card in list stolen")
 
 
 def test_what_fires(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.schema import load_streams
+from crossline.core.streams.schema import load_streams
 
 from .desk import STREAMS, Desk
 

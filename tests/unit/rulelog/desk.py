@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import Any
 
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.schema import StreamSpec
+from crossline.core.streams.schema import StreamSpec
 from crossline.rulelog.directory import DirectoryRuleLog, IngestClock
 from crossline.rulelog.events import RuleEvent
 

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from crossline.core.rules.types.threshold import ThresholdRule
-from crossline.core.schema import load_streams
+from crossline.core.streams.schema import load_streams
 from crossline.rulelog import history, reading
 from crossline.rulelog.content import FileContent
 from crossline.rulelog.directory import DirectoryRuleLog, judge_files

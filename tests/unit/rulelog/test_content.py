@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from crossline import api
-from crossline.core.errors import CrosslineError, UsageError
-from crossline.core.rules.report import RefusedError
-from crossline.engine.assemble import read_config
+from crossline.core.basics.errors import CrosslineError, UsageError
+from crossline.core.texts.problems import RefusedError
+from crossline.engine.pipeline.assemble import read_config
 from crossline.rulelog.content import read_pipeline, read_text
 from crossline.rulelog.reading import read_rules
 

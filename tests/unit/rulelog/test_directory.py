@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import PermanentError, StateError, UsageError
-from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS, RuleSet
-from crossline.core.schema import load_streams
+from crossline.core.basics.errors import PermanentError, StateError, UsageError
+from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import load_streams
 from crossline.rulelog.directory import (
     PREVIEW_MS,
     DirectoryRuleLog,

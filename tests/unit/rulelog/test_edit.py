@@ -1,7 +1,7 @@
 import pytest
 
-from crossline.core.errors import PermanentError
-from crossline.core.yamltext import Path
+from crossline.core.basics.errors import PermanentError
+from crossline.core.texts.yamltext import Path
 from crossline.rulelog.edit import with_status
 
 TWO = """\

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import RetryableError
+from crossline.core.basics.errors import RetryableError
+from crossline.core.conditions.lists import named_list
 from crossline.rulelog.folder import Folder
+from crossline.rulelog.listlog import ListContents
 from crossline.rulelog.lists import ListsDirectory
 
 from .desk import Desk, rule
@@ -81,12 +83,17 @@ def test_an_odd_rule_file_is_refused_by_itself(desk: Desk, odd: str) -> None:
 @pytest.mark.timeout(30)
 def test_an_odd_list_is_refused_by_itself(tmp_path: Path, odd: str) -> None:
     make, said = ODD[odd]
-    lists = ListsDirectory(tmp_path)
-    lists.load()
-    make(tmp_path / "m.yaml")
-    (tmp_path / "a.txt").write_text("x\n", encoding="utf-8")
-    found, events = lists.take_up(lists.poll(), 1)
-    assert found == {"a": ["x"]}
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    lists = ListsDirectory(folder, ListContents(tmp_path / "kept"))
+    assert lists.start([], 0) == []
+    make(folder / "m.yaml")
+    (folder / "a.txt").write_text("x\n", encoding="utf-8")
+    changes = lists.poll()
+    assert changes is not None
+    events = lists.events(changes, 1, {})
+    lists.take(changes, events)
+    assert lists.log.since({}) == {"a": named_list(["x"])}
     assert [(e.event, e.source) for e in events] == [("list_changed", "a.txt"), ("refused", "m.yaml")]
     assert f"found {said}" in str(events[1].text)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import RetryableError, StateError
+from crossline.core.basics.errors import RetryableError, StateError
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.logfile import LogFile, read_log
 

@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.rules.ruleset import BEGINNING_MS, RuleSet
-from crossline.core.schema import load_streams
+from crossline.core.basics.times import BEGINNING_MS
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import load_streams
 from crossline.rulelog.directory import log_path, ruleset_of_log
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.logfile import read_log

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crossline.core.errors import PermanentError, RetryableError, UsageError
+from crossline.core.basics.errors import PermanentError, RetryableError, UsageError
 from crossline.core.rules.base import Status
 from crossline.core.rules.ruleset import load_rules_text
 from crossline.rulelog import publish

@@ -15,7 +15,7 @@ from xxhash import xxh64_hexdigest
 
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.names import entries
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 
 PIECE = 256  # bytes of a file at each end by which it is known
 

@@ -9,17 +9,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import structlog
-
 from crossline.connectors.chunks import ChunkRef, Most
 from crossline.connectors.files.identity import has, head_at, tail_at
 from crossline.connectors.files.lines import Unended, cuts, is_whole
 from crossline.connectors.files.listing import ChunkList, ListedFile, Mark
 from crossline.connectors.files.lost import LostFiles, copies, moved
 from crossline.connectors.files.watch import Look, Watch
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
+from crossline.logs import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class FileChunks:

@@ -6,15 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import structlog
-
 from crossline.connectors.files.names import Found, find_files
+from crossline.logs import get_logger
 
 HOT_MS = 10_000  # files that changed so lately are looked at each time
 LOOKS = 512  # of the others, about so many are looked at each time, in turns
 FOLLOW_MS = 600_000  # how long a file whose name matches no more is read on, once it stands still
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.core.values import F64, I64
+from crossline.core.basics.values import F64, I64
 
 Mask = npt.NDArray[np.bool_]
 # Up to here every whole number and every power of ten is a double, so that their quotient is rounded once.

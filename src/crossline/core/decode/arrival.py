@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from crossline.core.basics.times import format_duration, format_instant
+from crossline.core.basics.values import I64
 from crossline.core.decode.reasons import RefusedRecordError
-from crossline.core.times import format_duration, format_instant
-from crossline.core.values import I64
 
 
 @dataclass(frozen=True, slots=True)

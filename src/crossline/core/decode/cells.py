@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossline.core.basics.values import I32, I64, U8
 from crossline.core.decode.clock import (
     NOT_A_TIME,
     TIME_MS_END,
@@ -35,7 +36,6 @@ from crossline.core.decode.record import (
     VALUE,
 )
 from crossline.core.decode.scan import BACKSLASH, LOWER_U, hex_quad
-from crossline.core.values import I32, I64, U8
 
 # A text that stands in ``extra`` and not in the buffer.
 EXTRA = 5

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crossline.core.basics.values import F64, I32, I64, U8
 from crossline.core.decode.jit import kernel, making_kernel
 from crossline.core.decode.scan import COLON, DOT, MINUS, NINE, PLUS, ZERO
-from crossline.core.values import F64, I32, I64, U8
 
 # Units in the order of their codes: what one of them is in nanoseconds.
 UNIT_CODES = {"ms": 0, "s": 1, "us": 2, "ns": 3}

@@ -11,6 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.values import F64, I64, Records
 from crossline.core.decode.arrays import Mask, decimal_doubles, decimal_integers, one_array, plain, shown_values
 from crossline.core.decode.arrival import Arrival, latest_text
 from crossline.core.decode.careful import shown
@@ -27,8 +30,6 @@ from crossline.core.decode.layout import Column, Layout, Role
 from crossline.core.decode.reasons import Reason
 from crossline.core.decode.record import TIME_ANY, TIME_NUMBER, TIME_TEXT
 from crossline.core.decode.spans import Decoded, as_bytes
-from crossline.core.errors import UsageError
-from crossline.core.values import F64, I64, DeadLetter, Records
 
 DAY_S = 86_400
 

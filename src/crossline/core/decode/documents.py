@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from crossline.core.basics.values import I64
 from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import INT64_MAX, INT64_MIN, take_json
 from crossline.core.decode.cells import SIZE_MASK, Cells, new_cells, settle
@@ -15,7 +16,6 @@ from crossline.core.decode.layout import Layout
 from crossline.core.decode.record import BLANK, GOOD, LIST, SLOW, VALUE, scan_records
 from crossline.core.decode.scan import NOTES_SIZE
 from crossline.core.decode.spans import LINE_BYTES_MAX, Decoded, Span, as_bytes, find_lines, finish
-from crossline.core.values import I64
 
 # What orjson makes of the items of a list; a kind that is not here takes the careful way.
 PYTHON_TYPES: dict[str, tuple[type, ...]] = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.basics.values import I32, U8
 from crossline.core.decode.clock import UNIT_CODES
 from crossline.core.decode.record import (
     BOOLEAN,
@@ -31,8 +32,7 @@ from crossline.core.decode.record import (
     TREE_WIDTH,
     UNIT,
 )
-from crossline.core.schema import FieldSpec, StreamSpec, TimeField
-from crossline.core.values import I32, U8
+from crossline.core.streams.schema import FieldSpec, StreamSpec, TimeField
 
 PLAIN_KINDS = {"string": STRING, "integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN}
 ARROW_TYPES = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from crossline.core.basics.values import I32, I64, U8
 from crossline.core.decode.clock import NOT_A_TIME, real_to_ms, rfc3339_ms, whole_to_ms
 from crossline.core.decode.jit import kernel
 from crossline.core.decode.scan import (
@@ -35,7 +36,6 @@ from crossline.core.decode.scan import (
     skip_value,
     unknown_key,
 )
-from crossline.core.values import I32, I64, U8
 
 # How a column is read. TIME_ANY: a number is epoch ms, a text is RFC 3339.
 STRING, INTEGER, NUMBER, BOOLEAN, LIST, TIME_NUMBER, TIME_TEXT, TIME_ANY = range(8)

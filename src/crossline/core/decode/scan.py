@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from crossline.core.basics.values import I64, U8
 from crossline.core.decode.jit import kernel
-from crossline.core.values import I64, U8
 
 DOUBT = -1
 DEPTH_MAX = 64

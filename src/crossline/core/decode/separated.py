@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.basics.values import I32, I64, U8
 from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import NumberText, Taken, as_text, cell, id_text, parse_text, shown, with_roles
 from crossline.core.decode.cells import new_cells, settle
@@ -50,7 +51,6 @@ from crossline.core.decode.scan import (
     utf8_step,
 )
 from crossline.core.decode.spans import LINE_BYTES_MAX, Decoded, find_lines, finish
-from crossline.core.values import I32, I64, U8
 
 TRUE_TEXTS, FALSE_TEXTS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")

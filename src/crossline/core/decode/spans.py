@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.values import I64, U8, Records
 from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import Taken
 from crossline.core.decode.cells import Cells, column_array
 from crossline.core.decode.layout import Layout, Role
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import DEAD, GOOD, SLOW
-from crossline.core.errors import UsageError
-from crossline.core.values import I64, U8, DeadLetter, Records
 
 LINE_BYTES_MAX = 1 << 20
 RAW_KEPT = 4 << 10

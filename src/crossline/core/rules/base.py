@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from crossline.core.plan import Aggregate, ColumnKind, Operator, TimeMode
-from crossline.core.rules.condition import Condition
-from crossline.core.rules.fieldtypes import OptionalInstant, OptionalSeconds, RuleId, Texts, not_yet
-from crossline.core.rules.report import Finding, refusal, refusals, shown
-from crossline.core.rules.sentence import RESERVED, Sentence, parse_description, placeholders
-from crossline.core.rules.tree import check_conditions, parse_conditions
-from crossline.core.schema import StreamSpec, check_field
-from crossline.core.times import format_duration
+from crossline.core.basics.times import format_duration
+from crossline.core.conditions.condition import Condition
+from crossline.core.conditions.tree import check_conditions, parse_conditions
+from crossline.core.figures.kinds import TimeMode
+from crossline.core.figures.program import Feed, Program
+from crossline.core.rules.sentence import Sentence, parse_description
+from crossline.core.streams.schema import StreamSpec, check_field
+from crossline.core.texts.fieldtypes import OptionalInstant, OptionalSeconds, RuleId, Texts, not_yet
+from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.validation import refusal, refusals
 
 Status = Literal["draft", "shadow", "active", "paused", "retired"]
 Severity = Literal["info", "low", "medium", "high", "critical"]
@@ -62,45 +63,6 @@ class Lateness:
 
     allowed_ms: int | None
     judged_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """What a window rule holds its value against, and how far back it looks."""
-
-    operator: Operator
-    threshold: float | int
-    window_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """A window rule resolved against its stream and the pipeline's defaults: what the plan is compiled from.
-
-    ``column``: field that must be present in a record that enters; ``column_kind``: how it is kept (None: it is not).
-    ``retention_ms``: how far back from a record its windows and cooldown reach.
-    """
-
-    group_fields: tuple[str, ...]
-    time_mode: TimeMode
-    condition: Condition
-    column: str | None
-    column_kind: ColumnKind | None
-    aggregate: Aggregate
-    window_ms: int
-    bounds: str
-    include_current: bool
-    operator: Operator
-    threshold: float | int
-    emit_every: bool
-    cooldown_ms: int
-    allowed_lateness_ms: int | None
-    judge_lateness_ms: int | None
-    retention_ms: int
-
-    def probing(self) -> WindowSpec:
-        """The same with a line that every figure is beyond, and an alert at every record that has one."""
-        return replace(self, operator=">=", threshold=-sys.float_info.max, emit_every=True, cooldown_ms=0)
 
 
 def _check_conditions(raw: Any) -> Any:
@@ -201,6 +163,15 @@ class Rule(BaseModel):
             allowed_ms = max(defaults.allowed_lateness_ms, self.watermark_delay or 0)
         return Lateness(allowed_ms, delay_ms if self.late_policy == "skip" else None)
 
+    def feed(self, defaults: Defaults, key_fields: tuple[str, ...] = ()) -> Feed:
+        """The records that meet its conditions, by ``key_fields``."""
+        mode = self.time_mode or defaults.time_mode
+        return Feed(self.source_topic, key_fields, mode, self.condition, self.lateness(defaults).allowed_ms)
+
+    def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
+        """What the rule becomes on a stream of ``spec``: all that is asked of a type by what compiles and judges."""
+        raise NotImplementedError
+
     def canonical(self) -> dict[str, Any]:
         """The body as plain JSON in one way of writing it: without defaults, status and effective_from."""
         body = self.model_dump(mode="json", exclude_defaults=True, exclude={"status", "effective_from"})
@@ -268,10 +239,6 @@ class Rule(BaseModel):
             return None
         return parse_description(self.description, self.rule_id, None)[0]
 
-    def figure_fields(self) -> tuple[str, ...]:
-        """Fields of the triggering record that its alert shows as evidence."""
-        return ()
-
     def sentence(
         self,
         value: float | None,
@@ -295,30 +262,3 @@ class Envelope(Rule):
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:  # noqa: ARG002 - the type would know
         """Any."""
         return None
-
-
-class StatelessRule(Rule):
-    """A rule that looks at the record alone: it is a hit where ``condition`` holds."""
-
-    def figure_fields(self) -> tuple[str, ...]:
-        """The fields that it compares or names in its description."""
-        named = placeholders(self.description) if self.description else ()
-        return tuple(sorted({*self.condition.fields(), *(name for name in named if name not in RESERVED)}))
-
-
-class WindowRule(Rule):
-    """A rule that compares an aggregate over a window per key."""
-
-    @property
-    def compared(self) -> Compared:
-        """The comparison that its alerts show."""
-        raise NotImplementedError
-
-    @property
-    def delivered(self) -> bool:
-        """Whether its alerts go to sinks, or only feed other rules."""
-        return True
-
-    def window_spec(self, spec: StreamSpec, defaults: Defaults) -> WindowSpec:
-        """The rule resolved against its stream and the defaults."""
-        raise NotImplementedError

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from pydantic.fields import FieldInfo
 
-from crossline.core.rules import fieldtypes
+from crossline.core.basics.times import format_duration
 from crossline.core.rules.base import Rule
 from crossline.core.rules.registry import rule_types
-from crossline.core.times import format_duration
+from crossline.core.texts import fieldtypes
 
 _HEAD = """\
 # Rules

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from crossline.core.rules import types
 from crossline.core.rules.base import Rule
-from crossline.core.rules.report import Finding, nearest, one_of, shown
+from crossline.core.texts.problems import Finding, nearest, one_of, shown
 
 _CLASSES: dict[str, type[Rule]] = {}
 _scanned: list[bool] = []

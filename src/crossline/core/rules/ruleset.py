@@ -11,17 +11,17 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS, INSTANT_FORM, YEAR_1_MS, YEAR_10000_MS
+from crossline.core.conditions.tree import leaves
 from crossline.core.rules.base import Envelope, Rule
 from crossline.core.rules.registry import find_rule_type, rule_types
-from crossline.core.rules.report import Finding, Path, Report, findings_from_validation, nearest, one_of, shown
-from crossline.core.rules.tree import leaves
-from crossline.core.schema import StreamSpec
-from crossline.core.times import INSTANT_FORM, YEAR_1_MS, YEAR_10000_MS
-from crossline.core.yamltext import VALUES_MAX, Document, load_yaml, measure
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
+from crossline.core.texts.report import Report
+from crossline.core.texts.validation import findings_from_validation
+from crossline.core.texts.yamltext import VALUES_MAX, Document, load_yaml, measure
 
-BEGINNING_MS = -(2**62)
-FOREVER_MS = 2**62
 # Bounds on what a person writes: each version of a rule is a line of the rule log, and is judged by every worker.
 RULES_MAX = 20_000
 RULE_SIZE_MAX = 256 * 1024

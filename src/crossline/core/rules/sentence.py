@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from crossline.core.rules.report import Finding, Path, nearest, one_of, shown
-from crossline.core.times import format_duration
+from crossline.core.basics.times import format_duration
+from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
 
 RESERVED = ("value", "threshold", "operator", "window", "count", "rule_id")
 

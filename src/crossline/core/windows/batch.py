@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crossline.core.values import F64, I32, I64, U8
+from crossline.core.basics.values import F64, I32, I64, U8
 
 U64 = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]

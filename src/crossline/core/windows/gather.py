@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.plan import KeySpacePlan
-from crossline.core.values import I64
+from crossline.core.basics.values import I64
+from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows import layout as at
 from crossline.core.windows.batch import Hits, take_bytes
 from crossline.core.windows.kernel import EVIDENCE_MAX

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, types
 
-from crossline.core.values import I64, U8
+from crossline.core.basics.values import I64, U8
 from crossline.core.windows.memory import inlined, jit, load_i64, load_u8, load_u32, store_64
 from crossline.core.windows.sources import digest
 from crossline.core.windows.watch import WATCHES, Piece, watching

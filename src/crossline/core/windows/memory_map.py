@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.plan import KeySpacePlan
-from crossline.core.values import I64, U8
+from crossline.core.basics.values import I64, U8
+from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows import layout as at
 from crossline.core.windows.ahead import SCOUTS_EACH
 from crossline.core.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, compiled

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crossline.core.plan import Group, KeySpacePlan, Line, Operator
-from crossline.core.values import F64, I32, I64, U8
+from crossline.core.basics.values import F64, I32, I64, U8
+from crossline.core.figures.kinds import Operator
+from crossline.core.plan.spaces import Group, KeySpacePlan, Line
 
 # Kinds of pointers into a window, and of group results.
 MIN, MAX, FIRST, LAST = 0, 1, 2, 3

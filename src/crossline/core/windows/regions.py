@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from crossline.core.values import U8
+from crossline.core.basics.values import U8
 
 HUGE_FROM = 4 << 20
 _PAGE = 2 << 20

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.errors import StateError
-from crossline.core.plan import KeySpacePlan
-from crossline.core.values import U8
+from crossline.core.basics.errors import StateError
+from crossline.core.basics.values import U8
+from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows import layout as at
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch, take
 from crossline.core.windows.entry import COUNT_DEAD, JUDGE, LOAD, RELINK, THROW_OUT, compiled

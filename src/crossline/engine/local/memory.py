@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crossline.core.pack import unpack
-from crossline.core.shard import ShardState, judge
-from crossline.engine.book import BookSource
-from crossline.engine.judging import outcome_of
+from crossline.core.judge.shard import ShardState, judge
+from crossline.core.route.pack import unpack
+from crossline.engine.book.book import BookSource
+from crossline.engine.hops.judging import outcome_of
 from crossline.engine.state.cache import Rows
-from crossline.engine.stopwatch import Stopwatch
-from crossline.engine.task import Task
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.task import Task
 
 
 @dataclass(slots=True)
@@ -32,6 +31,6 @@ class MemoryJudge:
                 state = self.states[shard] = book.new_state()
             parts = [part for blob in blobs for part in unpack(blob, f"parts of batch {task.batch_id}, shard {shard}")]
             watch.lap("unpack")
-            output = judge(book.plans(), state, parts, time.time_ns() // 1_000_000, book.bounds)
+            output = judge(book.plans(), state, parts, book.bounds)
             watch.lap("judge")
-            yield outcome_of(output)
+            yield outcome_of(book, output)

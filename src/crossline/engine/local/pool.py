@@ -16,8 +16,8 @@ from typing import Self
 
 import pyarrow as pa
 
-from crossline.core.errors import PermanentError, StoppedError
-from crossline.engine.hops import Hop
+from crossline.core.basics.errors import PermanentError, StoppedError
+from crossline.engine.hops.hops import Hop
 from crossline.engine.local.worker import Asked, Done, Worker, as_message, take_outcome, write_rows
 from crossline.engine.state.cache import Rows
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from crossline.core.errors import CrosslineError
-from crossline.engine.hops import OUT, Hop
+from crossline.core.basics.errors import CrosslineError
+from crossline.engine.hops.hops import OUT, Hop
 from crossline.engine.runtime.tied import end_with_parent
 from crossline.engine.state.cache import Rows
-from crossline.engine.task import Task
+from crossline.engine.work.task import Task
 
 
 @dataclass(frozen=True, slots=True)

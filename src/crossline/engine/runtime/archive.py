@@ -9,18 +9,18 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pyspark
-
+from crossline.engine.runtime.installed import spark_version
 from crossline.engine.runtime.java import find_java
 from crossline.engine.runtime.places import cache_dir
 
+FORM = 2  # of the class path and the options that an archive was made with
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 
 
 def archive_path() -> Path:
     """Where the archive for this machine's Java and this Spark is, or would be."""
     java = find_java()
-    made_of = f"{java.home}|{java.version}|{pyspark.__version__}"
+    made_of = f"{java.home}|{java.version}|{spark_version()}|{FORM}"
     return cache_dir() / "classes" / f"{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.jsa"
 
 

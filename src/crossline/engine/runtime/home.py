@@ -14,22 +14,21 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import pyspark
-
+from crossline.engine.runtime.installed import spark_folder
 from crossline.engine.runtime.places import cache_dir
 
 _PARTS = ("bin", "sbin", "jars")
 _PYTHON = """#!/bin/sh
 # Python as Spark starts it for workers. Those that plan a source get PySpark's own daemon, whatever the settings say;
 # crossline's does the same, and does not tell as an error that Spark let a worker go.
-[ "$1 $2" = "-m pyspark.daemon" ] && shift 2 && set -- -m crossline.engine.runtime.daemon "$@"
-exec {python} "$@"
+[ "$1 $2" = "-m pyspark.daemon" ] && shift 2 && set -- -m crossline.engine.workers.daemon "$@"
+exec {python} -I -S {attach} {python} "$@"
 """
 
 
 def spark_home() -> Path:
     """The folder, made where it is missing: links to the installed Spark's own."""
-    installed = Path(pyspark.__file__).parent
+    installed = spark_folder()
     home = cache_dir() / "spark-home" / hashlib.sha256(str(installed).encode()).hexdigest()[:16]
     home.mkdir(parents=True, exist_ok=True)
     for part in _PARTS:
@@ -42,7 +41,8 @@ def spark_home() -> Path:
 
 def worker_python() -> Path:
     """What Spark starts workers with on this machine, made where it is missing: this Python, by way of a script."""
-    text = _PYTHON.format(python=shlex.quote(sys.executable))
+    attach = shlex.quote(str(Path(__file__).with_name("attach.py")))
+    text = _PYTHON.format(python=shlex.quote(sys.executable), attach=attach)
     script = spark_home() / f"python-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not script.exists():
         aside = script.with_name(f"{script.name}.{os.getpid()}")

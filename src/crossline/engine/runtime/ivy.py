@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.runtime.java import Java, find_java
 from crossline.engine.runtime.temp import own_folder_for
 from crossline.engine.runtime.truststore import certificates, write_trust_store

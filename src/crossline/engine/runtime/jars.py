@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.runtime.ivy import retrieve
 from crossline.engine.runtime.places import cache_dir
 

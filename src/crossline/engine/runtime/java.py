@@ -11,15 +11,17 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.runtime.places import cache_dir
 
 FITTING = (17, 21)
-# Spark passes this always; a runtime cut down to fewer modules does not start with it.
+# Spark's scripts pass this always, for sums that nobody does here. Java warns of it on every start, and a runtime cut
+# down to fewer modules does not start with it at all.
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _PROBE_S_MAX = 30
 _SETTING = re.compile(r"^\s+(java\.home|java\.version) = (.+?)\s*$", re.MULTILINE)
@@ -35,7 +37,7 @@ _USUAL_FOLDERS = (
     "~/.jdks/*",
 )
 _WRAPPER = """#!/bin/sh
-# Runs a Java that has no incubator modules: drops the one argument of Spark's that asks for them.
+# Runs Java without incubator modules: drops the one argument of Spark's that asks for them.
 for argument do
   shift
   [ "$argument" = "{dropped}" ] || set -- "$@" "$argument"
@@ -64,7 +66,6 @@ class Probe:
 
     home: Path
     version: str
-    vector: bool
 
     @property
     def major(self) -> int:
@@ -80,16 +81,15 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     """
     seen = []
     for command in _commands(environment):
-        probe = ask(command)
+        probe = _known(command, environment)
         if probe is None:
             continue
         if probe.major in FITTING:
-            home = probe.home if probe.vector else _wrapped(probe, environment)
-            return Java(home, probe.version, "system")
+            return Java(probe.home, probe.version, "system")
         seen.append(f"{probe.version} in {probe.home}")
     wheel = _from_wheel()
     if wheel is not None:
-        return Java(wheel.home if wheel.vector else _wrapped(wheel, environment), wheel.version, "wheel")
+        return Java(wheel.home, wheel.version, "wheel")
     found = f"found only {', '.join(dict.fromkeys(seen))}" if seen else "found none"
     raise PermanentError(
         f"no Java 17 or 21: {found}; `make setup` installs one into .venv (elsewhere: pip install 'crossline[java]'), "
@@ -99,22 +99,42 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 def ask(command: Path) -> Probe | None:
     """What ``command`` is; None where it does not run as a Java."""
-    for modules in ([_VECTOR], []):
-        try:
-            done = subprocess.run(
-                [str(command), *modules, "-XshowSettings:properties", "-version"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_PROBE_S_MAX,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        said = dict(_SETTING.findall(done.stdout + done.stderr))
-        if done.returncode == 0 and len(said) == 2:
-            return Probe(Path(said["java.home"]), said["java.version"], vector=bool(modules))
+    try:
+        done = subprocess.run(
+            [str(command), "-XshowSettings:properties", "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_S_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = dict(_SETTING.findall(done.stdout + done.stderr))
+    if done.returncode == 0 and len(said) == 2:
+        return Probe(Path(said["java.home"]), said["java.version"])
     return None
+
+
+def _known(command: Path, environment: Mapping[str, str]) -> Probe | None:
+    """As ``ask``, of which the answer is put by: asking takes a tenth of a second, at every start.
+
+    The answer holds for as long as the file is the same: its place, its size, and when it was written.
+    """
+    about = command.resolve().stat()
+    name = hashlib.sha256(f"{command.resolve()}|{about.st_size}|{about.st_mtime_ns}".encode()).hexdigest()[:16]
+    said = cache_dir(environment) / "java" / f"{name}.probe"
+    with suppress(OSError, ValueError):
+        home, version = said.read_text(encoding="utf-8").splitlines()
+        return Probe(Path(home), version)
+    probe = ask(command)
+    if probe is not None:
+        with suppress(OSError):  # it is asked again then
+            said.parent.mkdir(exist_ok=True)
+            aside = said.with_suffix(f".{os.getpid()}")
+            aside.write_text(f"{probe.home}\n{probe.version}\n", encoding="utf-8")
+            aside.replace(said)
+    return probe
 
 
 def _commands(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -140,15 +160,15 @@ def _from_wheel() -> Probe | None:
     return ask(Path(spec.origin).parent / "java-runtime" / "bin" / "java")
 
 
-def _wrapped(probe: Probe, environment: Mapping[str, str]) -> Path:
-    """A Java home in the cache whose ``bin/java`` drops the argument that ``probe`` would fail on."""
-    script = _WRAPPER.format(dropped=_VECTOR, binary=shlex.quote(str(probe.home / "bin" / "java")))
-    name = f"{probe.version}-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
+def without_incubators(java: Java, environment: Mapping[str, str] = os.environ) -> Path:
+    """A Java home in the cache for Spark's own scripts: its ``bin/java`` drops the argument for incubator modules."""
+    script = _WRAPPER.format(dropped=_VECTOR, binary=shlex.quote(str(java.binary)))
+    name = f"{java.version}-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     home = cache_dir(environment) / "java" / name
     if not (home / "bin" / "java").is_file():
         home.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home.parent) as making:
-            _lay_out(Path(making) / name, probe.home, script)
+            _lay_out(Path(making) / name, java.home, script)
             try:
                 (Path(making) / name).rename(home)
             except OSError:  # another process made it in the meantime

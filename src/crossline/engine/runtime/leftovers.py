@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 # Java's options: where selectors are found is closed to others by default.
-OPEN_PACKAGES = "--add-opens=java.base/java.nio.channels.spi=ALL-UNNAMED"
 _LOOK_S = 0.01  # a Python process that connects takes some hundred milliseconds to start
 _LOOK_S_MAX = 30.0
 _BLOCKERS = ("blocker", "nioBlocker")  # of Java 17, of Java 21

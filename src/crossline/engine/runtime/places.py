@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 
 CACHE_VARIABLE = "CROSSLINE_CACHE"
 _PACKAGE = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk
 from crossline.connectors.files.listing import ChunkList
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 from crossline.generate.source import GeneratorSource
 
 GENERATED_SHIFT = 32  # a generated record's offset: number of its chunk's first record, then its byte in the chunk

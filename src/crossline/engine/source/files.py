@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crossline.connectors.files.lines import Unended
 from crossline.connectors.files.names import matching_files
-from crossline.core.errors import UsageError
+from crossline.core.basics.errors import UsageError
 
 CHUNK_BYTES_MAX = 16 * 1024 * 1024
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import open_chunk, read_chunk, read_span
+from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.decode import Decoded, Layout, decode_csv, decode_lines, decode_table
 from crossline.core.decode.spans import RAW_KEPT
-from crossline.core.values import DeadLetter
 
 
 def decode_chunk(form: str, layout: Layout, chunk: ChunkRef) -> Decoded:

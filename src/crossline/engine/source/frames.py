@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from crossline.core.errors import UsageError
-from crossline.core.schema import FieldSpec, StreamSpec
+from crossline.core.basics.errors import UsageError
+from crossline.core.streams.schema import FieldSpec, StreamSpec
 
 
 def check_frame(frame: DataFrame, stream: str, spec: StreamSpec) -> None:

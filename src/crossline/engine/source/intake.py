@@ -12,14 +12,14 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.basics.values import Records
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
-from crossline.core.route import Chunk
-from crossline.core.values import Records
-from crossline.engine.book import Book
+from crossline.core.route.parts import Chunk
+from crossline.engine.book.book import Book
 from crossline.engine.source.fetch import GENERATED_SHIFT
 from crossline.engine.source.formats import decode_chunk
 from crossline.engine.source.references import chunks_of
-from crossline.engine.task import Task
+from crossline.engine.work.task import Task
 from crossline.generate.source import GeneratorSource
 
 LOG_APPEND_TIME = 1  # as Spark numbers it

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from crossline.connectors.kafka_client import java_settings, librdkafka_settings
 from crossline.connectors.kafka_fetch import KafkaFetch
 from crossline.connectors.kafka_topics import TopicWatch
-from crossline.core.config_kafka import KafkaSource
-from crossline.engine.progress import next_offsets
+from crossline.core.settings.kafka import KafkaSource
+from crossline.engine.book.sparklog import next_offsets
 from crossline.engine.source.intake import KafkaIntake
 from crossline.engine.source.plan_source import SourcePlan
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from crossline.core.errors import StateError
-from crossline.core.persist import apply_delta, apply_past, encode_delta, expired
-from crossline.core.shard import LayerDelta, ShardState
-from crossline.engine.book import Book
+from crossline.core.basics.errors import StateError
+from crossline.core.judge.persist import apply_delta, apply_past, encode_delta, expired
+from crossline.core.judge.shard import LayerDelta, ShardState
+from crossline.engine.book.book import Book
 from crossline.engine.state.statelog import MERGE_AT, MERGE_COUNT, StateLog, shards_in
 
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped

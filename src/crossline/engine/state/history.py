@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from crossline.core.rules.ruleset import BEGINNING_MS
-from crossline.core.shard import StreamClocks
-from crossline.engine.progress import offsets_of, unfinished_batch
+from crossline.core.basics.times import BEGINNING_MS
+from crossline.core.judge.shard import StreamClocks
+from crossline.engine.book.sparklog import offsets_of, unfinished_batch
 
 EVERY_MS = 1_000  # of ingest time between two marks
 KEEP_BYTES = 64 << 20  # of marks; with more, the older half goes

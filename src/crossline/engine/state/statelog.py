@@ -26,8 +26,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from crossline.core import wire
-from crossline.core.errors import StateError
+from crossline.core.basics import wire
+from crossline.core.basics.errors import StateError
 
 _LENGTH = struct.Struct("<Q")
 MERGE_AT = 128  # files of one tier, at which the older half becomes one file of the next

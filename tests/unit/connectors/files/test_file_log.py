@@ -14,7 +14,7 @@ from crossline.connectors.files.lines import Unended
 from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.log import FileChunks
 from crossline.connectors.files.names import matching_files
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 
 NOW_MS = 1_767_225_600_000
 

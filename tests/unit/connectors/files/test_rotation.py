@@ -12,7 +12,7 @@ import pytest
 from crossline.connectors.files.identity import open_chunk, read_chunk
 from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.log import FileChunks
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 
 NOW_MS = 1_767_225_600_000
 LONG = b"x" * 300 + b"\n"  # more than the first bytes by which a file is known

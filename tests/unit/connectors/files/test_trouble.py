@@ -13,7 +13,7 @@ from crossline.connectors.files import watch
 from crossline.connectors.files.identity import read_chunk
 from crossline.connectors.files.lines import Unended
 from crossline.connectors.files.log import FileChunks
-from crossline.core.errors import SourceError
+from crossline.core.basics.errors import SourceError
 
 NOW_MS = 1_767_225_600_000
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
-from crossline.core.schema import FieldSpec, StreamSpec
+from crossline.core.streams.schema import FieldSpec, StreamSpec
 
 DEPTH_MAX = 64
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

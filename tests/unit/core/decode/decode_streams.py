@@ -3,7 +3,7 @@ from __future__ import annotations
 import textwrap
 
 from crossline.core.decode import Layout, make_layout
-from crossline.core.schema import StreamSpec, load_streams
+from crossline.core.streams.schema import StreamSpec, load_streams
 
 
 def stream(text: str) -> StreamSpec:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.core.decode import decode_csv
-from crossline.core.schema import FieldSpec
+from crossline.core.streams.schema import FieldSpec
 
 SPEC = stream("""
     id: id

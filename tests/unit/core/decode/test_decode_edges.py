@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from decode_streams import EVENTS, TIMES, layout_of, stream
 
+from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.decode import REASONS, Reason, decode_lines, decode_values
-from crossline.core.values import DeadLetter
 
 LAYOUT = layout_of(EVENTS)
 LINE = b'{"id":"%s","amount":12,"at":1767225600000}'

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.core.decode import Layout, decode_lines, decode_values
-from crossline.core.schema import StreamSpec
+from crossline.core.streams.schema import StreamSpec
 
 VALUES = (
     st.sampled_from(NUMBERS + STRINGS + OTHERS) | st.integers(-(10**20), 10**20).map(str) | st.floats().map(json.dumps)

@@ -15,8 +15,8 @@ from decode_told import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossline.core.basics.errors import UsageError
 from crossline.core.decode import decode_lines, decode_table
-from crossline.core.errors import UsageError
 
 SPEC = stream("""
     id: id

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossline.core.basics.errors import CrosslineError
 from crossline.core.decode import Decoded, decode_csv, decode_lines, decode_table, decode_values, make_layout
-from crossline.core.errors import CrosslineError
-from crossline.core.schema import StreamSpec, load_streams
+from crossline.core.streams.schema import StreamSpec, load_streams
 
 HOUR_MS = 3_600_000
 LISTED_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z

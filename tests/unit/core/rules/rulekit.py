@@ -5,9 +5,9 @@ from typing import Any
 import yaml
 
 from crossline.core.rules.base import Rule
-from crossline.core.rules.report import path_text
 from crossline.core.rules.ruleset import load_rules_text, read_rule
-from crossline.core.schema import StreamSpec, load_streams
+from crossline.core.streams.schema import StreamSpec, load_streams
+from crossline.core.texts.problems import path_text
 
 STREAMS_TEXT = """\
 schema_version: 1

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossline.core.basics.times import YEAR_1_MS, YEAR_10000_MS
 from crossline.core.rules.base import Defaults, Lateness, legal_move, legal_moves
-from crossline.core.times import YEAR_1_MS, YEAR_10000_MS
 
 from .rulekit import THRESHOLD, VELOCITY, rule, said, without
 

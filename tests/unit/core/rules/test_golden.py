@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.rules.report import RefusedError
 from crossline.core.rules.ruleset import load_rules_text
-from crossline.core.schema import load_streams
+from crossline.core.streams.schema import load_streams
+from crossline.core.texts.problems import RefusedError
 
 FOLDER = Path(__file__).parents[3] / "golden" / "rules"
 STREAMS = load_streams((FOLDER / "stream.yaml").read_text(), "stream.yaml")

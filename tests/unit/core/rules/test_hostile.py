@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from crossline.core.rules.base import Rule
 from crossline.core.rules.registry import rule_types
-from crossline.core.rules.report import RefusedError
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.texts.problems import RefusedError
 
 from .rulekit import THRESHOLD, VELOCITY, streams
 

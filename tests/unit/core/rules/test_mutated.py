@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.config import load_pipeline
-from crossline.core.rules.report import RefusedError
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.schema import load_streams
+from crossline.core.settings.config import load_pipeline
+from crossline.core.streams.schema import load_streams
+from crossline.core.texts.problems import RefusedError
 
 from .rulekit import THRESHOLD, VELOCITY, streams
 

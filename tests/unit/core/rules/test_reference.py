@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from crossline.core.conditions.tree import OPERATORS, parse_conditions
 from crossline.core.rules.base import Rule
 from crossline.core.rules.reference import reference
 from crossline.core.rules.registry import rule_types
 from crossline.core.rules.ruleset import load_rules_text
-from crossline.core.rules.tree import OPERATORS, parse_conditions
 
 PAGE = Path(__file__).parents[4] / "docs" / "rule-reference.md"
 

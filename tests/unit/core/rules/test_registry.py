@@ -2,8 +2,8 @@ import pytest
 
 from crossline.core.rules.base import Rule
 from crossline.core.rules.registry import find_rule_type, rule_type, rule_types
-from crossline.core.rules.report import Finding
 from crossline.core.rules.types.velocity import VelocityRule
+from crossline.core.texts.problems import Finding
 
 
 def test_types_are_found_in_their_folder() -> None:

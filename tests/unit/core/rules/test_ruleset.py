@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.errors import UsageError
-from crossline.core.rules.report import RefusedError
-from crossline.core.rules.ruleset import BEGINNING_MS, FOREVER_MS, RuleSet, RuleVersion, load_rules_text
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
+from crossline.core.rules.ruleset import RuleSet, RuleVersion, load_rules_text
+from crossline.core.texts.problems import RefusedError
 
 from .rulekit import VELOCITY, rule, streams
 

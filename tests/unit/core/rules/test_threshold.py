@@ -2,14 +2,13 @@ from typing import Any
 
 import pytest
 
-from crossline.core.rules.base import StatelessRule
+from crossline.core.rules.base import Defaults
 
-from .rulekit import THRESHOLD, rule, said, without
+from .rulekit import THRESHOLD, rule, said, streams, without
 
 
 def test_the_condition_is_parsed() -> None:
     found = rule(THRESHOLD)
-    assert isinstance(found, StatelessRule)
     assert found.condition.fields() == ("amount_cents",)
     assert found.condition.holds({"amount_cents": 50_000})
     assert not found.condition.holds({"amount_cents": 49_999})
@@ -44,7 +43,9 @@ def test_the_sentence(fields: dict[str, Any], text: str) -> None:
 
 def test_its_figures_are_the_fields_it_names() -> None:
     found = rule(THRESHOLD, description="{account_id} by {rule_id}")
-    assert found.figure_fields() == ("account_id", "amount_cents")
+    program = found.program(streams()["payments"], Defaults())
+    assert program.evidence.fields == ("account_id", "amount_cents")
+    assert (program.figure, program.verdict) == (None, None)
 
 
 def test_a_placeholder_must_be_a_field() -> None:

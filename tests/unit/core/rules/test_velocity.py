@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from crossline.core.rules.base import Defaults, WindowSpec
+from crossline.core.figures.program import Comparison, Emission, Evidence, Feed, Figure, Program, Window
+from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import load_rules_text
 from crossline.core.rules.types.velocity import VelocityRule
 
@@ -96,25 +97,17 @@ def test_the_plan_gets_all_it_needs() -> None:
         cooldown="1h",
         late_policy="skip",
         watermark_delay="10s",
-    ).window_spec(spec, Defaults())
-    assert found == WindowSpec(
-        group_fields=("account_id", "merchant_id"),
-        time_mode="event_time",
-        condition=velocity().condition,
-        column="amount_cents",
-        column_kind="int",
-        aggregate="sum",
-        window_ms=600_000,
-        bounds="[)",
-        include_current=False,
-        operator=">",
-        threshold=200_000,
-        emit_every=True,
-        cooldown_ms=3_600_000,
-        allowed_lateness_ms=120_000,
+    ).program(spec, Defaults())
+    feed = Feed("payments", ("account_id", "merchant_id"), "event_time", velocity().condition, 120_000)
+    assert found == Program(
+        feed=feed,
+        figure=Figure(feed, "sum", Window(600_000, "[)", include_current=False), "amount_cents", "int"),
+        verdict=Comparison(">", 200_000),
+        emission=Emission(every=True, cooldown_ms=3_600_000, delivered=True),
+        evidence=Evidence(fields=(), lists=False),
         judge_lateness_ms=10_000,
-        retention_ms=3_600_000,
     )
+    assert found.reach_ms == 3_600_000
 
 
 @pytest.mark.parametrize(
@@ -129,8 +122,9 @@ def test_the_plan_gets_all_it_needs() -> None:
     ],
 )
 def test_how_the_column_is_kept(fields: dict[str, Any], kind: str | None) -> None:
-    spec = velocity(**fields).window_spec(streams()["payments"], Defaults())
-    assert (spec.column, spec.column_kind) == (fields.get("aggregation_field"), kind)
+    figure = velocity(**fields).program(streams()["payments"], Defaults()).figure
+    assert figure is not None
+    assert (figure.column, figure.column_kind) == (fields.get("aggregation_field"), kind)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.plan import Cursor, Group, KeySpacePlan, Line
+from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
 from crossline.core.windows.batch import Hits, KeyedBatch
 from crossline.core.windows.hashing import xxh64_many
 

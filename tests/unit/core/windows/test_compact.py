@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import xxhash
 
-from crossline.core.plan import Cursor, Group, KeySpacePlan
+from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.core.windows import layout as at
 from crossline.core.windows.store import KeySpaceState
 

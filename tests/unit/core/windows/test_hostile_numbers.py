@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.plan import Cursor, Group, KeySpacePlan
+from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.core.windows.store import Delta, KeySpaceState
 
 from .naive import Hit, Naive, Row, batch_of, line, plain

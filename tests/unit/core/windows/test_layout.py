@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crossline.core.plan import Cursor, Group, KeySpacePlan
+from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.core.windows import layout as at
 from crossline.core.windows.page import page
 from crossline.core.windows.program import Program, compile_plan

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.plan import Cursor, Group, KeySpacePlan
+from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.core.windows.store import Delta, KeySpaceState
 
 from .invariants import check

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crossline.core.plan import Cursor, Group, KeySpacePlan
+from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.core.windows.store import Delta, KeySpaceState
 
 from .naive import Naive, Row, batch_of, line, plain

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crossline.core.plan import Cursor, Group, KeySpacePlan
+from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.core.windows.program import compile_plan
 from crossline.core.windows.store import Delta, KeySpaceState
 

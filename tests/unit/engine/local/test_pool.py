@@ -16,15 +16,15 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from crossline.core.errors import CrosslineError, PermanentError, RetryableError, StoppedError, UsageError
-from crossline.core.rules.report import Problem, RefusedError
-from crossline.engine.hops import OUT, ArrowBatches, Hop, Step, rows_of
+from crossline.core.basics.errors import CrosslineError, PermanentError, RetryableError, StoppedError, UsageError
+from crossline.core.texts.problems import Problem, RefusedError
+from crossline.engine.changes.past import PastError
+from crossline.engine.hops.hops import OUT, ArrowBatches, Hop, Step, rows_of
 from crossline.engine.local import pool as pool_module
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.local.worker import Worker
 from crossline.engine.state.cache import Rows
-from crossline.engine.state.past import PastError
-from crossline.engine.task import Task
+from crossline.engine.work.task import Task
 
 SHARDS = 7
 BATCHES = 12
@@ -342,7 +342,7 @@ MAIN = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
-from crossline.engine.hops import OUT, Hop, rows_of
+from crossline.engine.hops.hops import OUT, Hop, rows_of
 from crossline.engine.local.pool import Pool
 
 def step(task, batches):

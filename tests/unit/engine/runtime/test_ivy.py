@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.runtime import ivy
 from crossline.engine.runtime.java import Java
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.runtime.jars import JarStore, Pin, Progress, groups, pins
 
 BODIES = {"one-1.0.jar": b"one", "two-2.0.jar": b"two", "other-3.jar": b"other"}

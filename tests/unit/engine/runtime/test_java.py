@@ -7,23 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.errors import PermanentError
+from crossline.core.basics.errors import PermanentError
 from crossline.engine.runtime import java
-from crossline.engine.runtime.java import Probe, ask, find_java
+from crossline.engine.runtime.java import Java, Probe, ask, find_java, without_incubators
 
 
-def make_java(home: Path, version: str, *, vector: bool = True) -> Path:
-    """A home whose ``bin/java`` answers as ``version`` does; without ``vector`` it refuses the module, as a cut one."""
-    refuse = (
-        '[ "$1" = "--add-modules=jdk.incubator.vector" ] && { echo "Error occurred during boot layer" >&2; exit 1; }'
-    )
+def make_java(home: Path, version: str) -> Path:
+    """A home whose ``bin/java`` answers as ``version`` does; it counts how often it was asked."""
     script = f"""#!/bin/sh
-{":" if vector else refuse}
 case "$*" in *-version*)
-  printf 'Property settings:\\n    java.home = {home}\\n    java.version = {version}\\n' >&2
+  echo asked >> {home}/asked
+  printf 'Property settings:\n    java.home = {home}\n    java.version = {version}\n' >&2
   exit 0 ;;
 esac
-printf '%s\\n' "$@"
+printf '%s\n' "$@"
 """
     (home / "bin").mkdir(parents=True)
     (home / "lib").mkdir()
@@ -34,7 +31,9 @@ printf '%s\\n' "$@"
 
 @pytest.fixture(autouse=True)
 def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing in the usual folders, no wheel."""
+    """Nothing in the usual folders, no wheel, and nothing put by."""
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setattr(java, "cache_dir", lambda _: tmp_path / "cache")
     monkeypatch.setattr(java, "_USUAL_FOLDERS", (f"{tmp_path}/usual/*",))
     monkeypatch.setattr(java, "_from_wheel", lambda: None)
 
@@ -70,21 +69,31 @@ def test_without_any_the_error_says_what_to_do() -> None:
         find_java({"PATH": ""})
 
 
-def test_a_cut_java_is_wrapped_so_that_sparks_argument_is_dropped(tmp_path: Path) -> None:
-    cut = make_java(tmp_path / "a cut one", "21.0.8", vector=False)
-    environment = {"JAVA_HOME": str(cut), "PATH": "", "CROSSLINE_CACHE": str(tmp_path / "cache")}
-    found = find_java(environment)
-    assert found.home.is_relative_to(tmp_path / "cache")
-    assert (found.home / "lib").resolve() == cut / "lib"
+def test_sparks_scripts_get_a_java_that_drops_their_argument(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "a real one", "21.0.8")
+    environment = {"CROSSLINE_CACHE": str(tmp_path / "cache")}
+    wrapped = without_incubators(Java(home, "21.0.8", "system"), environment)
+    assert wrapped.is_relative_to(tmp_path / "cache")
+    assert (wrapped / "lib").resolve() == home / "lib"
     given = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Da=b c", ""]
-    said = subprocess.run([found.binary, *given], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([wrapped / "bin" / "java", *given], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == ["-Xmx1g", "-Da=b c", ""]
-    assert find_java(environment) == found
+    assert without_incubators(Java(home, "21.0.8", "system"), environment) == wrapped
+
+
+def test_a_java_is_asked_once_until_it_is_another(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "java", "17.0.1")
+    environment = {"JAVA_HOME": str(home), "PATH": "", "CROSSLINE_CACHE": str(tmp_path / "cache")}
+    assert [find_java(environment).version for _ in range(3)] == ["17.0.1"] * 3
+    assert (home / "asked").read_text().count("asked") == 1
+    binary = home / "bin" / "java"
+    binary.write_text(binary.read_text().replace("17.0.1", "21.0.20"))
+    assert find_java(environment).version == "21.0.20"
 
 
 def test_the_wheel_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, own = make_java(tmp_path / "wheel", "21.0.8"), make_java(tmp_path / "own", "17.0.1")
-    monkeypatch.setattr(java, "_from_wheel", lambda: Probe(home, "21.0.8", vector=True))
+    monkeypatch.setattr(java, "_from_wheel", lambda: Probe(home, "21.0.8"))
     assert find_java({"PATH": ""}).kind == "wheel"
     assert find_java({"PATH": "", "JAVA_HOME": str(own)}).kind == "system"
 

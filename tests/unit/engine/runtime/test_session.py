@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crossline.engine.runtime.session import LOOPBACK, binding
+from crossline.engine.runtime.session import binding
+from crossline.engine.runtime.settings import LOOPBACK
 
 
 @pytest.mark.parametrize(

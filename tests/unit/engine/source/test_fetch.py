@@ -9,7 +9,7 @@ import pytest
 
 from crossline.connectors.files.log import FileChunks
 from crossline.core.decode import decode_lines, make_layout
-from crossline.core.schema import StreamSpec
+from crossline.core.streams.schema import StreamSpec
 from crossline.engine.source.fetch import GENERATED_SHIFT, FileFetch, fetch_generated
 from crossline.generate.source import GeneratorSource, read_source
 

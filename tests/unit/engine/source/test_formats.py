@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from crossline.connectors.chunks import ChunkRef
+from crossline.core.basics.errors import SourceError
 from crossline.core.decode import make_layout
-from crossline.core.errors import SourceError
-from crossline.core.schema import StreamSpec
+from crossline.core.streams.schema import StreamSpec
 from crossline.engine.source.formats import decode_chunk
 
 FIELDS = {"id": "string", "amount": "number", "at": "integer"}

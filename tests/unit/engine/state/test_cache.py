@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from crossline.core.basics.errors import StateError
 from crossline.core.decode import decode_lines
-from crossline.core.errors import StateError
-from crossline.core.pack import pack, unpack
-from crossline.core.route import Chunk, route
-from crossline.core.shard import ShardOutput, judge
-from crossline.engine.book import Book
+from crossline.core.judge.shard import ShardOutput, judge
+from crossline.core.route.pack import pack, unpack
+from crossline.core.route.parts import Chunk, route
+from crossline.engine.book.book import Book
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
 from e2e.books import book_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from crossline.core.shard import StreamClocks
-from crossline.engine.progress import committed, unfinished
+from crossline.core.judge.shard import StreamClocks
+from crossline.engine.book.sparklog import committed, unfinished
 from crossline.engine.state.history import HistoryLog, Mark
 
 

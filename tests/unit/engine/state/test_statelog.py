@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core import wire
-from crossline.core.errors import StateError
+from crossline.core.basics import wire
+from crossline.core.basics.errors import StateError
 from crossline.engine.state import statelog
 from crossline.engine.state.statelog import MERGE_AT, MERGE_COUNT, Segment, StateLog
 

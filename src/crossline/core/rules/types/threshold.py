@@ -8,15 +8,16 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from crossline.core.rules.base import StatelessRule
+from crossline.core.figures.program import Evidence, Program
+from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.report import Finding
-from crossline.core.rules.sentence import Sentence, noun
-from crossline.core.schema import StreamSpec
+from crossline.core.rules.sentence import RESERVED, Sentence, noun, placeholders
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.problems import Finding
 
 
 @rule_type("threshold")
-class ThresholdRule(StatelessRule):
+class ThresholdRule(Rule):
     """Fires on every record that meets ``conditions``."""
 
     rule_type: Literal["threshold"] = Field(description="`threshold`.")
@@ -41,6 +42,13 @@ conditions:
         if self.conditions is None:
             findings.append(Finding(("conditions",), "nothing", "one or more conditions, which make the record a hit"))
         return findings
+
+    def program(self, spec: StreamSpec, defaults: Defaults) -> Program:  # noqa: ARG002 - the record alone decides
+        """Each record that meets the conditions; its alert shows the fields that they or the description name."""
+        named = placeholders(self.description) if self.description else ()
+        shown = {*self.condition.fields(), *(name for name in named if name not in RESERVED)}
+        judged_ms = self.lateness(defaults).judged_ms
+        return Program(self.feed(defaults), evidence=Evidence(tuple(sorted(shown))), judge_lateness_ms=judged_ms)
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
         """Its id, and any field of the record."""

@@ -9,14 +9,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from crossline.core.plan import Aggregate, ColumnKind, Operator
-from crossline.core.rules.base import Compared, Defaults, WindowRule, WindowSpec
-from crossline.core.rules.fieldtypes import Duration, Names, Number, OptionalDuration, OptionalNumber, Unit
+from crossline.core.basics.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
+from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator
+from crossline.core.figures.program import Comparison, Emission, Evidence, Figure, Program, Window
+from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.report import Finding
 from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun
-from crossline.core.schema import FieldSpec, StreamSpec, check_field
-from crossline.core.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
+from crossline.core.streams.schema import FieldSpec, StreamSpec, check_field
+from crossline.core.texts.fieldtypes import Duration, Names, Number, OptionalDuration, OptionalNumber, Unit
+from crossline.core.texts.problems import Finding
 
 _ARITHMETIC = frozenset({"sum", "avg", "stddev"})
 _SAID = {
@@ -31,7 +32,7 @@ _SAID = {
 
 
 @rule_type("velocity")
-class VelocityRule(WindowRule):
+class VelocityRule(Rule):
     """Compares an aggregate of the records of a key in a sliding window with a threshold."""
 
     rule_type: Literal["velocity"] = Field(description="`velocity`.")
@@ -157,26 +158,17 @@ cooldown: 5m
         hint = "for how many different ones there are, use distinct_count" if column.kind == "string" else None
         return [Finding(path, f"{field}, of type {column}", expected, None if column.is_list else hint)]
 
-    def window_spec(self, spec: StreamSpec, defaults: Defaults) -> WindowSpec:
-        """The rule resolved against its stream and the defaults."""
-        lateness = self.lateness(defaults)
-        return WindowSpec(
-            group_fields=self.group_by,
-            time_mode=self.time_mode or defaults.time_mode,
-            condition=self.condition,
-            column=self.aggregation_field,
-            column_kind=self._column_kind(spec),
-            aggregate=self.aggregation_type,
-            window_ms=self.window_ms,
-            bounds=self.bounds,
-            include_current=self.include_current_resolved,
-            operator=self.operator,
-            threshold=self.aggregation_threshold,
-            emit_every=self.emit == "every",
-            cooldown_ms=self.cooldown,
-            allowed_lateness_ms=lateness.allowed_ms,
-            judge_lateness_ms=lateness.judged_ms,
-            retention_ms=max(self.window_ms, self.cooldown),
+    def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
+        """One figure, held against the threshold."""
+        feed = self.feed(defaults, self.group_by)
+        window = Window(self.window_ms, self.bounds, self.include_current_resolved)
+        return Program(
+            feed,
+            Figure(feed, self.aggregation_type, window, self.aggregation_field, self._column_kind(spec)),
+            Comparison(self.operator, self.aggregation_threshold),
+            Emission(every=self.emit == "every", cooldown_ms=self.cooldown, delivered=self.emit_to_sink),
+            Evidence(lists=self.emit_mode == "window"),
+            judge_lateness_ms=self.lateness(defaults).judged_ms,
         )
 
     def _column_kind(self, spec: StreamSpec) -> ColumnKind | None:
@@ -185,16 +177,6 @@ cooldown: 5m
         if self.aggregation_type == "distinct_count":
             return "code"
         return "float" if spec.columns[self.aggregation_field].kind == "number" else "int"
-
-    @property
-    def compared(self) -> Compared:
-        """The comparison that its alerts show."""
-        return Compared(self.operator, self.aggregation_threshold, self.window_ms)
-
-    @property
-    def delivered(self) -> bool:
-        """As ``emit_to_sink`` says."""
-        return self.emit_to_sink
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:  # noqa: ARG002 - the rule knows
         """The figures of the comparison, and the fields of the key."""

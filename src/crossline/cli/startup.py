@@ -1,0 +1,50 @@
+"""How far a start is, and what its seconds went into."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+_TICK_S = 1.0
+
+
+@dataclass(slots=True)
+class Startup:
+    """Steps one after the other, the last of them under way until ``done``; ``show`` gets a line each second."""
+
+    show: Callable[[str], None]
+    began_s: float = field(default_factory=time.monotonic)
+    steps: list[tuple[str, float]] = field(default_factory=list)
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _done_s: float | None = None
+
+    def step(self, name: str) -> None:
+        """What was under way is done, ``name`` is now."""
+        if not self.steps:
+            threading.Thread(target=self._tick, name="startup", daemon=True).start()
+        self.steps.append((name, time.monotonic()))
+        self.show(self.line())
+
+    def done(self) -> None:
+        """The first batch is delivered, or the start is given up; from then on nothing is shown."""
+        if self._done_s is None:
+            self._done_s = time.monotonic()
+            self._ended.set()
+
+    @property
+    def spent_ms(self) -> dict[str, int]:
+        """Milliseconds by step."""
+        ends = [*(at for _, at in self.steps[1:]), self._done_s or time.monotonic()]
+        return {name: round((end - at) * 1000) for (name, at), end in zip(self.steps, ends, strict=True)}
+
+    def line(self) -> str:
+        """``starting, 3 s: Spark (loading 1.2 s)``: what is under way, and what was before."""
+        spent = [f"{name} {ms / 1000:.1f} s" for name, ms in self.spent_ms.items()]
+        before = f" ({', '.join(spent[:-1])})" if len(spent) > 1 else ""
+        return f"starting, {time.monotonic() - self.began_s:.0f} s: {self.steps[-1][0]}{before}"
+
+    def _tick(self) -> None:
+        while not self._ended.wait(_TICK_S):
+            self.show(self.line())

@@ -1,0 +1,1 @@
+"""Hits become what people and programs read."""

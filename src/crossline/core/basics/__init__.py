@@ -1,0 +1,1 @@
+"""What all else stands on: errors, times, values, hashes, blobs."""

@@ -1,0 +1,36 @@
+"""Values that every part of crossline passes around: arrays and decoded records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+F64 = npt.NDArray[np.float64]
+U8 = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """n decoded records of one stream, from one partition, in offset order, as columns.
+
+    ``ids``: string array, no nulls. ``event_ms``: int64[n]. ``ingest_ms``: int64[n], or None when ingest time is the
+    running maximum of event time (resolved where the log is seen whole). ``offsets``: int64[n], strictly increasing
+    in ``partition``. ``fields``: dotted field name -> array of length n (string, int64, float64, bool; a timestamp is
+    int64 epoch ms; list fields pa.list_).
+    """
+
+    stream: str
+    partition: str
+    ids: pa.Array
+    event_ms: I64
+    ingest_ms: I64 | None
+    offsets: I64
+    fields: dict[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.event_ms)

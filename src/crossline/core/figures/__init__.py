@@ -1,0 +1,1 @@
+"""What rules ask of the records of a key."""

@@ -1,0 +1,10 @@
+"""The words of figures: clocks, aggregates, kinds of columns, comparisons."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+TimeMode = Literal["event_time", "processing_time"]
+Aggregate = Literal["count", "sum", "avg", "min", "max", "stddev", "last", "first", "distinct_count"]
+ColumnKind = Literal["int", "float", "code"]  # code: int64 codes, compared for identity only
+Operator = Literal["==", "!=", ">", ">=", "<", "<="]

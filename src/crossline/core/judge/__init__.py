@@ -1,0 +1,1 @@
+"""A shard judges its part of a batch."""

@@ -1,0 +1,77 @@
+"""A shard's state as a log: what each batch added, encoded, and applied again in order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from crossline.core.basics import wire
+from crossline.core.judge.shard import Bounds, LayerDelta, ShardState, evict_before, store_of
+from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.windows.batch import Delta
+
+
+def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[LayerDelta]) -> bytes:
+    """The segment of one batch: the clocks as of its end, and each layer's records."""
+    arrays: wire.Arrays = {}
+    layers = []
+    for number, item in enumerate(deltas):
+        arrays |= {f"{number}.{name}": array for name, array in item.delta.arrays().items()}
+        clock = item.delta.batch.clock_ms
+        layers.append({"layer": item.layer, "lines": item.lines, "clock_ms": int(clock.max()) if len(clock) else None})
+    meta = {
+        "batch": batch_id,
+        "kept_from": state.kept_from,
+        "log_clock": state.log_clock,
+        "layers": layers,
+    }
+    return wire.encode(meta, arrays)
+
+
+def apply_delta(
+    plans: Sequence[StreamPlan], state: ShardState, meta: Mapping[str, Any], arrays: wire.Arrays, bounds: Bounds
+) -> None:
+    """Put what ``encode_delta`` wrote back into ``state``; layers that no rule needs any more are passed over."""
+    state.kept_from = meta["kept_from"]
+    state.log_clock = {stream: dict(clocks) for stream, clocks in meta["log_clock"].items()}
+    apply_past(plans, state, meta, arrays, bounds)
+
+
+def apply_past(
+    plans: Sequence[StreamPlan],
+    state: ShardState,
+    meta: Mapping[str, Any],
+    arrays: wire.Arrays,
+    bounds: Bounds,
+    only: Collection[str] | None = None,
+) -> None:
+    """As ``apply_delta``, for records (of the layers ``only``) alone: the clocks stay as they are."""
+    known = _layers(plans)
+    for number, item in enumerate(meta["layers"]):
+        if item["layer"] not in known or (only is not None and item["layer"] not in only):
+            continue
+        plan, layer_plan = known[item["layer"]]
+        prefix = f"{number}."
+        delta = Delta.of({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
+        store = store_of(state, layer_plan)
+        store.load(delta, tuple((rule_id, version) for rule_id, version in item["lines"]))
+        horizon_ms = state.horizon_ms(plan.stream, bounds)
+        if horizon_ms is not None:
+            store.evict(evict_before(layer_plan.layer, horizon_ms))
+
+
+def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapping[str, Any]], bounds: Bounds) -> bool:
+    """Whether nothing in segments with these ``metas`` is in a window of a record still to come."""
+    known = _layers(plans)
+    for item in (layer for meta in metas for layer in meta["layers"]):
+        if item["clock_ms"] is None or item["layer"] not in known:
+            continue
+        plan, layer_plan = known[item["layer"]]
+        horizon_ms = state.horizon_ms(plan.stream, bounds)
+        if horizon_ms is None or item["clock_ms"] > evict_before(layer_plan.layer, horizon_ms):
+            return False
+    return True
+
+
+def _layers(plans: Sequence[StreamPlan]) -> dict[str, tuple[StreamPlan, LayerPlan]]:
+    return {lp.layer.name: (plan, lp) for plan in plans for lp in plan.layers}

@@ -1,0 +1,1 @@
+"""From rules to what is kept, routed and judged."""

@@ -1,0 +1,205 @@
+"""Layers: what the stores of a key space keep, and which of them serves which rule.
+
+A *layer* is what one store keeps of a key space: columns, entries, how far back. Rules share a layer; a rule that comes
+later and needs a column, an entry or a longer past that no layer of its key space has gets a new layer, so that the
+running rules keep theirs. The layout (all layers) is a plain value: it is handed from one compilation to the next and
+to every worker.
+
+What a layer says is what decides which records are known again, so it is written down with the layer, and never
+worked out anew from the rules that happen to be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from crossline.core.figures.kinds import ColumnKind, TimeMode
+from crossline.core.figures.program import Program
+from crossline.core.plan.spaces import Cursor, Group, Line
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleVersion
+from crossline.core.streams.schema import StreamSpec
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySpec:
+    """Which records enter a window.
+
+    ``condition`` (canonical JSON, '' for none), a column that must be present, a bound on lateness (None: no bound).
+    """
+
+    condition: str
+    column: str | None
+    allowed_lateness_ms: int | None
+
+
+RETIRED = EntrySpec("retired", None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one store keeps of one key space. ``name`` is never used again for another layer.
+
+    ``retention_ms``: how far back from a record its windows reach. ``lateness_ms``: how far behind ingest time the
+    clock of a record that enters may be (0 on the ingest clock). ``home``: kept for no window, but to know each
+    record of the stream again.
+    """
+
+    name: str
+    group_fields: tuple[str, ...]
+    time_mode: TimeMode
+    columns: tuple[tuple[str, ColumnKind], ...]
+    entries: tuple[EntrySpec, ...]
+    retention_ms: int
+    lateness_ms: int
+    home: bool = False
+
+    @property
+    def remembers_ms(self) -> int:
+        """How far behind a record's ingest time the clock of an earlier one may be that it still finds."""
+        return self.retention_ms + self.lateness_ms
+
+    def takes_all(self, spec: StreamSpec, allowed_lateness_ms: int) -> bool:
+        """Whether every record of the stream enters that is no later than ``allowed_lateness_ms``."""
+        return (
+            self.time_mode == "event_time"
+            and all(not spec.columns[f].optional for f in self.group_fields)
+            and any(
+                not e.condition and e.column is None and (e.allowed_lateness_ms or 0) >= allowed_lateness_ms
+                for e in self.entries
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layers in use, and how many were ever made: numbers above are free for names."""
+
+    layers: tuple[Layer, ...] = ()
+    made: int = 0
+
+    def of(self, stream: str) -> list[Layer]:
+        """The layers of one stream."""
+        return [layer for layer in self.layers if layer.name.startswith(f"{stream}|")]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A layer being compiled: the programs that it serves, and what they become."""
+
+    layer: Layer
+    programs: list[Program] = field(default_factory=list)
+    cursors: dict[Cursor, int] = field(default_factory=dict)
+    groups: dict[Group, int] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+    versions: list[list[RuleVersion]] = field(default_factory=list)
+    numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # of lines, by rule id and version
+
+
+Programmed = tuple[RuleVersion, Program]
+_T = TypeVar("_T")
+
+
+def assign(
+    stream: str, spec: StreamSpec, windowed: Sequence[Programmed], layout: Layout, defaults: Defaults
+) -> list[tuple[Draft, list[Programmed]]]:
+    """Each rule with a figure to the first layer that can serve it, old layers first; each layer with what it serves.
+
+    What is left of a key space goes to one new layer, on the ingest clock to one for each span that is remembered.
+    Old layers that serve none stay, with nothing, for the caller to drop.
+    """
+    served: list[tuple[Draft, list[Programmed]]] = [(Draft(layer), []) for layer in layout.of(stream)]
+    fresh: dict[tuple[Any, ...], list[Programmed]] = {}
+    for version, program in windowed:
+        feed = program.feed
+        home = next((mine for draft, mine in served if _serves(draft.layer, program, spec, defaults)), None)
+        if home is None:
+            kept_ms = kept_of(program, defaults) if feed.time_mode == "processing_time" else None
+            home = fresh.setdefault((feed.time_mode, feed.key_fields, kept_ms), [])
+        home.append((version, program))
+    for number, ((mode, fields, _), members) in enumerate(fresh.items(), layout.made):
+        served.append((Draft(_new_layer(stream, spec, mode, fields, number, members, defaults)), members))
+    return served
+
+
+def _new_layer(
+    stream: str,
+    spec: StreamSpec,
+    mode: TimeMode,
+    fields: tuple[str, ...],
+    number: int,
+    members: list[Programmed],
+    defaults: Defaults,
+) -> Layer:
+    needs = [needs_of(program, spec) for _, program in members]
+    entries = _unique(entry for entry, _ in needs)
+    return Layer(
+        name=f"{stream}|{mode}|{','.join(fields)}#{number}",
+        group_fields=fields,
+        time_mode=mode,
+        columns=_unique(column for _, columns in needs for column in columns),
+        entries=entries,
+        retention_ms=max(kept_of(program, defaults) for _, program in members),
+        lateness_ms=_lateness_of(entries),
+    )
+
+
+def home_layer(stream: str, spec: StreamSpec, number: int, allowed_lateness_ms: int) -> Layer:
+    """A layer that knows every record again for as long as it is not too late for every rule."""
+    everything = EntrySpec("", None, allowed_lateness_ms)
+    name = f"{stream}|event_time|{spec.id}#{number}"
+    return Layer(name, (spec.id,), "event_time", (), (everything,), 0, allowed_lateness_ms, home=True)
+
+
+def kept_of(program: Program, defaults: Defaults) -> int:
+    """How long a store keeps a record for this program.
+
+    On event time a record that comes again has the clock that it had, so that it finds the first one or is too late.
+    On the ingest clock each copy has a clock of its own: how long ids are known is the window or cooldown and the
+    pipeline's allowed lateness, rounded up to a power of two seconds, so that rules of nearly the same need share.
+    """
+    if program.feed.time_mode == "event_time":
+        return program.reach_ms
+    seconds = -(-(program.reach_ms + defaults.allowed_lateness_ms) // 1000)
+    return 1000 << max(0, (seconds - 1).bit_length())
+
+
+def needs_of(program: Program, spec: StreamSpec) -> tuple[EntrySpec, tuple[tuple[str, ColumnKind], ...]]:
+    """The entry and the columns of a program; a column that every record has makes no entry of its own."""
+    column, kind = (program.figure.column, program.figure.column_kind) if program.figure else (None, None)
+    present = column if column is not None and spec.columns[column].optional else None
+    entry = EntrySpec(program.feed.condition.canonical, present, program.feed.allowed_lateness_ms)
+    return entry, ((column, kind),) if column is not None and kind is not None else ()
+
+
+def _serves(layer: Layer, program: Program, spec: StreamSpec, defaults: Defaults) -> bool:
+    entry, columns = needs_of(program, spec)
+    kept_ms = kept_of(program, defaults)
+    feed = program.feed
+    on_event_time = feed.time_mode == "event_time"
+    return (
+        (layer.time_mode, layer.group_fields) == (feed.time_mode, feed.key_fields)
+        and entry in layer.entries
+        and set(columns) <= set(layer.columns)
+        and (layer.retention_ms >= kept_ms if on_event_time else layer.retention_ms == kept_ms)
+    )
+
+
+def without_idle(layer: Layer, used: set[int], programs: Iterable[Program], defaults: Defaults) -> Layer:
+    """``layer`` without what no line needs any more, given up for good.
+
+    Records would be missing from an entry, or from a longer past, by the time a rule came back.
+    """
+    entries = tuple(e if n in used else RETIRED for n, e in enumerate(layer.entries))
+    kept_ms = max(kept_of(program, defaults) for program in programs)
+    return replace(layer, entries=entries, retention_ms=kept_ms, lateness_ms=_lateness_of(entries))
+
+
+def _lateness_of(entries: Iterable[EntrySpec]) -> int:
+    return max((e.allowed_lateness_ms for e in entries if e.allowed_lateness_ms is not None), default=0)
+
+
+def _unique(items: Iterable[_T]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(items))

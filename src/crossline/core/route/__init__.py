@@ -1,0 +1,1 @@
+"""Records to the shards and stores of their keys."""

@@ -1,0 +1,271 @@
+"""pipeline.yaml: what runs, read from text and checked whole. Reading files is the caller's business."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from crossline.core.basics.times import PARTITION_LAG_MS, format_duration
+from crossline.core.figures.kinds import TimeMode
+from crossline.core.rules.base import Defaults
+from crossline.core.settings.fields import DurationMs, Settings
+from crossline.core.settings.kafka import A_SECRET, is_secret
+from crossline.core.settings.sinks import Sink
+from crossline.core.settings.sources import Source
+from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
+from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, nearest, one_of, shown
+from crossline.core.texts.report import Report, place
+from crossline.core.texts.validation import findings_from_validation, refusal
+from crossline.core.texts.yamltext import Document, load_yaml
+
+# Keys that hold a path, wherever they stand; relative ones start at the pipeline file's folder.
+PATH_KEYS = frozenset({"path", "dead_letters", "password_file", "ca_file", "checkpoint"})
+SHARDS_MAX = 4096
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
+
+
+class Directory(Settings):
+    """A folder that is watched while the pipeline runs."""
+
+    kind: Literal["directory"] = Field(description="The only kind there is so far.")
+    path: str = Field(min_length=1, description="The folder.")
+
+
+class PipelineDefaults(Settings):
+    """What holds for every rule that does not say otherwise."""
+
+    time_mode: TimeMode = Field(
+        default="event_time",
+        description="Clock of the rules: `event_time`, or `processing_time`, which is ingest time.",
+    )
+    watermark_delay: DurationMs = Field(
+        default=45_000, description="Up to this lateness (ingest time - event time) a record is on time."
+    )
+    allowed_lateness: DurationMs = Field(
+        default=120_000, description="Beyond this lateness a record is never judged; it is kept as a late record."
+    )
+
+    def findings(self) -> list[Finding]:
+        """Bounds that cross."""
+        if self.watermark_delay > self.allowed_lateness:
+            found = f"{format_duration(self.watermark_delay)}, above the {format_duration(self.allowed_lateness)}"
+            return [Finding(("watermark_delay",), f"{found} of allowed_lateness", "no more than allowed_lateness")]
+        return []
+
+
+def _check_shards(value: Any) -> Any:
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= SHARDS_MAX):
+        return value
+    raise refusal(f"auto, or a whole number from 1 to {SHARDS_MAX}")
+
+
+class EngineSettings(Settings):
+    """How the pipeline runs; nothing here changes an answer."""
+
+    trigger: DurationMs = Field(
+        default=200,
+        description="Pause between the starts of two batches; `0s` starts one as soon as the one before is done.",
+    )
+    shards: Annotated[Literal["auto"] | int, BeforeValidator(_check_shards)] = Field(
+        default="auto",
+        description="In how many parts keys are judged: `auto`, or 1 to 4096; fixed for the life of a checkpoint.",
+    )
+    checkpoint: str = Field(default="out/checkpoint", min_length=1, description="Folder for progress and state.")
+    master: str = Field(
+        default="local[*]", min_length=1, description="Spark master; by default all cores of this machine."
+    )
+    partition_lag: DurationMs = Field(
+        default=PARTITION_LAG_MS,
+        description="How far a record's ingest time may be behind the highest of its stream, because its partition "
+        "or its sender's clock lags, and still find its windows whole. Records are kept that much longer.",
+    )
+    max_batch_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="Most bytes of one batch from files.")
+    max_batch_records: int = Field(
+        default=300_000, ge=1, description="Most records of one batch from Kafka or the generator."
+    )
+    backfill: bool = Field(
+        default=True,
+        description="Whether a rule that comes while the pipeline runs gets its past from the records kept.",
+    )
+
+
+def _check_directory(value: Any) -> Any:
+    if isinstance(value, str):
+        raise refusal("a mapping with kind and path", f"write {{kind: directory, path: {value}}}")
+    return value
+
+
+def _check_name(value: Any) -> Any:
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise refusal("a name of small letters, digits, and _ . -, at most 64, beginning with a letter or digit")
+
+
+WatchedFolder = Annotated[Directory, BeforeValidator(_check_directory)]
+
+
+def _check_streams(value: Any) -> Any:
+    if isinstance(value, str | dict) and value:
+        return value
+    raise refusal("the name of a stream file, or streams by name")
+
+
+def _not_empty(what: str) -> BeforeValidator:
+    def check(value: Any) -> Any:
+        if value in ({}, []):
+            raise refusal(what)
+        return value
+
+    return BeforeValidator(check)
+
+
+class PipelineFile(Settings):
+    """The file pipeline.yaml as it is written."""
+
+    schema_version: Literal[1] = Field(description="Version of this form of file.")
+    name: Annotated[str, BeforeValidator(_check_name)] = Field(
+        description="Name of the pipeline, and of its rule log: small letters, digits, `_`, `.`, `-`, at most 64."
+    )
+    streams: Annotated[Any, BeforeValidator(_check_streams)] = Field(
+        description="A stream file, or streams by name, written as in one."
+    )
+    sources: Annotated[dict[str, Source], _not_empty("at least one source, by the name of its stream")] = Field(
+        description="Where the records of each stream come from, by the name of the stream."
+    )
+    rules: WatchedFolder = Field(description="Where the rules are; they are taken up as they change.")
+    lists: Directory | None = Field(
+        default=None, description="Where the named lists are; they are taken up as they change."
+    )
+    sinks: Annotated[list[Sink], _not_empty("at least one sink, for example {kind: console}")] = Field(
+        description="Where alerts go, each to all of these."
+    )
+    defaults: PipelineDefaults = Field(
+        default_factory=PipelineDefaults, description="What holds for rules that do not say otherwise."
+    )
+    engine: EngineSettings = Field(default_factory=EngineSettings, description="How the pipeline runs.")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline that was checked whole: its streams are read, each source has its stream. Paths are as written."""
+
+    name: str
+    streams: dict[str, StreamSpec]
+    sources: dict[str, Source]
+    rules: Directory
+    lists: Directory | None
+    sinks: tuple[Sink, ...]
+    defaults: PipelineDefaults
+    engine: EngineSettings
+
+
+def rule_defaults(pipeline: Pipeline) -> Defaults:
+    """What holds for rules that do not say otherwise, as they take it."""
+    given = pipeline.defaults
+    return Defaults(
+        time_mode=given.time_mode,
+        watermark_delay_ms=given.watermark_delay,
+        allowed_lateness_ms=given.allowed_lateness,
+    )
+
+
+def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipeline:
+    """The pipeline that ``text`` describes; ``source`` is what the file is called in messages.
+
+    ``read`` gives the text of a file that is named relative to the pipeline file; what it raises as OSError, ValueError
+    (no UTF-8, no name that a file can have) or RefusedError becomes a problem. Raises RefusedError with all that is
+    wrong, in this file and the stream file.
+    """
+    document = load_yaml(text, source)
+    report = Report(document)
+    if not isinstance(document.data, dict):
+        report.add((), shown(document.data), "a mapping with schema_version, name, streams, sources, rules, sinks")
+        report.raise_if_any()
+    file: PipelineFile | None = None
+    try:
+        file = PipelineFile.model_validate(document.data)
+    except ValidationError as error:
+        for finding in findings_from_validation(error, PipelineFile):
+            report.take(finding)
+    streams, elsewhere = _streams(document, report, read)
+    _check_sources(document, report, streams)
+    _check_paths(document.data, (), report)
+    if file is None or streams is None or report.problems or elsewhere:
+        problems = sorted(_without_secrets(report.problems), key=lambda problem: problem.line)
+        raise RefusedError([*problems, *elsewhere])
+    return Pipeline(
+        file.name, streams, file.sources, file.rules, file.lists, tuple(file.sinks), file.defaults, file.engine
+    )
+
+
+def _streams(
+    document: Document, report: Report, read: Callable[[str], str]
+) -> tuple[dict[str, StreamSpec] | None, list[Problem]]:
+    """The streams, None where they are not to be had, and what is wrong with a stream file of its own."""
+    written = document.data.get("streams")
+    if isinstance(written, str) and written:
+        try:
+            return load_streams(read(written), written), []
+        except RefusedError as error:
+            return None, list(error.problems)
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            report.add(("streams",), shown(written), f"a stream file that can be read ({reason})")
+    elif isinstance(written, dict) and written:
+        try:
+            return StreamsFile.model_validate({"schema_version": 1, "streams": written}).streams, []
+        except ValidationError as error:
+            report.problems.extend(place(each, document) for each in findings_from_validation(error, StreamsFile))
+    return None, []
+
+
+def _check_sources(document: Document, report: Report, streams: dict[str, StreamSpec] | None) -> None:
+    sources = document.data.get("sources")
+    if streams is None or not isinstance(sources, dict):
+        return
+    for name in sources:
+        if name not in streams:
+            hint = nearest(name, streams) or f"the streams: {one_of(streams, 30)}"
+            report.add(("sources", name), f"source for stream {shown(name)}", "the name of a declared stream", hint)
+
+
+def _check_paths(data: Any, at: Path, report: Report) -> None:
+    """A NUL ends a name for the system: no file can be called so."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        if key in PATH_KEYS and isinstance(value, str) and "\0" in value:
+            report.add((*at, key), shown(value), "a path without a NUL")
+        _check_paths(value, (*at, key), report)
+
+
+def _without_secrets(problems: Sequence[Problem]) -> list[Problem]:
+    """``problems`` without the text of lines where somebody wrote a password: reports are logged."""
+    lines = {each.line for each in problems if each.found == A_SECRET or is_secret(each.path.rpartition(".")[2])}
+    return [replace(each, snippet="") if each.line in lines else each for each in problems]
+
+
+def in_folder(pipeline: Pipeline, folder: str) -> Pipeline:
+    """``pipeline`` with its relative paths (those of ``PATH_KEYS``) joined to ``folder``."""
+    return replace(
+        pipeline,
+        sources={name: _moved(each, folder) for name, each in pipeline.sources.items()},
+        rules=_moved(pipeline.rules, folder),
+        lists=_moved(pipeline.lists, folder) if pipeline.lists is not None else None,
+        sinks=tuple(_moved(each, folder) for each in pipeline.sinks),
+        engine=_moved(pipeline.engine, folder),
+    )
+
+
+def _moved(settings: Any, folder: str) -> Any:
+    changes: dict[str, Any] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, Settings):
+            changes[name] = _moved(value, folder)
+        elif name in PATH_KEYS and isinstance(value, str) and "://" not in value:
+            changes[name] = posixpath.join(folder, value)
+    return settings.model_copy(update=changes)

@@ -1,0 +1,123 @@
+"""What a pipeline says about Kafka, on the way in and on the way out. Passwords are named, never written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from crossline.core.basics.errors import PermanentError
+from crossline.core.settings.fields import Settings
+from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.validation import refusal, refusals
+
+# Client options that hold a secret have one of these in their name; pipeline.yaml is read by many, and committed.
+_SECRETS = ("password", "secret", "jaas.config", "ssl.key.pem", "ssl.keystore.key", "oauthbearer.config")
+A_SECRET = "a secret"  # noqa: S105 - the word, not one
+
+
+def is_secret(name: str) -> bool:
+    """Whether a key of this name holds a secret itself, and not the name of a place for one."""
+    return any(secret in name.lower() for secret in _SECRETS) and not name.endswith(("_env", "_file"))
+
+
+def _check_options(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise refusal("a mapping of option names to values")
+    findings = [
+        Finding((name,), A_SECRET, "no secrets in this file", "use security: {password_env: NAME}")
+        if is_secret(name)
+        else Finding((name,), shown(each), "text, a number, true or false")
+        for name, each in value.items()
+        if is_secret(name) or not isinstance(each, str | int | float)
+    ]
+    if findings:
+        raise refusals(findings)
+    return value
+
+
+ClientOptions = Annotated[dict[str, Any], BeforeValidator(_check_options)]
+
+
+class KafkaSecurity(Settings):
+    """How to connect to a broker that asks who is there."""
+
+    protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
+        default="plaintext", description="Protocol of the connection."
+    )
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        default=None, description="SASL mechanism; needed with a sasl_ protocol."
+    )
+    username: str | None = Field(default=None, description="SASL user name.")
+    password_env: str | None = Field(
+        default=None, description="Name of the environment variable that holds the password."
+    )
+    password_file: str | None = Field(default=None, description="File that holds the password and nothing else.")
+    ca_file: str | None = Field(default=None, description="File with the certificates to trust, in PEM form.")
+
+    def findings(self) -> list[Finding]:
+        """A password from two places, or SASL without what it needs."""
+        found = []
+        if self.password_env and self.password_file:
+            found.append(Finding(("password_file",), "both password_env and password_file", "one of them"))
+        if self.protocol.startswith("sasl_"):
+            missing = [name for name in ("mechanism", "username") if getattr(self, name) is None]
+            if not (self.password_env or self.password_file):
+                missing.append("password_env or password_file")
+            if missing:
+                found.append(Finding(("protocol",), f"{self.protocol} without {', '.join(missing)}", "all of them"))
+        return found
+
+    def password(self, environment: Mapping[str, str], read: Callable[[str], str]) -> str | None:
+        """The password that these settings name; None where they name none.
+
+        ``read`` gives the text of a file. Raises PermanentError where the variable is not set or the file not readable.
+        """
+        if self.password_env is not None:
+            value = environment.get(self.password_env)
+            if not value:
+                raise PermanentError(
+                    f"environment variable {self.password_env}, which password_env names, is not set: export it first"
+                )
+            return value
+        if self.password_file is None:
+            return None
+        try:
+            return read(self.password_file).strip()
+        except OSError as error:
+            raise PermanentError(f"password_file {self.password_file} cannot be read: {error.strerror}") from None
+
+
+class _Kafka(Settings):
+    brokers: str = Field(min_length=1, description="Bootstrap servers, `host:port` separated by commas.")
+    topic: str = Field(min_length=1, description="Topic.")
+    security: KafkaSecurity = Field(
+        default_factory=KafkaSecurity, description="How to connect; by default, without asking."
+    )
+    options: ClientOptions = Field(default={}, description="Further options of the Kafka client, by its own names.")
+
+
+class KafkaSource(_Kafka):
+    """Records from a topic, one record a message."""
+
+    kind: Literal["kafka"] = Field(description="Which kind of source this is.")
+    starting: Literal["earliest", "latest"] = Field(
+        default="earliest", description="Where the first start begins; later starts go on from the checkpoint."
+    )
+    max_records_per_batch: int | None = Field(
+        default=None, ge=1, description="Most records of one batch; by default `engine.max_batch_records`."
+    )
+
+
+class KafkaSink(_Kafka):
+    """Alerts to a topic, keyed by entity, written once (idempotent producer, all replicas)."""
+
+    kind: Literal["kafka"] = Field(description="Which kind of sink this is.")
+    topics: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[],
+        description="Further topics, which rules may name as `sink_topic`; a rule that names another one is refused.",
+    )
+    dead_letter_topic: str | None = Field(
+        default=None, min_length=1, description="Topic for dead letters; by default, none."
+    )

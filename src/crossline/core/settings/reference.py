@@ -1,0 +1,108 @@
+"""Writes the reference of pipeline.yaml from its models.
+
+``python -m crossline.core.settings.reference > docs/configuration.md``
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from crossline.core.basics.times import format_duration
+from crossline.core.settings.config import Directory, EngineSettings, PipelineDefaults, PipelineFile
+from crossline.core.settings.fields import DurationMs, Settings
+from crossline.core.settings.kafka import KafkaSecurity
+from crossline.core.settings.sinks import SINKS
+from crossline.core.settings.sources import SOURCES
+
+_HEAD = """\
+# pipeline.yaml
+
+Every key of a pipeline file. This page is written from the code by `python -m crossline.core.settings.reference`.
+
+Relative paths start at the folder of the pipeline file. Unknown keys and wrong values are refused, all at once, each
+with its line. Durations are written `200ms`, `45s`, `10 min`, `1h 30m`, `7d`. Passwords never stand in the file:
+`password_env` names an environment variable, `password_file` a file; nothing else in the file is replaced by anything.
+"""
+_STREAMS = """\
+## A stream, in `streams` or a stream file
+
+A stream file has `schema_version: 1` and `streams`, a mapping of names to these.
+
+| key | value | default | meaning |
+|---|---|---|---|
+| `format` | `json` or `csv` or `parquet` | `json` | How records are written. |
+| `id` | text | required | The field that holds a record's id. |
+| `event_time` | mapping | required | `field`, and `unit` (`ms`, `s`, `us`, `ns`, `iso8601`): when it happened. |
+| `ingest_time` | mapping |  | The same: when it came in, where a field says so. |
+| `future_bound` | duration | `60 min` | How much later than it was there to be read a record may be dated. |
+| `fields` | mapping | required | Types by name, nested as in the record; `?` marks what may be missing. |
+"""
+_DURATION = typing.get_args(DurationMs)[1]
+_WORDS = {str: "text", int: "whole number", bool: "`true` or `false`", float: "number"}
+
+
+def reference() -> str:
+    """The whole page, as Markdown."""
+    parts = [_HEAD, *_section("The file", PipelineFile), _STREAMS]
+    for kind, model in SOURCES.items():
+        parts += _section(f"A source of kind `{kind}`", model)
+    parts += _section("`rules` and `lists`", Directory)
+    for kind, model in SINKS.items():
+        parts += _section(f"A sink of kind `{kind}`", model)
+    parts += _section("`security`, in a source or sink of kind `kafka`", KafkaSecurity)
+    parts += _section("`defaults`", PipelineDefaults)
+    parts += _section("`engine`", EngineSettings)
+    return "\n".join(parts)
+
+
+def _section(title: str, model: type[Settings]) -> Iterator[str]:
+    yield f"## {title}\n"
+    if model.__doc__:
+        yield model.__doc__.strip() + "\n"
+    yield "| key | value | default | meaning |"
+    yield "|---|---|---|---|"
+    for name, field in sorted(model.model_fields.items(), key=lambda item: item[0] != "kind"):
+        yield f"| `{name}` | {_value(field)} | {_default(field)} | {field.description} |"
+    yield ""
+
+
+def _value(field: FieldInfo) -> str:
+    if _DURATION in field.metadata:
+        return "duration"
+    low = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
+    return _type(field.annotation) + (f", {low} or more" if low is not None else "")
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin in {typing.Union, types.UnionType}:
+        return " or ".join(_type(each) for each in arguments if each is not type(None))
+    if origin is list:
+        return f"list of {_type(arguments[0])}s"
+    if annotation is Any:
+        return "text or mapping"
+    return _WORDS.get(annotation, "mapping")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.default
+    if value in (None, PydanticUndefined, {}):
+        return ""
+    if _DURATION in field.metadata:
+        return f"`{format_duration(value)}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,71 @@
+"""Where a pipeline's records come from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator
+
+from crossline.core.settings.fields import Settings, by_kind
+from crossline.core.settings.kafka import KafkaSource
+from crossline.core.texts.problems import Finding, shown
+
+# Parameters that only one workload has.
+_ONLY = {"merchants": "tx", "with_device": "tx", "frauds_per_epoch": "cards"}
+_OF_THE_SOURCE = {"kind", "workload", "records", "pace_per_s"}
+
+
+class FilesSource(Settings):
+    """The files that match a pattern, in name order, as one log; a directory of files is one log."""
+
+    kind: Literal["files"] = Field(description="Which kind of source this is.")
+    path: str = Field(
+        min_length=1, description="Files to read: a pattern such as `in/*.jsonl`, a directory, or one file."
+    )
+    order: Literal["name"] = Field(default="name", description="Order of the files in the log.")
+    max_batch_bytes: int | None = Field(
+        default=None, ge=1, description="Most bytes of one batch; by default `engine.max_batch_bytes`."
+    )
+
+
+class GeneratorSource(Settings):
+    """Made records: equal settings make equal records. What is left out is the workload's own default."""
+
+    kind: Literal["generator"] = Field(description="Which kind of source this is.")
+    workload: Literal["tx", "cards"] = Field(
+        description="`tx`: the load that figures are measured on; `cards`: card traffic with planted frauds."
+    )
+    records: int | None = Field(default=None, ge=0, description="How many records; by default, without end.")
+    pace_per_s: int | None = Field(
+        default=None, ge=1, description="How many records become available per second; by default, all at once."
+    )
+    seed: int | None = Field(default=None, ge=0, description="Seed.")
+    accounts: int | None = Field(default=None, ge=1, description="How many accounts pay.")
+    merchants: int | None = Field(default=None, ge=1, description="How many merchants there are (tx).")
+    rate_per_s: int | None = Field(default=None, ge=1, description="Records per second of event time.")
+    disorder_ms: int | None = Field(
+        default=None,
+        ge=0,
+        description="How far a record's event time may lie behind that of an earlier one, in milliseconds.",
+    )
+    base_ms: int | None = Field(default=None, description="Event time of record 0, in milliseconds of the epoch.")
+    with_device: bool | None = Field(default=None, description="Whether records have a device_id (tx).")
+    frauds_per_epoch: int | None = Field(
+        default=None, ge=0, description="Frauds of each kind in 20 minutes of event time (cards)."
+    )
+
+    def findings(self) -> list[Finding]:
+        """Parameters that belong to the other workload."""
+        return [
+            Finding((name,), shown(getattr(self, name)), f"no {name}, which only workload {workload} has")
+            for name, workload in _ONLY.items()
+            if getattr(self, name) is not None and self.workload != workload
+        ]
+
+    def parameters(self) -> dict[str, Any]:
+        """The workload's parameters that were given."""
+        return self.model_dump(exclude=_OF_THE_SOURCE, exclude_none=True)
+
+
+SOURCES: dict[str, type[Settings]] = {"files": FilesSource, "generator": GeneratorSource, "kafka": KafkaSource}
+Source = Annotated[FilesSource | GeneratorSource | KafkaSource, PlainValidator(by_kind(SOURCES))]

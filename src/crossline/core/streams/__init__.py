@@ -1,0 +1,1 @@
+"""What a stream's records look like."""

@@ -1,0 +1,195 @@
+"""stream.yaml: the streams that rules read, their fields, and where id and time stand in a record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+
+from crossline.core.basics.fields import FieldKind
+from crossline.core.texts.fieldtypes import Duration
+from crossline.core.texts.problems import Finding, Path, RefusedError, nearest, one_of, shown
+from crossline.core.texts.report import place
+from crossline.core.texts.validation import findings_from_validation, refusal, refusals
+from crossline.core.texts.yamltext import load_yaml
+
+Format = Literal["json", "avro", "csv", "parquet"]
+TimeUnit = Literal["ms", "s", "us", "ns", "iso8601"]
+
+FUTURE_MS = 3_600_000
+KINDS: tuple[str, ...] = get_args(FieldKind)
+# A stream has a folder of its name in the checkpoint; as with Kafka's topics, these two names are none.
+_STREAM_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,249}", re.ASCII)
+_TYPE = re.compile(r"(?P<open>\[?)\s*(?P<kind>[a-z]+)(?P<inner>\??)\s*(?P<close>\]?)(?P<outer>\??)", re.ASCII)
+_TYPE_FORM = f"a type ({', '.join(KINDS)}), with ? where it may be missing, [type] for a list, or nested fields"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """The type of a field. ``optional``: it may be missing or null. ``is_list``: a list of values of ``kind``."""
+
+    kind: FieldKind
+    optional: bool = False
+    is_list: bool = False
+
+    def __str__(self) -> str:
+        text = f"[{self.kind}]" if self.is_list else str(self.kind)
+        return text + ("?" if self.optional else "")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class TimeField(_Model):
+    """A field that holds an instant, and its unit (epoch numbers, or ISO 8601 text)."""
+
+    field: str
+    unit: TimeUnit = "ms"
+
+
+def _check_fields(value: Any) -> Any:
+    if not isinstance(value, dict) or not value:
+        raise refusal("a mapping of field names to types")
+    _, findings = flatten(value)
+    if findings:
+        raise refusals(findings)
+    return value
+
+
+class StreamSpec(_Model):
+    """One stream. ``columns`` has every field by its dotted name; nested fields are flattened.
+
+    ``future_bound``: how far ahead of its being there to be read a record may be dated, in milliseconds.
+    """
+
+    format: Format = "json"
+    id: str
+    event_time: TimeField
+    ingest_time: TimeField | None = None
+    future_bound: Duration = FUTURE_MS
+    fields: Annotated[dict[str, Any], BeforeValidator(_check_fields)]
+
+    @cached_property
+    def columns(self) -> dict[str, FieldSpec]:
+        """Dotted field name -> type, in the order of the file."""
+        return flatten(self.fields)[0]
+
+    @model_validator(mode="after")
+    def _check(self) -> StreamSpec:
+        findings = list(self._findings())
+        if findings:
+            raise refusals(findings)
+        return self
+
+    def _findings(self) -> list[Finding]:
+        roles: list[tuple[Path, str, TimeField | None]] = [
+            (("id",), self.id, None),
+            (("event_time", "field"), self.event_time.field, self.event_time),
+        ]
+        if self.ingest_time is not None:
+            roles.append((("ingest_time", "field"), self.ingest_time.field, self.ingest_time))
+        return [found for path, name, time in roles if (found := self._role(path, name, time))]
+
+    def _role(self, path: Path, name: str, time: TimeField | None) -> Finding | None:
+        spec = self.columns.get(name)
+        if spec is None:
+            return Finding(path, shown(name), "a field of this stream", nearest(name, self.columns))
+        wanted: tuple[str, ...] = ("string", "integer")
+        if time is not None:
+            wanted = ("string", "timestamp") if time.unit == "iso8601" else ("integer", "number", "timestamp")
+        if spec.is_list or spec.kind not in wanted:
+            unit = f" (unit {time.unit})" if time else ""
+            return Finding(path, f"{name} of type {spec}", f"a field of type {' or '.join(wanted)}{unit}")
+        if spec.optional:
+            return Finding(path, f"{name} of type {spec}", f"a field that every record has: {name}: {spec.kind}")
+        return None
+
+
+def _check_streams(value: Any) -> Any:
+    if not isinstance(value, dict) or not value:
+        raise refusal("a mapping of stream names to streams")
+    findings = [
+        Finding((name,), shown(name), "a stream name of letters, digits, and . _ -, at most 249; not . or ..")
+        for name in value
+        if not _STREAM_NAME.fullmatch(name)
+    ]
+    if findings:
+        raise refusals(findings)
+    return value
+
+
+class StreamsFile(_Model):
+    """The file stream.yaml: streams by the name that rules use as ``source_topic``."""
+
+    schema_version: Literal[1]
+    streams: Annotated[dict[str, StreamSpec], BeforeValidator(_check_streams)]
+
+
+def load_streams(text: str, source: str) -> dict[str, StreamSpec]:
+    """The streams of a stream.yaml, by name. Raises RefusedError with everything that is wrong with it."""
+    document = load_yaml(text, source)
+    try:
+        return StreamsFile.model_validate(document.data).streams
+    except ValidationError as error:
+        problems = [place(finding, document) for finding in findings_from_validation(error, StreamsFile)]
+        raise RefusedError(sorted(problems, key=lambda problem: problem.line)) from None
+
+
+def flatten(fields: Mapping[str, Any]) -> tuple[dict[str, FieldSpec], list[Finding]]:
+    """The nested ``fields`` by dotted name, and what is wrong with them."""
+    columns: dict[str, FieldSpec] = {}
+    findings: list[Finding] = []
+    _flatten(fields, (), columns, findings)
+    return columns, findings
+
+
+def _flatten(fields: Mapping[str, Any], path: Path, columns: dict[str, FieldSpec], findings: list[Finding]) -> None:
+    for name, value in fields.items():
+        here = (*path, name)
+        if not name or "." in name:
+            findings.append(Finding(here, shown(name), "a field name without dots", "nest it: {outer: {inner: type}}"))
+        elif isinstance(value, dict) and value:
+            _flatten(value, here, columns, findings)
+        else:
+            spec = _field_spec(value)
+            if isinstance(spec, FieldSpec):
+                columns[".".join(map(str, here))] = spec
+            else:
+                findings.append(Finding(here, shown(value), _TYPE_FORM, spec))
+
+
+def _field_spec(value: Any) -> FieldSpec | str | None:
+    """The type that ``value`` writes; else a hint, or None where there is none."""
+    if isinstance(value, list):
+        if len(value) != 1 or not isinstance(value[0], str):
+            return "a list of values is written [type]; lists of mappings are not read"
+        value = f"[{value[0]}]"
+    parts = _TYPE.fullmatch(value) if isinstance(value, str) else None
+    if parts is None or bool(parts["open"]) != bool(parts["close"]):
+        return None
+    kind = parts["kind"]
+    if kind not in KINDS:
+        return _SYNONYMS.get(kind) or nearest(kind, KINDS)
+    return FieldSpec(kind, bool(parts["inner"] or parts["outer"]), bool(parts["open"]))  # type: ignore[arg-type]
+
+
+_SYNONYMS = {
+    **dict.fromkeys(("int", "long", "bigint", "short", "int64", "int32"), "did you mean integer?"),
+    **dict.fromkeys(("float", "double", "decimal", "real"), "did you mean number?"),
+    **dict.fromkeys(("str", "text", "varchar", "uuid"), "did you mean string?"),
+    **dict.fromkeys(("datetime", "date", "time", "instant"), "did you mean timestamp?"),
+}
+
+
+def check_field(name: str, columns: Mapping[str, FieldSpec], stream: str, path: Path) -> Finding | None:
+    """A finding where ``name`` is no field of the stream named ``stream``."""
+    if name in columns:
+        return None
+    inner = [known for known in columns if known.startswith(f"{name}.")]
+    hint = f"it holds {', '.join(inner[:4])}: name one of them" if inner else nearest(name, columns)
+    return Finding(path, shown(name), f"a field of stream {stream}", hint or f"its fields: {one_of(columns, 30)}")

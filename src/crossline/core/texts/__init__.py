@@ -1,0 +1,1 @@
+"""Texts that people write and read: YAML, JSON, and what is wrong in them."""

@@ -1,0 +1,232 @@
+"""The book: all that tasks need to know of rules, streams and lists, as one value that travels as JSON.
+
+A static book is part of the query. A hot one is a file that the driver replaces between batches; every task of a
+batch reads the same one, since nothing changes it while the batch runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from crossline.core.basics.errors import StateError
+from crossline.core.conditions.lists import Lists, list_from_json
+from crossline.core.decode import Layout as DecodeLayout
+from crossline.core.decode import make_layout
+from crossline.core.judge.shard import Bounds, ShardState
+from crossline.core.plan.compile import StreamPlan, compile_stream, layout_of
+from crossline.core.plan.layers import EntrySpec, Layer, Layout
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import StreamSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Where the past of a layer lies that came while the pipeline ran: a folder with a log of so many slices."""
+
+    folder: str
+    slices: int
+
+
+@dataclass(slots=True)
+class Book:
+    """Rules, streams, lists and layout; compiled once per process.
+
+    ``pasts``: by layer. ``only``: judge by these layers alone, to read their past; ``clocks``: where the streams' own
+    clocks stood when reading starts. ``probing``: see ``compile_stream``; it does not travel.
+    """
+
+    rules: RuleSet
+    streams: dict[str, StreamSpec]
+    defaults: Defaults
+    shards: int
+    bounds: Bounds
+    lists: Lists = field(default_factory=dict)
+    layout: Layout = field(default_factory=Layout)
+    pasts: Mapping[str, Past] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    clocks: Mapping[str, int] = field(default_factory=dict)
+    probing: bool = False
+    _plans: dict[str, StreamPlan] | None = None
+    _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
+
+    def _compiled(self) -> dict[str, StreamPlan]:
+        if self._plans is None:
+            plans = {
+                name: compile_stream(self.rules, name, spec, self.defaults, self.layout, probing=self.probing)
+                for name, spec in self.streams.items()
+            }
+            self._plans = {name: self._chosen(plan) for name, plan in plans.items()} if self.only else plans
+        return self._plans
+
+    def _chosen(self, plan: StreamPlan) -> StreamPlan:
+        layers = tuple(lp for lp in plan.layers if lp.layer.name in self.only)
+        return replace(plan, layers=layers, reporter=0, stateless=())
+
+    def decoder(self, stream: str) -> DecodeLayout:
+        """How records of one stream are decoded."""
+        if stream not in self._decoders:
+            self._decoders[stream] = make_layout(stream, self.streams[stream])
+        return self._decoders[stream]
+
+    def plan(self, stream: str) -> StreamPlan:
+        """The plan of one stream."""
+        return self._compiled()[stream]
+
+    def plans(self) -> Sequence[StreamPlan]:
+        """The plans of all streams."""
+        return list(self._compiled().values())
+
+    def new_state(self) -> ShardState:
+        """A shard that has seen nothing."""
+        # A stream whose ingest times are made from its records is one log, by its own name.
+        return ShardState(log_clock={stream: {stream: ms} for stream, ms in self.clocks.items()})
+
+    def begun(self, rules: RuleSet, lists: Lists) -> Book:
+        """The first book that is judged by: its layers are those that ``rules`` need."""
+        return replace(self, rules=rules, lists=lists, _plans=None)
+
+    def with_rules(self, rules: RuleSet, lists: Lists) -> Book:
+        """The book after rules or lists changed: layers in use are kept, so that their stores go on."""
+        return self.after(self, rules, lists)
+
+    def after(self, before: Book, rules: RuleSet, lists: Lists) -> Book:
+        """This book's streams, defaults and bounds, going on from the layers of ``before`` as it compiled them."""
+        return replace(self, rules=rules, lists=lists, layout=before.layout_after(), pasts=before.pasts, _plans=None)
+
+    def with_pasts(self, found: Mapping[str, Past]) -> Book:
+        """The book with what was ``found`` of new layers' pasts; those of layers that are gone are left out."""
+        layers = {lp.layer.name for plan in self.plans() for lp in plan.layers}
+        pasts = {name: past for name, past in {**self.pasts, **found}.items() if name in layers}
+        return replace(self, pasts=pasts, _plans=self._plans, _decoders=self._decoders)
+
+    def layout_after(self) -> Layout:
+        """The layers that this book's rules use: those that the next book goes on with."""
+        return layout_of(self.plans(), self.layout)
+
+    def to_json(self) -> bytes:
+        """As JSON, to be read by ``book_from_json``."""
+        return orjson.dumps(
+            {
+                "format": FORMAT,
+                "rules": orjson.Fragment(self.rules.to_json()),
+                "streams": {name: spec.model_dump(mode="json", by_alias=True) for name, spec in self.streams.items()},
+                "defaults": self.defaults,
+                "shards": self.shards,
+                "partition_lag_ms": self.bounds.partition_lag_ms,
+                "lists": {name: each.to_json() for name, each in self.lists.items()},
+                "layout": self.layout,
+                "pasts": self.pasts,
+                "only": self.only,
+                "clocks": self.clocks,
+            }
+        )
+
+
+def book_from_json(raw: bytes) -> Book:
+    """Inverse of ``Book.to_json``. Raises StateError for a book of another format."""
+    data = orjson.loads(raw)
+    if data.get("format") != FORMAT:
+        raise StateError(
+            f"the checkpoint has a book of format {data.get('format', 1)}; this crossline reads {FORMAT}. Go on with "
+            "the version that wrote it, or move the checkpoint away: what the source still has is then judged again, "
+            "and its alerts have the same ids"
+        )
+    return Book(
+        rules=RuleSet.from_json(orjson.dumps(data["rules"])),
+        streams={name: StreamSpec.model_validate(spec) for name, spec in data["streams"].items()},
+        defaults=Defaults(**data["defaults"]),
+        shards=data["shards"],
+        bounds=Bounds(data["partition_lag_ms"]),
+        lists={name: list_from_json(each) for name, each in data["lists"].items()},
+        layout=Layout(tuple(_layer(item) for item in data["layout"]["layers"]), data["layout"]["made"]),
+        pasts={name: Past(**past) for name, past in data["pasts"].items()},
+        only=tuple(data["only"]),
+        clocks=data["clocks"],
+    )
+
+
+def _layer(item: dict[str, Any]) -> Layer:
+    return Layer(
+        name=item["name"],
+        group_fields=tuple(item["group_fields"]),
+        time_mode=item["time_mode"],
+        columns=tuple((name, kind) for name, kind in item["columns"]),
+        entries=tuple(EntrySpec(**entry) for entry in item["entries"]),
+        retention_ms=item["retention_ms"],
+        lateness_ms=item["lateness_ms"],
+        home=item["home"],
+    )
+
+
+class BookSource(Protocol):
+    """Where a task finds the book."""
+
+    def current(self) -> Book:
+        """The book as of now."""
+        ...
+
+
+FORMAT = 2  # of the book, and of what the state beside it means
+
+STATIC_MAX = 16  # books that came with queries, which a process remembers
+
+# Per worker process: what was read last, so that a batch does not compile rules again.
+_READ: dict[str, tuple[tuple[int, int], Book]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBook:
+    """A book of this very process."""
+
+    book: Book
+
+    def current(self) -> Book:
+        """The book."""
+        return self.book
+
+
+@dataclass(frozen=True, slots=True)
+class StaticBook:
+    """A book that travels with the query."""
+
+    raw: bytes
+
+    def current(self) -> Book:
+        """The book, read once per process."""
+        key = f"static:{hash(self.raw)}"
+        if key not in _READ:
+            old = [each for each in _READ if each.startswith("static:")]
+            for each in old[: len(old) - STATIC_MAX + 1]:
+                del _READ[each]
+            _READ[key] = ((0, 0), book_from_json(self.raw))
+        return _READ[key][1]
+
+
+@dataclass(frozen=True, slots=True)
+class BookFile:
+    """A book in a file that every worker can read; replaced whole by the driver between batches."""
+
+    path: str
+
+    def current(self) -> Book:
+        """The book, read again where the file was replaced."""
+        stat = Path(self.path).stat()
+        stamp = (stat.st_mtime_ns, stat.st_ino)
+        known = _READ.get(self.path)
+        if known is None or known[0] != stamp:
+            _READ[self.path] = known = (stamp, book_from_json(Path(self.path).read_bytes()))
+        return known[1]
+
+    def replace(self, book: Book) -> None:
+        """Make ``book`` the current one, atomically."""
+        target = Path(self.path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.with_suffix(".tmp")
+        aside.write_bytes(book.to_json())
+        aside.replace(target)

@@ -1,0 +1,1 @@
+"""What changes while batches run: rules and lists, and the past that new rules begin with."""

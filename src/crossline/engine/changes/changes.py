@@ -1,0 +1,240 @@
+"""Rules and lists that change while batches run: read and checked beside them, logged, put in force between two.
+
+Three steps, so that no batch waits for the slow ones, and a batch that is held by its sinks holds no rule back:
+
+1. What changed is read and checked, and the past of new layers is read from the source, while batches go on.
+2. It is logged, with the instant from which it holds: just after every record that was judged. That waits for a batch
+   that is being judged, not for one that is being delivered.
+3. The book is replaced before the next batch is judged. From there on tasks know of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from crossline.core.basics.errors import StoppedError
+from crossline.core.basics.times import BEGINNING_MS
+from crossline.core.conditions.lists import Lists
+from crossline.core.judge.shard import StreamClocks
+from crossline.core.rules.ruleset import RuleSet
+from crossline.engine.book.book import Book, BookFile, Past
+from crossline.engine.book.sparklog import committed, unfinished
+from crossline.engine.changes.past import SLOWEST_MS, PastError, PastReader
+from crossline.engine.changes.rulefeed import ListTimes, RuleFeed
+from crossline.engine.state.history import HistoryLog
+from crossline.logs import get_logger
+
+POLL_S = 0.25
+COMMIT_POLL_S = 0.005
+COMMIT_WAIT_S = 10.0
+
+log = get_logger(__name__)
+
+
+class RuleChanges:
+    """The book of a running pipeline, and what becomes of it.
+
+    ``book`` has the streams, defaults and bounds of this run, ``before`` is that of the run before, None at the first.
+    ``past``: None where new rules begin without theirs. ``between_batches`` is held while a batch is judged and
+    delivered.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        before: Book | None,
+        feed: RuleFeed,
+        history: HistoryLog,
+        checkpoint: str,
+        past: PastReader | None,
+        stopping: threading.Event,
+    ) -> None:
+        self.file = BookFile(f"{checkpoint}/book.json")
+        self.between_batches = threading.Lock()
+        self.clocks: dict[str, StreamClocks] = history.clocks()
+        self._configured = book
+        self._book = before or book
+        # Nothing was judged yet by the layers of a book that has no rules: they are not gone on with.
+        self._begun = before is not None
+        self._feed = feed
+        self._checkpoint = checkpoint
+        self._past = past
+        self._stopping = stopping
+        self._judging = threading.Lock()
+        self._rules = RuleSet()
+        self._lists: ListTimes
+        self._wanted: tuple[RuleSet, ListTimes] | None = None
+        self._hold = unfinished(checkpoint)
+        # The book still has the defaults that a batch which is run again must meet.
+        self._later = self._hold
+        self._delivered: int | None = None
+        self._events: list[dict[str, Any]] = []
+        self._without_past = ""
+        self._told = ""
+
+    def start(self) -> None:
+        """The rules to begin with; write the book."""
+        self._rules, self._lists = self._feed.start()
+        self._change(self._rules, self._lists)
+        # A kill may have come before they were delivered; a sink that has them takes no notice.
+        self._events = [*self._feed.events(), *self._events]
+
+    def close(self) -> None:
+        """Let go of what feeds the rules."""
+        self._feed.close()
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """While a batch is judged: what is published meanwhile holds after its records, once they are known.
+
+        What was logged before is put in force first: its instant has come for the records of this batch.
+        """
+        with self._judging:
+            self._put_in_force()
+            yield
+
+    def judged(self, clocks: Mapping[str, StreamClocks]) -> None:
+        """How far the batch came; called inside ``judging``."""
+        for stream, each in clocks.items():
+            self.clocks[stream] = each.after(self.clocks.get(stream))
+
+    def delivered(self, batch_id: int) -> None:
+        """The batch is with every sink."""
+        self._hold, self._delivered = False, batch_id
+
+    def events(self) -> list[dict[str, Any]]:
+        """What happened to rules since the last batch."""
+        return list(self._events)
+
+    def told(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """``events`` are with every sink."""
+        del self._events[: len(events)]
+
+    def watch(self) -> None:
+        """Until the pipeline stops: look for what changed, and put it in force where no batch does."""
+        while not self._stopping.wait(POLL_S):
+            with self._reported():
+                self._look()
+                if self.between_batches.acquire(blocking=False):
+                    try:
+                        self._between()
+                    finally:
+                        self.between_batches.release()
+
+    def _put_in_force(self) -> None:
+        """What was logged since the last batch; where the book cannot be written the batch is held."""
+        while self._waits() and not self._hold:
+            with self._reported():
+                self._apply()
+            if self._waits() and self._stopping.wait(POLL_S):
+                raise StoppedError("stopped before the rules that were published could be put in force")
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Whatever fails, the rules that are live stay live; it is told once, and tried again."""
+        try:
+            yield
+        except StoppedError:
+            return
+        except Exception as error:  # noqa: BLE001 - as said
+            if str(error) != self._told:
+                self._told = str(error)
+                log.error("rule changes could not be taken up; trying again", error=self._told)  # noqa: TRY400
+
+    def _look(self) -> None:
+        """Read and check what changed, and log it."""
+        if self._hold or not self._feed.changed():
+            return
+        # While something waits, the next batch may read pasts too. What cannot be read now is told when it is needed.
+        if self._past is not None and not self._waits():
+            rules, lists = self._feed.preview()
+            with suppress(PastError):
+                self._past.read(self._book, self._next(rules, lists), lists)
+        with self._judging:
+            highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
+            rules, lists, events = self._feed.take_up(highest_ms)
+            self._rules, self._lists, self._wanted = rules, lists, (rules, lists)
+        self._events.extend(events)
+        for event in events:
+            tell = log.warning if event["event"] == "refused" else log.info
+            tell(event["event"], **{k: event[k] for k in ("rule_id", "version", "source", "text") if k in event})
+
+    def _between(self) -> None:
+        """While no batch runs: lists that waited, what is wanted, and the end of versions that nothing can meet."""
+        if self._hold:
+            return
+        book = self._book
+        old = any(v.ended for v in book.rules.versions) or any(len(each.changes) > 1 for each in book.lists.values())
+        if not (self._waits() or old) or not self._settled():
+            return
+        if self._waits():
+            self._apply()
+        elif len(self._rules.without_past(self._gone_ms())) < len(book.rules) or self._outlived(book.lists):
+            self._change(self._rules, self._lists)
+
+    def _waits(self) -> bool:
+        return self._wanted is not None or self._later
+
+    def _apply(self) -> None:
+        wanted = self._wanted
+        self._change(*(wanted or (self._rules, self._lists)))
+        if self._wanted is wanted:  # else more was logged meanwhile
+            self._wanted = None
+
+    def _settled(self) -> bool:
+        """Wait until Spark has committed what was delivered: a batch that is run again must meet the same lists."""
+        deadline_s = time.monotonic() + COMMIT_WAIT_S
+        while self._delivered is not None and not committed(self._checkpoint, self._delivered):
+            if self._stopping.wait(COMMIT_POLL_S) or time.monotonic() > deadline_s:
+                return False
+        return True
+
+    def _outlived(self, lists: Lists) -> bool:
+        """Whether ``lists`` have versions that no record to come meets."""
+        now = self._lists.since(self._ends_ms())
+        return any(name in now and now[name].first > each.first for name, each in lists.items())
+
+    def _next(self, rules: RuleSet, lists: ListTimes) -> Book:
+        mine = lists.since(self._ends_ms())
+        if not self._begun:
+            return self._configured.begun(rules, mine)
+        standing = self._book if self._hold else self._configured
+        return standing.after(self._book, rules.without_past(self._gone_ms()), mine)
+
+    def _ends_ms(self) -> dict[str, int]:
+        """As ``_gone_ms``, of all streams: a record of one of which none came may be of any time."""
+        return {**dict.fromkeys(self._configured.streams, BEGINNING_MS), **self._gone_ms()}
+
+    def _gone_ms(self) -> dict[str, int]:
+        """By stream, the ingest time that no record to come is before, but for logs that are silent for a day."""
+        lag_ms = self._book.bounds.partition_lag_ms
+        return {
+            stream: max(clocks.slowest_ms, clocks.ingest_ms - SLOWEST_MS) - lag_ms
+            for stream, clocks in self.clocks.items()
+        }
+
+    def _change(self, rules: RuleSet, lists: ListTimes) -> None:
+        """New layers get their past first: a task that finds one in the book finds it filled."""
+        book = self._next(rules, lists)
+        book = book.with_pasts(self._read_past(book, lists))
+        self.file.replace(book)
+        self._book, self._begun, self._later = book, True, self._hold
+        if self._past is not None:
+            self._past.forget(book)
+
+    def _read_past(self, book: Book, lists: ListTimes) -> dict[str, Past]:
+        if self._past is None:
+            return {}
+        try:
+            return self._past.read(self._book, book, lists)
+        except PastError as error:
+            # A rule without its past is better than none, or a pipeline that stands.
+            if str(error) != self._without_past:
+                log.error("new rules begin without their past", error=str(error))  # noqa: TRY400 - told, and in the log
+                self._events.append(self._feed.note("without_past", str(error)))
+                self._without_past = str(error)
+            return error.found

@@ -1,0 +1,166 @@
+"""The past of a rule that comes while the pipeline runs.
+
+A new layer's store starts with the records that its windows could reach, read again from the source up to where the
+pipeline stands. Without that, a rule published now would differ for a while from the same rule in a backtest.
+
+The past is read in slices that end where batches ended, each judged on the state of the slices before, as batches are:
+the log that this writes is the past, and no more than a slice is held beside the windows. Slices are read while
+batches go on; the last one, with what these brought meanwhile, between two batches.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from crossline.connectors.base import wall_clock_ms
+from crossline.core.basics.errors import CrosslineError, StoppedError
+from crossline.core.judge.shard import evict_before
+from crossline.core.plan.layers import Layer
+from crossline.engine.book.book import Book, BookSource, Past, StaticBook
+from crossline.engine.changes.rulefeed import ListTimes
+from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.spark.failure import explained
+from crossline.engine.spark.flow import Input
+from crossline.engine.spark.task import as_batch
+from crossline.engine.state.cache import ShardCache, past_root
+from crossline.engine.state.history import HistoryLog, Mark
+from crossline.logs import get_logger
+
+# A log that gave nothing for so long (of ingest time) keeps no ended version in the book; nor is a record in a window
+# that is dated as much later than it came.
+SLOWEST_MS = 86_400_000
+
+log = get_logger(__name__)
+
+# How a batch is judged: input, book, where its state is.
+Plan = Callable[[Input, BookSource, ShardCache], DataFrame]
+
+
+def new_layers(before: Book, after: Book) -> dict[str, tuple[Layer, ...]]:
+    """By stream, the layers of ``after`` that ``before`` did not have."""
+    known = {lp.layer.name for plan in before.plans() for lp in plan.layers}
+    fresh = {plan.stream: tuple(lp.layer for lp in plan.layers if lp.layer.name not in known) for plan in after.plans()}
+    return {stream: layers for stream, layers in fresh.items() if layers}
+
+
+class PastError(CrosslineError):
+    """Pasts that could not be read; ``found`` are those that could."""
+
+    def __init__(self, text: str, found: dict[str, Past]) -> None:
+        super().__init__(text)
+        self.found = found
+
+
+@dataclass(slots=True)
+class _Reading:
+    """New layers of one stream, and how far their past has been read.
+
+    ``query``: a name of its own for each reading, so that no process takes a slice of one for that of another.
+    """
+
+    book: StaticBook
+    past: Past
+    reached: Mark | None
+    query: str = field(default_factory=lambda: f"past-{secrets.token_hex(8)}")
+
+
+@dataclass(slots=True)
+class PastReader:
+    """Reads the pasts of new layers.
+
+    ``held_max``: shards whose state a process may hold. ``jobs``: a context that jobs are done in, so that a stop can
+    end them; it raises StoppedError then.
+    """
+
+    spark: SparkSession
+    sources: Sequence[SourcePlan]
+    history: HistoryLog
+    state_root: str
+    held_max: int
+    plan: Plan
+    jobs: Callable[[], AbstractContextManager[None]] = nullcontext
+    _readings: dict[tuple[Layer, ...], _Reading] = field(default_factory=dict)
+
+    def read(self, before: Book, after: Book, lists: ListTimes) -> dict[str, Past]:
+        """The pasts of the layers of ``after`` that ``before`` does not have, up to the newest finished batch.
+
+        Records enter by ``lists`` as they were when they came, of which a book has no more than those to come need.
+        What was read already, for the same layers, is not read again. Raises PastError where some could not be read.
+        """
+        end, found, failures = self.history.last(), dict[str, Past](), list[str]()
+        fresh = new_layers(before, after) if end is not None else {}
+        for number, source in enumerate(self.sources):
+            layers = fresh.get(source.stream)
+            if end is None or not layers or end.offsets[number] is None or source.stream not in end.ingest_ms:
+                continue
+            try:
+                reading = self._readings.get(layers)
+                if reading is None:
+                    reading = self._readings[layers] = self._begin(after, source.stream, layers, end, lists)
+                self._go_on(reading, number, source, end)
+            except StoppedError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other sources' pasts are read
+                failures.append(f"{', '.join(layer.name for layer in layers)}: {explained(error)}")
+                continue
+            found |= {layer.name: reading.past for layer in layers}
+        if failures:
+            raise PastError("; ".join(failures), found)
+        return found
+
+    def forget(self, book: Book) -> None:
+        """Let go of what was read for layers that never came, or are gone, once ``book`` is the one in force."""
+        self._readings.clear()
+        folder, used = Path(past_root(self.state_root, "")), {past.folder for past in book.pasts.values()}
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name not in used:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _begin(self, book: Book, stream: str, layers: tuple[Layer, ...], end: Mark, lists: ListTimes) -> _Reading:
+        names = tuple(layer.name for layer in layers)
+        log.info("backfill", stream=stream, layers=list(names))
+        slowest_ms = end.ingest_ms[stream] - book.bounds.partition_lag_ms
+        reach_ms = min(_reach_ms(layer, slowest_ms) for layer in layers)
+        start = self.history.before(stream, reach_ms)
+        folder = blake2b("\n".join(names).encode(), digest_size=8).hexdigest()
+        shutil.rmtree(past_root(self.state_root, folder), ignore_errors=True)  # of a run that ended before it was used
+        clocks = {stream: start.ingest_ms[stream]} if start and stream in start.ingest_ms else {}
+        of_then = lists.since({stream: reach_ms - SLOWEST_MS})
+        mine = replace(book, only=names, clocks=clocks, pasts={}, lists=of_then, _plans=None)
+        return _Reading(StaticBook(mine.to_json()), Past(folder, 0), start)
+
+    def _go_on(self, reading: _Reading, number: int, source: SourcePlan, end: Mark) -> None:
+        cache = ShardCache(past_root(self.state_root, reading.past.folder), per_query=False, held_max=self.held_max)
+        for mark in self._ends(reading.reached, end, number, source):
+            start = reading.reached.offsets[number] if reading.reached else None
+            rows = source.history(self.spark, start, mark.offsets[number] or {})
+            with self.jobs(), as_batch(self.spark, reading.query, reading.past.slices, wall_clock_ms()):
+                self.plan((rows, source.intake), reading.book, cache).count()
+            reading.past = Past(reading.past.folder, reading.past.slices + 1)
+            reading.reached = mark
+
+    def _ends(self, start: Mark | None, end: Mark, number: int, source: SourcePlan) -> Iterator[Mark]:
+        """Where the slices end: at the last mark each that keeps them within bounds, or one mark further."""
+        begun, last = source.amount(start.offsets[number] if start else None), None
+        for mark in self.history.between(start, end):
+            now = source.amount(mark.offsets[number])
+            if last is not None and now - begun > source.slice_max:
+                yield last
+                begun = source.amount(last.offsets[number])
+            last = mark if now > begun else None
+        if last is not None:
+            yield last
+
+
+def _reach_ms(layer: Layer, slowest_ms: int) -> int:
+    """What happened before is in no window. On the ingest clock, copies are known by those that came before them."""
+    before_ms = evict_before(layer, slowest_ms)
+    return before_ms if layer.time_mode == "event_time" else before_ms - layer.remembers_ms

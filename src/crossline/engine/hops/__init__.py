@@ -1,0 +1,1 @@
+"""What a batch goes through, whatever runs it."""

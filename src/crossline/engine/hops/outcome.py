@@ -1,0 +1,149 @@
+"""A batch's outcome rows, brought to the driver and made into what sinks take."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from crossline.connectors.base import LateRecord
+from crossline.core.alerts.alertjson import read_alerts
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.judge.shard import StreamClocks
+from crossline.core.route.pack import dead_from_json
+from crossline.engine.work.stopwatch import Spent
+from crossline.logs import get_logger
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from crossline.engine.source.plan_source import FetchRaw
+
+FETCH_S = 5.0  # for the bytes of all late records and duplicates of a batch together
+NOT_IN_TIME = "; its bytes could not be fetched in time"
+
+Position = dict[str, Any]
+# By stream and partition: bytes by offset, and whether time was up before all were there.
+Raws = dict[tuple[str, str], tuple[dict[int, bytes], bool]]
+
+log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read."""
+
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+    dead: list[DeadLetter] = field(default_factory=list)
+    late: list[LateRecord] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
+    clocks: dict[str, StreamClocks] = field(default_factory=dict)
+    spent: Spent = field(default_factory=Spent)
+
+
+def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
+    """Run the batch in Spark and gather what came out (see ``gathered``)."""
+    table = frame.toArrow()
+    return gathered(zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True), fetchers)
+
+
+def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw] | None) -> Outcome:
+    """What came out of a batch as (kind, body): alerts in the order of their records, then of their rules.
+
+    Bytes of duplicates and late records are fetched from their source. What cannot be fetched within FETCH_S goes
+    without its bytes, and is told; ``fetchers`` None: nobody wants them.
+    """
+    outcome = Outcome()
+    alerts: list[dict[str, Any]] = []
+    places: list[list[Any]] = []
+    duplicates: list[Position] = []
+    late: list[Position] = []
+    for kind, body in rows:
+        if kind == "alerts":
+            alerts += read_alerts(body)
+        elif kind == "places":
+            places += orjson.loads(body)
+        elif kind == "dead":
+            outcome.dead.extend(dead_from_json(body))
+        elif kind == "duplicates":
+            duplicates += orjson.loads(body)
+        elif kind == "late":
+            late += orjson.loads(body)
+        elif kind == "spent":
+            outcome.spent.add(body)
+        else:
+            _add(outcome, orjson.loads(body))
+    ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
+    outcome.alerts = [alert for _, alert in ordered]
+    if duplicates or late:
+        every = [*duplicates, *late]
+        raws = _unread(every) if fetchers is None else fetched(every, fetchers, time.monotonic() + FETCH_S)
+        outcome.dead += [_duplicate(position, raws) for position in duplicates]
+        outcome.late += [_late(position, raws) for position in late]
+        missing = sum(_raw(position, raws) == (None, True) for position in every)
+        if missing:
+            outcome.figures["without_bytes"] = missing
+            log.warning("late records and duplicates go without their bytes, which did not come in time", count=missing)
+    return outcome
+
+
+def _unread(positions: Sequence[Position]) -> Raws:
+    return {(each["stream"], each["partition"]): ({}, False) for each in positions}
+
+
+def fetched(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], until_s: float) -> Raws:
+    """The bytes at ``positions``, asked for in one go for each partition."""
+    places: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for each in positions:
+        places[each["stream"], each["partition"]].add(each["offset"])
+    raws: Raws = {}
+    for (stream, partition), offsets in places.items():
+        found = fetchers[stream](partition, sorted(offsets), until_s) if time.monotonic() < until_s else {}
+        raws[stream, partition] = found, time.monotonic() >= until_s
+    return raws
+
+
+def _raw(position: Position, raws: Raws) -> tuple[bytes | None, bool]:
+    """The bytes, None where they are not there, and whether that is for want of time."""
+    found, time_up = raws[position["stream"], position["partition"]]
+    raw = found.get(position["offset"])
+    return raw, raw is None and time_up
+
+
+def _add(outcome: Outcome, more: dict[str, Any]) -> None:
+    outcome.figures["records"] += more["records"]
+    outcome.figures["retained"] += more["retained"]
+    for stream, each in more["clocks"].items():
+        clocks = StreamClocks(**each).after(outcome.clocks.get(stream))
+        outcome.clocks[stream] = clocks
+        outcome.figures["ingest_ms"][stream] = clocks.ingest_ms
+
+
+def _duplicate(position: Position, raws: Raws) -> DeadLetter:
+    raw, not_in_time = _raw(position, raws)
+    return DeadLetter(
+        stream=position["stream"],
+        reason="duplicate_id",
+        detail=f"id {position['record_id']!r} came before; the first record counts{NOT_IN_TIME if not_in_time else ''}",
+        partition=position["partition"],
+        offset=position["offset"],
+        raw=raw,
+        record_id=position["record_id"],
+    )
+
+
+def _late(position: Position, raws: Raws) -> LateRecord:
+    return LateRecord(
+        stream=position["stream"],
+        record_id=position["record_id"],
+        event_ms=position["event_ms"],
+        ingest_ms=position["ingest_ms"],
+        lateness_ms=position["ingest_ms"] - position["event_ms"],
+        partition=position["partition"],
+        offset=position["offset"],
+        raw=_raw(position, raws)[0],
+    )

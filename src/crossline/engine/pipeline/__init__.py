@@ -1,0 +1,1 @@
+"""A pipeline: put together, started, its batches, its end."""

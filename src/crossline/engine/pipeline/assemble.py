@@ -1,0 +1,173 @@
+"""A pipeline from its configuration: the only place where settings become components."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from pyspark.sql import SparkSession
+
+from crossline.connectors.base import Delivery, Sink, build_sink
+from crossline.connectors.console import ConsoleSink
+from crossline.core.basics.errors import UsageError
+from crossline.core.judge.shard import Bounds
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.settings.config import Pipeline as Config
+from crossline.core.settings.config import rule_defaults
+from crossline.core.settings.fields import Settings
+from crossline.core.settings.kafka import KafkaSource
+from crossline.core.settings.sinks import ConsoleSink as ConsoleSettings
+from crossline.core.settings.sources import FilesSource, GeneratorSource
+from crossline.engine.book.book import Book, BookFile
+from crossline.engine.book.checkpoint import Checkpoint, SourceMark, claim
+from crossline.engine.changes.rulefeed import DirectoryFeed
+from crossline.engine.pipeline.batches import PipelineSettings
+from crossline.engine.pipeline.pipeline import Pipeline
+from crossline.engine.runtime.session import build_session, wake_workers
+from crossline.engine.runtime.settings import DAEMON
+from crossline.engine.source.files import FileInput
+from crossline.engine.source.inputs import file_source, generated_source
+from crossline.engine.source.kafka import kafka_source
+from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.work.totals import Totals
+from crossline.generate.source import read_source
+from crossline.rulelog.content import read_pipeline
+from crossline.rulelog.directory import IngestClock
+
+SHARDS_PER_CORE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How this run differs from the file.
+
+    ``complete``: what is there is judged, then it ends; a last line without an end counts if it is whole (``drain`` of
+    ``file_source``).
+    ``screen``: where a console sink prints, the standard output where None.
+    """
+
+    complete: bool = False
+    on_batch: Callable[[Delivery, Totals], None] | None = None
+    screen: TextIO | None = None
+
+    def sink(self, settings: Settings, pipeline: str) -> Sink:
+        """The sink of ``settings``; sentences go to ``screen`` where one is given."""
+        if isinstance(settings, ConsoleSettings) and self.screen is not None:
+            return ConsoleSink(self.screen)
+        return build_sink(settings, pipeline)
+
+
+def read_config(path: str) -> Config:
+    """The pipeline file at ``path``, checked whole, its relative paths still as written.
+
+    Raises RefusedError with all that is wrong in it, UsageError where it cannot be read.
+    """
+    return read_pipeline(path)
+
+
+def session_for(config: Config) -> SparkSession:
+    """A session for the pipeline, whose workers are being started."""
+    spark = build_session(config.name, config.engine.master)
+    wake_workers(spark)
+    return spark
+
+
+def assemble(spark: SparkSession, config: Config, options: RunOptions | None = None) -> Pipeline:
+    """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started.
+
+    It holds its checkpoint from here on, until it is stopped. Raises StateError where that is another's.
+    """
+    held = claim(str(Path(config.engine.checkpoint).absolute()))
+    try:
+        order = held.owned_by(config.name, [_mark(stream, source) for stream, source in config.sources.items()])
+        return _assembled(spark, config, options or RunOptions(), held, order)
+    except BaseException:
+        held.release()
+        raise
+
+
+def _mark(stream: str, source: Any) -> SourceMark:
+    """What of a source must stay. A path may change: which files were read is known by file, not by pattern."""
+    reads: dict[str, Any] = {}
+    if isinstance(source, KafkaSource):
+        reads = {"topics": sorted(name.strip() for name in source.topic.split(","))}
+    if isinstance(source, GeneratorSource):
+        reads = source.model_dump(mode="json", exclude_none=True, exclude={"kind", "records", "pace_per_s"})
+    return SourceMark(stream, source.kind, reads)
+
+
+def _assembled(
+    spark: SparkSession, config: Config, options: RunOptions, claimed: Checkpoint, order: Sequence[str]
+) -> Pipeline:
+    cores = spark.sparkContext.defaultParallelism
+    checkpoint = str(claimed.folder)
+    known = BookFile(f"{checkpoint}/book.json")
+    before = known.current() if Path(known.path).exists() else None
+    shards = _shards(config, before, cores)
+    bounds = Bounds(config.engine.partition_lag)
+    book = Book(RuleSet(), dict(config.streams), rule_defaults(config), shards, bounds)
+    local = spark.sparkContext.master.startswith("local[")
+    held = shards if local and _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
+    settings = PipelineSettings(
+        name=config.name,
+        checkpoint=checkpoint,
+        partitions=min(shards, cores),
+        trigger_ms=config.engine.trigger,
+        shards_held=held,
+        backfill=config.engine.backfill,
+        narrow=local and shards <= held,
+    )
+    sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
+    feed = DirectoryFeed(config, {stream: _clock_of(config, stream) for stream in config.sources})
+    sinks = [options.sink(sink, config.name) for sink in config.sinks]
+    return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch, claimed, before)
+
+
+def _shards(config: Config, before: Book | None, cores: int) -> int:
+    """Fixed for the life of a checkpoint: a key must always be judged where its state is."""
+    if before is not None:
+        return before.shards
+    return config.engine.shards if isinstance(config.engine.shards, int) else max(1, cores * SHARDS_PER_CORE)
+
+
+def _has_keepers(spark: SparkSession) -> bool:
+    """Whether each shard has one place on this machine; else any worker may come to hold any of them."""
+    return bool(spark.conf.get("spark.python.daemon.module", "") == DAEMON)
+
+
+def _clock_of(config: Config, stream: str) -> IngestClock:
+    """Whether ingest time comes from the records (files, generated traffic) or from a broker's clock."""
+    from_broker = isinstance(config.sources[stream], KafkaSource) and config.streams[stream].ingest_time is None
+    return "wall" if from_broker else "records"
+
+
+def _check_format(config: Config, stream: str) -> None:
+    """Which formats a source can be read in, in this version."""
+    readable = ("json", "csv", "parquet") if isinstance(config.sources[stream], FilesSource) else ("json",)
+    form = config.streams[stream].format
+    if form not in readable:
+        kind = config.sources[stream].kind
+        raise UsageError(
+            f"stream {stream}: format {form} from a source of kind {kind} is not in this version; "
+            f"expected {' or '.join(readable)}"
+        )
+
+
+def _source(config: Config, stream: str, number: int, checkpoint: str, cores: int, options: RunOptions) -> SourcePlan:
+    source = config.sources[stream]
+    _check_format(config, stream)
+    if isinstance(source, KafkaSource):
+        records_max = source.max_records_per_batch or config.engine.max_batch_records
+        return kafka_source(stream, source, os.environ, records_max, checkpoint, number)
+    if isinstance(source, GeneratorSource):
+        generator = read_source(source.model_dump(exclude_none=True))
+        return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)
+    if isinstance(source, FilesSource):
+        files = FileInput(stream, (source.path,), config.streams[stream].format)
+        return file_source(
+            files, checkpoint, cores, source.max_batch_bytes or config.engine.max_batch_bytes, drain=options.complete
+        )
+    raise UsageError(f"source kind {source.kind!r} of stream {stream} cannot be run")

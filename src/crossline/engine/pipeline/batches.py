@@ -1,0 +1,154 @@
+"""The batches of a running pipeline: each planned, run, delivered and marked as done."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from crossline.connectors.base import Delivery, Sink, deliver_all
+from crossline.connectors.chunks import READY
+from crossline.engine.book.book import BookSource
+from crossline.engine.book.sparklog import began_ms
+from crossline.engine.changes.changes import RuleChanges
+from crossline.engine.hops.hops import hops_of
+from crossline.engine.hops.outcome import Outcome, collect
+from crossline.engine.source.intake import Intake
+from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.spark.flow import Input, narrow, wide
+from crossline.engine.spark.task import tell_began
+from crossline.engine.state.cache import ShardCache
+from crossline.engine.state.history import HistoryLog
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.totals import Totals
+from crossline.engine.workers.keepers import KeptJudge
+
+# Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
+NARROW_RECORDS = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """Plain values.
+
+    ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
+    ``shards_held``: shards whose state a process may hold. ``narrow``: small batches may be done by one task.
+    """
+
+    name: str
+    checkpoint: str
+    partitions: int
+    trigger_ms: int
+    shards_held: int
+    backfill: bool = True
+    narrow: bool = False
+
+    @property
+    def state_root(self) -> str:
+        """Where shards log their state."""
+        return f"{self.checkpoint}/state"
+
+
+class Planner:
+    """How a batch is run: in stages, or in one task where the batch before was small."""
+
+    def __init__(self, settings: PipelineSettings) -> None:
+        self._settings = settings
+        self._last_records = NARROW_RECORDS + 1
+
+    def plan(self, raw: Input, book: BookSource, cache: ShardCache) -> DataFrame:
+        """Spark does not say how large a batch is before it is read, so the last one tells."""
+        frame, intake = raw
+        partitions = self._settings.partitions
+        hops = hops_of(book, intake, KeptJudge(book, cache, partitions))
+        if self._settings.narrow and self._last_records <= NARROW_RECORDS:
+            return narrow(frame, hops)
+        return wide(frame, hops, partitions)
+
+    def saw(self, records: int) -> None:
+        """A batch had so many records."""
+        self._last_records = records
+
+
+class Batches:
+    """Runs one batch at a time; what is published comes in between (``changes``).
+
+    ``enough``: where it is given, ``reached`` is set once so many records were judged or refused.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: PipelineSettings,
+        planner: Planner,
+        sources: Sequence[SourcePlan],
+        sinks: Sequence[Sink],
+        changes: RuleChanges,
+        history: HistoryLog,
+        stopping: threading.Event,
+        on_batch: Callable[[Delivery, Totals], None] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._planner = planner
+        self._sources = sources
+        self._sinks = sinks
+        self._changes = changes
+        self._history = history
+        self._stopping = stopping
+        self._on_batch = on_batch
+        self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
+        self.totals = Totals()
+        self.enough: int | None = None
+        self.reached = threading.Event()
+
+    def run(self, frame: DataFrame, intake: Intake, batch_id: int) -> None:
+        """Judge the records of ``frame``, which ``intake`` reads, and give what comes of it to all sinks."""
+        with self._changes.between_batches:
+            begun, begun_ms = time.monotonic(), time.time() * 1e3
+            self.totals.first_s = self.totals.first_s or begun
+            tell_began(self._spark, began_ms(self._settings.checkpoint, batch_id))
+            with self._changes.judging():
+                plan = self._planner.plan((frame, intake), self._changes.file, self._cache)
+                outcome = collect(plan, {source.stream: source.fetch for source in self._sources})
+                verified = [source.verify() for source in self._sources]
+                self._changes.judged(outcome.clocks)
+            delivery = self._delivery(batch_id, outcome, begun, begun_ms)
+            after = Stopwatch()
+            deliver_all(self._sinks, delivery, stop=self._stopping)
+            after.lap("deliver")
+            for settle in verified:
+                settle()
+            self._mark(delivery)
+            after.lap("mark")
+            self.totals.after_ms = after.spent_ms
+        if self._on_batch is not None:
+            self._on_batch(delivery, self.totals)
+
+    def _delivery(self, batch_id: int, outcome: Outcome, begun_s: float, begun_ms: float) -> Delivery:
+        figures = {
+            **outcome.figures,
+            "detect_ms": round((time.monotonic() - begun_s) * 1000),
+            "wall_ms": outcome.spent.wall_ms(begun_ms, time.time() * 1e3),
+            "spent_ms": outcome.spent.spent_ms,
+        }
+        events = self._changes.events()
+        return Delivery(self._settings.name, batch_id, outcome.alerts, outcome.dead, outcome.late, figures, events)
+
+    def _mark(self, delivery: Delivery) -> None:
+        """The batch is with every sink."""
+        self._changes.told(delivery.rule_events)
+        self.totals.add(delivery)
+        self._planner.saw(delivery.figures["records"] + len(delivery.dead))
+        if self.enough is not None and self.totals.taken >= self.enough:
+            self.reached.set()
+        if self.totals.batches == 1:
+            ready = Path(self._settings.checkpoint) / "sources" / READY
+            ready.parent.mkdir(parents=True, exist_ok=True)
+            ready.touch()
+        self._history.add(delivery.batch_id, self._changes.clocks)
+        self._changes.delivered(delivery.batch_id)

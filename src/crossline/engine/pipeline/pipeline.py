@@ -1,0 +1,212 @@
+"""The life of a pipeline: one streaming query, started, waited for and stopped, with all that it holds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from crossline.connectors.base import Delivery, Sink
+from crossline.core.basics.errors import PermanentError, StoppedError
+from crossline.engine.book.book import Book
+from crossline.engine.book.checkpoint import Checkpoint
+from crossline.engine.changes.changes import RuleChanges
+from crossline.engine.changes.past import PastReader
+from crossline.engine.changes.rulefeed import RuleFeed
+from crossline.engine.pipeline.batches import Batches, PipelineSettings, Planner
+from crossline.engine.runtime.leftovers import Leftovers
+from crossline.engine.source.intake import ChunkIntake, Intake
+from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.spark.cancel import Cancellable
+from crossline.engine.spark.failure import explained
+from crossline.engine.spark.flow import together
+from crossline.engine.state.history import HistoryLog
+from crossline.engine.work.totals import Totals
+from crossline.logs import get_logger
+
+POLL_S = 0.25
+
+log = get_logger(__name__)
+
+
+class Pipeline:
+    """Assembled from parts; ``book`` is one without rules, ``before`` that of the run before, as it stood there.
+
+    ``start`` it, then ``drain`` or ``wait``, then ``stop``.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: PipelineSettings,
+        book: Book,
+        sources: Sequence[SourcePlan],
+        feed: RuleFeed,
+        sinks: Sequence[Sink],
+        on_batch: Callable[[Delivery, Totals], None] | None = None,
+        checkpoint: Checkpoint | None = None,
+        before: Book | None = None,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._sources = sources
+        self._sinks = sinks
+        self._checkpoint = checkpoint
+        self._stopping = threading.Event()
+        self._jobs = Cancellable(spark, self._stopping)
+        history = HistoryLog(settings.checkpoint)
+        planner = Planner(settings)
+        past = PastReader(
+            spark, sources, history, settings.state_root, settings.shards_held, planner.plan, self._jobs.jobs
+        )
+        self._changes = RuleChanges(
+            book, before, feed, history, settings.checkpoint, past if settings.backfill else None, self._stopping
+        )
+        self._batches = Batches(
+            spark, settings, planner, sources, sinks, self._changes, history, self._stopping, on_batch
+        )
+        self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
+        self._leftovers = Leftovers(spark, sum(isinstance(source.intake, ChunkIntake) for source in sources))
+        self._life = threading.Lock()
+        self._closed = False
+        self._unclosed: list[str] = []
+        self._query: StreamingQuery | None = None
+        self._intake: Intake
+        self._opened: list[Sink] = []
+
+    def start(self) -> Pipeline:
+        """Open sinks, write the book, start the query.
+
+        Raises StoppedError where it is stopped meanwhile.
+        """
+        with self._life:
+            try:
+                self._start()
+            except BaseException:
+                self._close()
+                for each in self._unclosed:
+                    log.error("not closed", error=each)  # noqa: TRY400 - of what is raised here others tell
+                raise
+        return self
+
+    def _start(self) -> None:
+        for sink in self._sinks:
+            sink.open()
+            self._opened.append(sink)
+        self._changes.start()
+        frame, self._intake = together([(source.open(self._spark), source.intake) for source in self._sources])
+        writer = (
+            frame.writeStream.queryName(self._settings.name)
+            .option("checkpointLocation", f"{self._settings.checkpoint}/spark")
+            .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
+            .foreachBatch(self._batch)
+        )
+        if self._stopping.is_set():
+            raise StoppedError("stopped while it started; nothing was judged")
+        self._query = writer.start()
+        self._leftovers.watch(self._query)
+        self._watcher.start()
+
+    def _batch(self, frame: DataFrame, batch_id: int) -> None:
+        self._leftovers.calls_back()
+        self._batches.run(frame, self._intake, batch_id)
+
+    @property
+    def totals(self) -> Totals:
+        """What was done so far."""
+        return self._batches.totals
+
+    def drain(self) -> Totals:
+        """Process what is there, then stop. Raises StoppedError where it is stopped before its end."""
+        with self._told():
+            self._running().processAllAvailable()
+        totals = self._done()
+        totals.left = [text for source in self._sources for text in source.left()]
+        return totals
+
+    def run_until(self, records: int) -> Totals:
+        """Until that many records were judged or refused, then stop. Raises StoppedError as ``drain``."""
+        self._batches.enough = records
+        query = self._running()
+        while query.isActive and not self._batches.reached.wait(POLL_S):
+            pass
+        with self._told():
+            failure = query.exception()
+            if failure is not None:
+                raise failure
+        return self._done()
+
+    def wait(self) -> Totals:
+        """Until the query is stopped or fails."""
+        with self._told():
+            self._running().awaitTermination()
+        return self.totals
+
+    def _done(self) -> Totals:
+        early = self._stopping.is_set()
+        self.stop()
+        if early:
+            raise StoppedError("stopped before all was judged; the next run goes on from there")
+        return self.totals
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """A failure of the query becomes one of our errors, after sinks were closed; what a stop brought is none."""
+        try:
+            yield
+        except StreamingQueryException as failure:
+            if self._stopping.is_set():
+                return
+            try:
+                self.stop()
+            except PermanentError as more:
+                log.error("not stopped cleanly", error=str(more))  # noqa: TRY400 - the failure is what is raised
+            raise explained(failure) from failure
+
+    @property
+    def running(self) -> bool:
+        """Whether its query was started."""
+        return self._query is not None
+
+    def _running(self) -> StreamingQuery:
+        if self._query is None:
+            raise RuntimeError("the pipeline is not started")
+        return self._query
+
+    def stop(self) -> None:
+        """Stop the query and close the sinks; a batch that was under way is run again at the next start.
+
+        From any thread, again and again; returns when all is closed. What is being done for a start or for new rules is
+        given up. Raises PermanentError where something could not be closed; all else is closed then.
+        """
+        self._stopping.set()
+        with self._jobs.cancelling(), self._life:
+            if not self._closed:
+                if self._query is not None:
+                    self._tried(self._query.stop)
+                    self._leftovers.drop()
+                    self._watcher.join()
+                self._close()
+        if self._unclosed:
+            raise PermanentError(f"not stopped cleanly: {'; '.join(self._unclosed)}")
+
+    def _close(self) -> None:
+        """Close all there is, whatever becomes of each."""
+        for sink in self._opened:
+            self._tried(sink.close)
+        for source in self._sources:
+            self._tried(source.close)
+        self._tried(self._changes.close)
+        if self._checkpoint is not None:
+            self._tried(self._checkpoint.release)
+        self._closed = True
+
+    def _tried(self, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 - told when all is closed
+            self._unclosed.append(str(error).strip() or repr(error))

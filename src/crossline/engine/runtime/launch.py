@@ -1,0 +1,190 @@
+"""Java, and the process that Spark's Python is forked from: started first, beside all that is loaded meanwhile.
+
+Nothing here imports PySpark or Arrow, so that both are under way a fraction of a second after a command began.
+
+A terminal and a supervisor send SIGINT or SIGTERM to every process of a run at once. Java, were it to end at the same
+moment as the pipeline that is being stopped, would fail that pipeline in the midst of its stop. So it ignores both; it
+ends when the pipe that this process holds ends, which the system sees to, however this process ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crossline.engine.runtime.home import spark_home, worker_python
+from crossline.engine.runtime.jars import ensure_jars
+from crossline.engine.runtime.java import find_java, without_incubators
+from crossline.engine.runtime.settings import JAR_GROUPS, LOOPBACK, MODULES_OPENED, SOCKET_VARIABLE, base_settings
+from crossline.engine.runtime.temp import OwnFolder, own_folder, sweep
+
+END_S = 20.0  # Java takes half a second to end; more where a batch is under way
+# What ignores a signal when it starts another program hands that on; Java leaves ignored signals alone.
+_DEAF = 'trap "" INT TERM; exec "$@"'
+# With any of these somebody has their own say in how Java is started: then Spark's scripts do it.
+_SAYS = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH", "SPARK_DRIVER_MEMORY")
+_SIGNALS = {signal.SIGINT, signal.SIGTERM}
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A Java that was started here. ``said``: where it writes its port and secret; ``prefork`` None: there is none."""
+
+    process: subprocess.Popen[bytes]
+    folder: OwnFolder
+    said: Path
+    prefork: subprocess.Popen[bytes] | None
+
+
+_started: list[Started] = []
+
+
+def started() -> Started | None:
+    """The Java of this process; None where there is none, or somebody else's."""
+    return _started[0] if _started else None
+
+
+def session_folder() -> Path | None:
+    """Where the Java that was started here keeps what is temporary; None as in ``started``."""
+    return _started[0].folder.path if _started else None
+
+
+def is_here(master: str | None) -> bool:
+    """Whether all of Spark runs on this machine."""
+    return master is None or re.match(r"local\b|spark://(127\.|localhost\b)", master) is not None
+
+
+def prepare(environment: MutableMapping[str, str], *, here: bool) -> None:
+    """What Spark and PySpark look for in the environment; what somebody has set stays."""
+    environment["PYSPARK_PYTHON"] = str(worker_python()) if here else sys.executable
+    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if here:
+        environment.setdefault("SPARK_HOME", str(spark_home()))
+    environment["JAVA_HOME"] = str(without_incubators(find_java()))
+
+
+def found_jars() -> list[Path]:
+    """The jars that every session has, fetched where missing."""
+    return [jar for group in JAR_GROUPS for jar in ensure_jars(group)]
+
+
+def launch_ahead(master: str | None) -> None:
+    """Start for a session on ``master`` before anything is known of it but that; nothing where it is elsewhere."""
+    if re.match(r"local\b", master or "local") is None:
+        return
+    prepare(os.environ, here=True)
+    launch({**base_settings(found_jars()), **LOOPBACK})
+
+
+def launch(settings: Mapping[str, str]) -> Started:
+    """Start Java for ``settings``; the one there is where this process has started one already."""
+    known = started()
+    if known is not None:
+        return known
+    sweep()
+    folder = own_folder()
+    said = folder.path / "gateway"
+    environment = {
+        **os.environ,
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(said),
+        "TMPDIR": str(folder.path),  # of Python's workers
+    }
+    prefork = None
+    if re.match(r"local\b", settings.get("spark.master", "local")):
+        environment[SOCKET_VARIABLE] = str(folder.path / "prefork")
+        prefork = _prefork(environment, folder.lock)
+    process = _java(_with_folder(settings, folder.path), environment, folder.lock)
+    made = Started(process, folder, said, prefork)
+    _started.append(made)
+    atexit.register(_at_exit, os.getpid(), made)
+    return made
+
+
+def end(made: Started, wait_s: float = END_S) -> None:
+    """Have Java end, wait for it, and remove its folder; one that does not end in time keeps it, for the next sweep."""
+    process = made.process
+    if process.stdin is None or process.stdin.closed:
+        return
+    for each in (process, made.prefork):
+        if each is not None and each.stdin is not None:
+            with suppress(OSError):
+                each.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(wait_s)
+        if made.prefork is not None:
+            made.prefork.wait(wait_s)
+        made.folder.remove()
+
+
+def give_up() -> None:
+    """End at once what no session was made with, or what is left of one."""
+    made = started()
+    if made is not None:
+        made.process.kill()
+        if made.prefork is not None:
+            made.prefork.kill()
+
+
+def _at_exit(owner: int, made: Started) -> None:
+    if os.getpid() == owner:  # not in a process that was forked from it
+        end(made)
+
+
+def _with_folder(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Spark's settings with its temporary files in ``folder``, where nobody said otherwise."""
+    temp = shlex.quote(f"-Djava.io.tmpdir={folder}")
+    options = f"{settings.get(_DRIVER_OPTIONS, '')} {temp}".strip()
+    return {"spark.local.dir": str(folder), **settings, _DRIVER_OPTIONS: options}
+
+
+def _java(settings: Mapping[str, str], environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
+    # A group of its own: a terminal's keys do not reach it, nor what is sent to the group of this process. It inherits
+    # the lock of the folder, which is swept once Java is gone too.
+    return _deaf(["/bin/sh", "-c", _DEAF, "sh", *_command(settings, environment)], environment, lock)
+
+
+def _prefork(environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
+    """The process that Spark's Python is forked from; its hashes are those of the workers that Spark starts itself."""
+    command = [sys.executable, "-m", "crossline.engine.workers.prefork", environment[SOCKET_VARIABLE]]
+    return _deaf(command, {**environment, "PYTHONHASHSEED": "0"}, lock)
+
+
+def _deaf(command: list[str], environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
+    """Start ``command`` out of reach of SIGINT and SIGTERM; it has the lock, and ends with this process's pipe to it.
+
+    The signals are blocked from the first instant, before a shell comes to its trap; so they are in all that Java
+    starts, since Java leaves that as it is.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0, pass_fds=(lock,))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _command(settings: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
+    """How Java is started.
+
+    Spark's scripts ask one Java for the command of another, which takes half a second, and add modules that Java warns
+    of. Where nobody but us has a say, the command is known.
+    """
+    given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    more = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    home = Path(environment["SPARK_HOME"]) if "SPARK_HOME" in environment else None
+    if home != spark_home() or any(environment.get(name) for name in _SAYS):
+        return [str((home or spark_home()) / "bin" / "spark-submit"), *given, *more]
+    class_path = os.pathsep.join([settings["spark.driver.extraClassPath"], f"{home}/conf", f"{home}/jars/*"])
+    options = [f"-Xmx{settings['spark.driver.memory']}", *shlex.split(settings[_DRIVER_OPTIONS]), *MODULES_OPENED]
+    java = str(find_java().binary)
+    return [java, "-cp", class_path, *options, "org.apache.spark.deploy.SparkSubmit", *given, *more]

@@ -1,0 +1,50 @@
+"""The hops of a batch in Spark: in stages of many tasks with a shuffle between them, or all in one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from crossline.engine.hops.hops import ROWS_SCHEMA, ArrowBatches, Hop, Step, in_one
+from crossline.engine.source.intake import Intake, TaggedIntake
+from crossline.engine.spark.task import running_task
+
+Input = tuple[DataFrame, Intake]
+
+
+def together(inputs: Sequence[Input]) -> Input:
+    """Inputs as one: their rows side by side, each with the number of its input."""
+    if len(inputs) == 1:
+        return inputs[0]
+    tagged = [
+        frame.select(fn.lit(number).alias("input"), fn.struct("*").alias(f"rows{number}"))
+        for number, (frame, _) in enumerate(inputs)
+    ]
+    union = partial(DataFrame.unionByName, allowMissingColumns=True)
+    return reduce(union, tagged), TaggedIntake(tuple(intake for _, intake in inputs))
+
+
+def wide(frame: DataFrame, hops: Sequence[Hop], partitions: int) -> DataFrame:
+    """What came out (ROWS_SCHEMA): a stage a hop; shard s is judged by task s % ``partitions``."""
+    for hop in hops:
+        if hop.by_shard:
+            frame = frame.repartitionById(partitions, frame.shard % partitions)
+        frame = frame.mapInArrow(_in_task(hop.step, partitions), ROWS_SCHEMA)
+    return frame
+
+
+def narrow(frame: DataFrame, hops: Sequence[Hop]) -> DataFrame:
+    """The same from one task for all hops and shards: for batches done before a shuffle would be."""
+    return frame.coalesce(1).mapInArrow(_in_task(partial(in_one, hops), 1), ROWS_SCHEMA)
+
+
+def _in_task(step: Step, partitions: int) -> Callable[[ArrowBatches], ArrowBatches]:
+    """``step`` as ``mapInArrow`` wants it."""
+
+    def run(batches: ArrowBatches) -> ArrowBatches:
+        return step(running_task(partitions), batches)
+
+    return run

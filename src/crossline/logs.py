@@ -1,0 +1,36 @@
+"""Loggers whose library is loaded with the first line that is written: most commands write none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_configure: list[Callable[[], None]] = []
+
+
+class Logger:
+    """A structlog logger, once something is logged."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        import structlog  # noqa: PLC0415 - takes as long to load as a short command takes
+
+        while _configure:
+            _configure.pop()()
+        return getattr(structlog.get_logger(self._name), method)
+
+
+def get_logger(name: str) -> Logger:
+    """The logger of a module."""
+    return Logger(name)
+
+
+def configure_with(configure: Callable[[], None]) -> None:
+    """Have ``configure`` called before the first line is written; now, where the library is loaded already."""
+    if "structlog" in sys.modules:
+        configure()
+    else:
+        _configure[:] = [configure]

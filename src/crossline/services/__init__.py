@@ -1,0 +1,1 @@
+"""Systems that tests and demonstrations start on this machine."""

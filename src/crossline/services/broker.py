@@ -1,0 +1,232 @@
+"""A real Kafka broker on this machine for tests, measurements, the demo: one node, loopback, gone with its owner."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from crossline.core.basics.errors import PermanentError, SourceError
+from crossline.engine.runtime.jars import ensure_jars
+from crossline.engine.runtime.java import find_java
+from crossline.engine.runtime.temp import OwnFolder, own_folder
+
+_CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
+_START_S_MAX = 60.0
+_ASK_S = 0.5
+_ADMIN_S_MAX = 30.0
+_TRIES = 3
+_LOG_TAIL = 15
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+num.partitions=2
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+log.retention.ms=-1
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+"""
+# A reader waits on a pipe whose other end is ours. When we are gone, however we went, the pipe ends, and the reader
+# kills the broker ($$) and removes its folder ($0). The broker takes the shell's place, so we can wait for its end.
+_GUARD = 'exec 3<&0; (read -r _ <&3; kill -KILL $$; rm -rf "$0") & exec "$@" 3<&- </dev/null'
+_SILENT = logging.getLogger("crossline.kafka_broker")
+_SILENT.propagate = False
+_SILENT.addHandler(logging.NullHandler())
+
+
+class LocalBroker:
+    """A broker as a context manager: ready inside, gone after, its data with it.
+
+    ``brokers`` is the address to give to clients; ``log_file`` what the broker says. The broker dies with this process,
+    also when that is killed. ``kill`` and ``start`` play a crash: topics, records and the address stay.
+    Raises PermanentError without Java or jars, SourceError where the broker does not come up.
+    """
+
+    def __init__(self, heap_mb: int = 384) -> None:
+        self._heap_mb = heap_mb
+        self._folder: OwnFolder | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._command: list[str] = []
+        self.brokers = ""
+
+    def __enter__(self) -> Self:
+        java, jars = find_java(), ensure_jars("broker")
+        self._command = [
+            str(java.binary),
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+UseSerialGC",
+            "-cp",
+            os.pathsep.join(map(str, jars)),
+        ]
+        self._folder = own_folder("broker")
+        try:
+            for tries_left in reversed(range(_TRIES)):
+                self._choose_ports()
+                self._format()
+                try:
+                    self.start()
+                    break
+                except SourceError:
+                    # Somebody may have taken a port between our choosing it and the broker's binding it.
+                    if tries_left == 0 or "already in use" not in self.log_file.read_text(errors="replace"):
+                        raise
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def folder(self) -> Path:
+        """The temporary folder of the broker."""
+        if self._folder is None:
+            raise PermanentError("the broker is not open: use it as `with LocalBroker() as broker:`")
+        return self._folder.path
+
+    @property
+    def log_file(self) -> Path:
+        """Where the broker's own log is."""
+        return self.folder / "broker.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process, None while it does not run."""
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> None:
+        """Start the broker on its data and address, and wait until it answers."""
+        with self.log_file.open("ab") as log:
+            guard = ["/bin/sh", "-c", _GUARD, str(self.folder)]
+            broker = [*self._command, "kafka.Kafka", str(self.folder / "server.properties")]
+            self._process = subprocess.Popen(
+                [*guard, *broker],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        self._await_answer(self._process)
+
+    def kill(self) -> None:
+        """End the broker at once, as a crash would."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+
+    def close(self) -> None:
+        """End the broker and delete its data."""
+        self.kill()
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    def admin(self) -> AdminClient:
+        """A client to administer the broker with."""
+        return _admin(self.brokers)
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, append_time: bool = True, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic, return its name. ``append_time``: the broker stamps records as they arrive (ingest time)."""
+        stamp = "LogAppendTime" if append_time else "CreateTime"
+        topic = NewTopic(name, partitions, 1, config={"message.timestamp.type": stamp, **(config or {})})
+        admin = self.admin()  # the request ends with the client
+        try:
+            admin.create_topics([topic], operation_timeout=_ADMIN_S_MAX)[name].result(_ADMIN_S_MAX)
+        except KafkaException as error:
+            raise PermanentError(f"cannot create topic {name}: {error.args[0].str()}") from error
+        # The controller has made it; the broker hears of it a moment later.
+        deadline_s = time.monotonic() + _ADMIN_S_MAX
+        while len(_led(admin, name)) < partitions:
+            if time.monotonic() > deadline_s:
+                raise SourceError(f"topic {name} was made and has no leader after {_ADMIN_S_MAX:.0f} s")
+        return name
+
+    def _choose_ports(self) -> None:
+        with socket.socket() as first, socket.socket() as second:
+            for each in (first, second):
+                each.bind(("127.0.0.1", 0))
+            port, controller = first.getsockname()[1], second.getsockname()[1]
+        self.brokers = f"127.0.0.1:{port}"
+        settings = _PROPERTIES.format(port=port, controller=controller, data=self.folder / "data")
+        (self.folder / "server.properties").write_text(settings)
+
+    def _format(self) -> None:
+        arguments = ["format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(self.folder / "server.properties")]
+        with self.log_file.open("ab") as log:
+            done = subprocess.run(
+                [*self._command, "kafka.tools.StorageTool", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                check=False,
+            )
+        if done.returncode != 0:
+            raise SourceError(self._failure(f"the broker's storage could not be made (exit code {done.returncode})"))
+
+    def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
+        client = _admin(self.brokers)
+        deadline_s = time.monotonic() + _START_S_MAX
+        while time.monotonic() < deadline_s:
+            if process.poll() is not None:
+                message = self._failure(f"the broker ended while it started (exit code {process.returncode})")
+                self.kill()
+                raise SourceError(message)
+            with suppress(KafkaException):
+                if client.list_topics(timeout=_ASK_S).brokers:
+                    return
+        message = self._failure(f"the broker did not answer at {self.brokers} within {_START_S_MAX:.0f} s")
+        self.kill()
+        raise SourceError(message)
+
+    def _failure(self, what: str) -> str:
+        lines = self.log_file.read_text(errors="replace").splitlines()[-_LOG_TAIL:]
+        return "\n".join([f"{what}; the end of its log:", *(f"  {line}" for line in lines)])
+
+
+def _led(admin: AdminClient, topic: str) -> list[int]:
+    """The partitions of ``topic`` that a broker serves."""
+    found = admin.list_topics(timeout=_ADMIN_S_MAX).topics.get(topic)
+    return [number for number, partition in found.partitions.items() if partition.leader >= 0] if found else []
+
+
+def _admin(brokers: str) -> AdminClient:
+    # Ask again soon, and keep the client's complaints about a broker that is still starting to ourselves.
+    backoff_ms = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200}
+    return AdminClient({"bootstrap.servers": brokers, **backoff_ms}, logger=_SILENT)

@@ -1,0 +1,138 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crossline.core.basics.errors import PermanentError
+from crossline.core.settings.config import EngineSettings, PipelineDefaults, in_folder, load_pipeline
+from crossline.core.settings.kafka import KafkaSecurity
+from crossline.core.settings.reference import reference
+from crossline.core.settings.sinks import SINKS, rule_topics
+from crossline.core.settings.sources import SOURCES
+from crossline.core.texts.problems import RefusedError
+
+ROOT = Path(__file__).parents[4]
+GOLDEN = ROOT / "tests/golden/config"
+CASES = sorted(GOLDEN.glob("*.yaml"))
+
+SHORT = """\
+schema_version: 1
+name: payments
+streams: streams/payments.yaml
+sources:
+  payments: {kind: files, path: in/*.jsonl}
+rules: {kind: directory, path: rules/}
+sinks:
+  - {kind: sqlite, path: out/crossline.db}
+"""
+
+
+def reader(folder: Path) -> Callable[[str], str]:
+    return lambda name: (folder / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.stem for case in CASES])
+def test_every_mistake_is_told_at_once(case: Path) -> None:
+    with pytest.raises(RefusedError) as caught:
+        load_pipeline(case.read_text(encoding="utf-8"), case.name, reader(GOLDEN))
+    assert str(caught.value) + "\n" == case.with_suffix(".txt").read_text(encoding="utf-8")
+
+
+def test_no_secret_stands_in_a_report() -> None:
+    assert "hunter2" in (GOLDEN / "secrets.yaml").read_text(encoding="utf-8")
+    assert "hunter2" not in (GOLDEN / "secrets.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["tx", "cards"])
+def test_examples_are_read(name: str) -> None:
+    folder = ROOT / "examples" / name
+    pipeline = load_pipeline((folder / "pipeline.yaml").read_text(encoding="utf-8"), "pipeline.yaml", reader(folder))
+    assert list(pipeline.sources) == ["payments"]
+    assert pipeline.streams["payments"].id == "transaction_id"
+
+
+def test_what_is_left_out_has_the_documented_default() -> None:
+    pipeline = load_pipeline(SHORT, "pipeline.yaml", reader(GOLDEN))
+    assert pipeline.lists is None
+    assert pipeline.defaults == PipelineDefaults(time_mode="event_time", watermark_delay="45s", allowed_lateness="2m")
+    assert pipeline.engine == EngineSettings(trigger="200ms", shards="auto", checkpoint="out/checkpoint")
+    assert (pipeline.engine.trigger, pipeline.defaults.allowed_lateness) == (200, 120_000)
+
+
+def test_a_generator_keeps_only_what_was_given() -> None:
+    text = SHORT.replace("{kind: files, path: in/*.jsonl}", "{kind: generator, workload: tx, seed: 3, records: 9}")
+    source = load_pipeline(text, "pipeline.yaml", reader(GOLDEN)).sources["payments"]
+    assert source.kind == "generator"
+    assert (source.records, source.parameters()) == (9, {"seed": 3})
+
+
+def test_relative_paths_start_at_the_folder_of_the_pipeline() -> None:
+    text = (
+        SHORT.replace("in/*.jsonl", "/data/*.jsonl") + "  - {kind: jsonl, path: out/a.jsonl, dead_letters: d.jsonl}\n"
+    )
+    pipeline = in_folder(load_pipeline(text, "pipeline.yaml", reader(GOLDEN)), "/home/me/payments")
+    assert pipeline.sources["payments"].path == "/data/*.jsonl"
+    assert pipeline.rules.path == "/home/me/payments/rules/"
+    assert [sink.path for sink in pipeline.sinks] == [
+        "/home/me/payments/out/crossline.db",
+        "/home/me/payments/out/a.jsonl",
+    ]
+    assert pipeline.sinks[1].dead_letters == "/home/me/payments/d.jsonl"
+    assert pipeline.engine.checkpoint == "/home/me/payments/out/checkpoint"
+
+
+def test_paths_of_passwords_move_too() -> None:
+    security = "{protocol: sasl_ssl, mechanism: PLAIN, username: me, password_file: secret}"
+    source = f"{{kind: kafka, brokers: b, topic: t, security: {security}}}"
+    text = SHORT.replace("{kind: files, path: in/*.jsonl}", source)
+    pipeline = in_folder(load_pipeline(text, "pipeline.yaml", reader(GOLDEN)), "conf")
+    assert pipeline.sources["payments"].security.password_file == "conf/secret"
+
+
+def refuse(path: str) -> str:
+    raise FileNotFoundError(2, "No such file or directory", path)
+
+
+def test_a_password_comes_from_the_environment_or_a_file() -> None:
+    from_environment = KafkaSecurity(password_env="KAFKA_PASSWORD")
+    assert from_environment.password({"KAFKA_PASSWORD": "x"}, refuse) == "x"
+    assert KafkaSecurity(password_file="f").password({}, lambda _: "y\n") == "y"
+    assert KafkaSecurity().password({}, refuse) is None
+    with pytest.raises(PermanentError, match="KAFKA_PASSWORD, which password_env names, is not set: export it first"):
+        from_environment.password({}, refuse)
+    with pytest.raises(PermanentError, match="password_file f cannot be read: No such file or directory"):
+        KafkaSecurity(password_file="f").password({}, refuse)
+
+
+def test_every_key_has_a_description() -> None:
+    assert "| None |" not in reference()
+    for model in [*SOURCES.values(), *SINKS.values(), EngineSettings, PipelineDefaults, KafkaSecurity]:
+        assert all(field.description for field in model.model_fields.values()), model
+
+
+def test_the_reference_is_current() -> None:
+    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    assert page == reference(), "run: python -m crossline.core.settings.reference > docs/configuration.md"
+
+
+def test_rules_may_name_the_topics_that_every_kafka_sink_has() -> None:
+    def topics(*sinks: str) -> frozenset[str] | None:
+        text = SHORT.replace(
+            "streams/payments.yaml", "{payments: {id: i, event_time: {field: t}, fields: {i: string, t: integer}}}"
+        )
+        head, _, _ = text.partition("sinks:")
+        return rule_topics(load_pipeline(f"{head}sinks: [{', '.join(sinks)}]\n", "p.yaml", str).sinks)
+
+    one = '{kind: kafka, brokers: "a:1", topic: alerts, topics: [cards, web]}'
+    other = '{kind: kafka, brokers: "b:1", topic: audit, topics: [alerts, web], dead_letter_topic: dead}'
+    assert topics("{kind: console}") is None
+    assert topics("{kind: console}", one) == {"alerts", "cards", "web"}
+    assert topics(one, other) == {"alerts", "web"}
+
+
+def test_a_path_with_a_nul_is_told() -> None:
+    text = SHORT.replace("path: in/*.jsonl", 'path: "in\\0"').replace("path: out/crossline.db", 'path: "\\0"')
+    with pytest.raises(RefusedError) as caught:
+        load_pipeline(text, "p.yaml", reader(GOLDEN))
+    told = [(each.line, each.path) for each in caught.value.problems if each.expected == "a path without a NUL"]
+    assert told == [(5, "sources.payments.path"), (8, "sinks[0].path")]

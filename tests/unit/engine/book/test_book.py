@@ -1,0 +1,88 @@
+"""The book: rules, streams, lists and layout as one value that comes back from a file as it went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+
+from crossline.core.basics.errors import StateError
+from crossline.core.basics.times import FOREVER_MS
+from crossline.core.conditions.lists import named_list
+from crossline.core.judge.shard import Bounds
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book.book import Book, BookFile, StaticBook, book_from_json
+from crossline.engine.changes.past import new_layers
+from e2e.traffic import CASH, RULES, STREAM, STREAMS, Body, velocity
+
+DEFAULTS = Defaults(time_mode="event_time", watermark_delay_ms=5_000, allowed_lateness_ms=20_000)
+LISTS = {
+    "stolen": named_list(["c1", 7, 1.5]).then([(True, FOREVER_MS), ("c1", 5_000), (1, 6_000)], {STREAM: 3_000}),
+    "none": named_list([]),
+}
+
+
+def rules_of(bodies: list[Body]) -> RuleSet:
+    return RuleSet.from_rules([each.rule for each in load_rules_text(yaml.safe_dump(bodies), "rules.yaml")])
+
+
+def book_of(bodies: list[Body]) -> Book:
+    return Book(rules_of(bodies), {STREAM: StreamSpec.model_validate(STREAMS[STREAM])}, DEFAULTS, 5, Bounds(250), LISTS)
+
+
+def test_what_comes_back_is_what_went() -> None:
+    book = book_of(RULES)
+    again = book_from_json(book.to_json())
+    assert again.to_json() == book.to_json()
+    assert (again.rules, again.streams, again.defaults) == (book.rules, book.streams, book.defaults)
+    assert (again.shards, again.bounds, again.lists) == (5, Bounds(250), LISTS)
+    assert again.plan(STREAM).layers == book.plan(STREAM).layers
+
+
+def test_a_book_of_an_older_version_has_plain_lists() -> None:
+    raw = orjson.loads(book_of(RULES).to_json())
+    raw["lists"] = {"stolen": ["c1", 7]}
+    assert book_from_json(orjson.dumps(raw)).lists == {"stolen": named_list(["c1", 7])}
+
+
+def test_layers_in_use_stay_as_they_are_when_rules_come() -> None:
+    book = book_of(RULES)
+    richer = book.with_rules(
+        rules_of([*RULES, velocity("more", "sum", 3, aggregation_field="price", conditions=CASH)]), {}
+    )
+    before = [lp.layer for lp in book.plan(STREAM).layers]
+    after = [lp.layer for lp in book_from_json(richer.to_json()).plan(STREAM).layers]
+    assert [layer for layer in after if layer in before] == before
+    assert new_layers(book, richer) == {STREAM: tuple(layer for layer in after if layer not in before)}
+    assert len(after) == len(before) + 1
+
+
+def test_a_rule_that_needs_nothing_new_brings_no_layer() -> None:
+    book = book_of(RULES)
+    assert new_layers(book, book.with_rules(rules_of([*RULES, velocity("soon", threshold=9)]), {})) == {}
+
+
+@pytest.mark.parametrize("kind", ["file", "static"])
+def test_a_task_reads_the_book_once(tmp_path: Path, kind: str) -> None:
+    file = BookFile(str(tmp_path / "deep" / "book.json"))
+    file.replace(book_of(RULES))
+    source = file if kind == "file" else StaticBook(book_of(RULES).to_json())
+    assert source.current() is source.current()
+
+
+def test_a_book_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    file = BookFile(str(tmp_path / "book.json"))
+    for rules in (RULES, RULES[:1], RULES[:2]):
+        file.replace(book_of(rules))
+        assert file.current().rules == rules_of(rules)
+    assert [path.name for path in tmp_path.iterdir()] == ["book.json"]
+
+
+def test_a_book_of_another_version_is_told() -> None:
+    older = orjson.dumps({k: v for k, v in orjson.loads(book_of(RULES).to_json()).items() if k != "format"})
+    with pytest.raises(StateError, match=r"a book of format 1; this crossline reads 2.*move the checkpoint away"):
+        book_from_json(older)

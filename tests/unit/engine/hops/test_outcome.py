@@ -1,0 +1,85 @@
+"""Late records and duplicates get their bytes back: one question for each partition, and not for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from crossline.engine.hops import outcome
+from crossline.engine.hops.outcome import Outcome, collect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Frame:
+    """What ``collect`` asks of a frame: its rows."""
+
+    def __init__(self, **rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+        bodies = [orjson.dumps(value) for value in self._rows.values()]
+        return pa.table({"kind": list(self._rows), "body": pa.array(bodies, pa.binary())})
+
+
+class Source:
+    """Has all bytes, and notes what it is asked. ``slow``: an answer takes all the time there is."""
+
+    def __init__(self, *, slow: bool = False) -> None:
+        self.asked: list[tuple[str, list[int]]] = []
+        self._slow = slow
+
+    def __call__(self, partition: str, offsets: Sequence[int], until_s: float) -> dict[int, bytes]:
+        self.asked.append((partition, list(offsets)))
+        while self._slow and time.monotonic() < until_s:
+            pass
+        return {offset: f"{partition}/{offset}".encode() for offset in offsets if offset != 13}
+
+
+def position(partition: str, offset: int, stream: str = "s") -> dict[str, Any]:
+    place = {"stream": stream, "partition": partition, "offset": offset, "record_id": f"r{offset}"}
+    return {**place, "event_ms": 1_000, "ingest_ms": 5_000}
+
+
+LATE = [position("p1", 9), position("p2", 4), position("p1", 3), position("p1", 13)]
+
+
+def collected(source: Source) -> Outcome:
+    frame = Frame(late=LATE, duplicates=[position("p1", 5)])
+    return collect(cast("DataFrame", frame), {"s": source})
+
+
+def test_each_partition_is_asked_once_and_in_order() -> None:
+    source = Source()
+    found = collected(source)
+    assert source.asked == [("p1", [3, 5, 9, 13]), ("p2", [4])]
+    assert [(each.offset, each.raw) for each in found.late] == [(9, b"p1/9"), (4, b"p2/4"), (3, b"p1/3"), (13, None)]
+    assert [each.lateness_ms for each in found.late] == [4_000] * 4
+    assert [(each.raw, each.detail) for each in found.dead] == [
+        (b"p1/5", "id 'r5' came before; the first record counts")
+    ]
+    assert "without_bytes" not in found.figures, "what the source no longer has is no matter of time"
+
+
+def test_when_time_is_up_records_go_without_their_bytes_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome, "FETCH_S", 0.02)
+    source = Source(slow=True)
+    found = collected(source)
+    assert source.asked == [("p1", [3, 5, 9, 13])], "the second partition is not asked any more"
+    assert [(each.offset, each.raw) for each in found.late] == [(9, b"p1/9"), (4, None), (3, b"p1/3"), (13, None)]
+    assert found.figures["without_bytes"] == 2
+    assert found.dead[0].raw == b"p1/5"
+
+
+def test_a_duplicate_without_its_bytes_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome, "FETCH_S", 0.0)
+    frame = Frame(duplicates=[position("p1", 5)])
+    (letter,) = collect(cast("DataFrame", frame), {"s": Source()}).dead
+    assert letter.raw is None
+    assert letter.detail.endswith("the first record counts; its bytes could not be fetched in time")

@@ -1,0 +1,55 @@
+"""What Spark's daemon and its workers are to keepers, as a program: ``FOLDER``, then a request a line on the input.
+
+A request is the name of a file in the folder: pickled (judging, parts by shard, keepers). A worker is forked for it,
+which writes the pickled rows of each shard, or the error, into ``NAME.answer``; its pid stands on the output first, its
+exit status when it is done. ``NAME!`` does not wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from pathlib import Path
+
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.workers import keeper
+from crossline.engine.workers.keepers import judged
+
+
+def work(request: Path) -> None:
+    judging, parts, keepers = pickle.loads(request.read_bytes())  # noqa: S301 - the test's own
+    try:
+        answer = list(judged(judging, parts, keepers, Stopwatch()))
+    except Exception as error:  # noqa: BLE001 - it is the answer
+        answer = error
+    aside = request.with_suffix(".tmp")
+    aside.write_bytes(pickle.dumps(answer))
+    aside.replace(request.with_suffix(".answer"))
+
+
+def say(what: object) -> None:
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    keeper.open_place()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    where = keeper.place()
+    say(where.folder if where else "")
+    for line in sys.stdin:
+        name = line.strip()
+        pid = os.fork()
+        if pid == 0:
+            work(folder / name.rstrip("!"))
+            os._exit(0)
+        say(pid)
+        if not name.endswith("!"):
+            say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+if __name__ == "__main__":
+    main()

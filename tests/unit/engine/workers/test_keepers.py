@@ -1,0 +1,226 @@
+"""Keepers are real processes here: workers come, go and are killed; keepers are killed; the answers stay the twin's."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+import psutil
+import pytest
+
+from crossline.core.basics.errors import StateError
+from crossline.core.decode import decode_lines
+from crossline.core.route.pack import pack
+from crossline.core.route.parts import Chunk, route
+from crossline.engine.book.book import StaticBook
+from crossline.engine.hops.judging import Judging
+from crossline.engine.state.cache import Rows, ShardCache
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.workers.keepers import judged
+from e2e.books import book_of
+from e2e.killing import family
+from e2e.project import by_id, figures, from_twin
+from e2e.traffic import RULES, STREAM, Record, expected, lines, records
+
+HOME = Path(__file__).with_name("keeper_home.py")
+SHARDS = 3
+KEEPERS = 2
+WAIT_S = 60.0
+
+
+class Home:
+    """A daemon of its own, whose workers judge batches of a log."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.book = book_of(RULES, SHARDS)
+        self.source = StaticBook(self.book.to_json())
+        self.cache = ShardCache(str(root / "state"), per_query=False, held_max=8)
+        self.alerts: dict[int, list[dict[str, Any]]] = {}
+        self.process = subprocess.Popen(
+            [sys.executable, str(HOME), str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.place = Path(self._said())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        for pid in self.keepers():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(WAIT_S)
+        self.process.stdout.close()
+
+    def _said(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode().strip()
+
+    def ask(self, name: str) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{name}\n".encode())
+        self.process.stdin.flush()
+        return int(self._said())
+
+    def request(self, batch: int, data: bytes) -> str:
+        decoded = decode_lines(self.book.decoder(STREAM), data, "file", batch * 1_000_000)
+        parts: dict[int, list[bytes]] = {shard: [] for shard in range(SHARDS)}
+        for part in route(self.book.plan(STREAM), decoded.records, Chunk(STREAM, batch, "file"), SHARDS, {}):
+            parts[part.shard].append(pack([part]))
+        name = f"batch-{batch}-{time.monotonic_ns()}"
+        work = Judging(self.source, self.cache, "query", batch)
+        (self.root / name).write_bytes(pickle.dumps((work, parts, KEEPERS)))
+        return name
+
+    def answer(self, name: str) -> Any:
+        return _loaded(self.root / f"{name}.answer")
+
+    def batch(self, batch: int, data: bytes) -> list[Rows]:
+        """A batch by a worker of its own, and what it says."""
+        name = self.request(batch, data)
+        self.ask(name)
+        assert self._said() == "0"
+        answer = self.answer(name)
+        if isinstance(answer, Exception):
+            raise answer
+        found = [alert for rows in answer for kind, body in rows if kind == "alerts" for alert in orjson.loads(body)]
+        known = {alert["alert_id"] for alert in self.alerts.setdefault(batch, found)}
+        assert {alert["alert_id"] for alert in found} == known, f"batch {batch} run again gave other alerts"
+        return answer
+
+    def keepers(self) -> set[int]:
+        """All that lives in the daemon's session, but the daemon."""
+        return {each.pid for each in family(self.process) if not _ended(each)} - {self.process.pid}
+
+    def figures(self) -> dict[str, tuple[Any, ...]]:
+        return figures(by_id(alert for alerts in self.alerts.values() for alert in alerts))
+
+
+def _loaded(path: Path) -> Any:
+    return pickle.loads(path.read_bytes())  # noqa: S301 - what this test, or its program, wrote
+
+
+def _ended(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def until(done: Any) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline_s
+        threading.Event().wait(0.01)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    with Home(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def log() -> list[Record]:
+    return records(120, seed=12)
+
+
+@pytest.fixture(scope="module")
+def twin(log: list[Record]) -> dict[str, tuple[Any, ...]]:
+    return from_twin(expected(RULES, log))
+
+
+def batches_of(log: list[Record], size: int = 10) -> list[bytes]:
+    return [lines(log[start : start + size]) for start in range(0, len(log), size)]
+
+
+def test_workers_come_and_go_and_the_keepers_stay(home: Home, log: list[Record], twin: Any) -> None:
+    seen = set()
+    for number, data in enumerate(batches_of(log)):
+        home.batch(number, data)
+        seen |= home.keepers()
+    assert len(seen) == KEEPERS
+    assert home.figures() == twin
+    home.end()
+    until(lambda: not home.keepers())
+    assert not home.place.exists()
+
+
+def test_a_keeper_that_is_killed_is_forked_again_and_knows_all(home: Home, log: list[Record], twin: Any) -> None:
+    draw = random.Random(1)
+    seen: set[int] = set()
+    for number, data in enumerate(batches_of(log)):
+        home.batch(number, data)
+        now = home.keepers()
+        seen |= now
+        if number % 3 == 1:
+            victim = draw.choice(sorted(now))
+            os.kill(victim, signal.SIGKILL)
+            until(lambda gone=victim: gone not in home.keepers())
+    assert len(seen) > KEEPERS, "nobody was forked again: not tested"
+    assert home.figures() == twin
+
+
+def test_keepers_and_workers_killed_at_work(home: Home, log: list[Record], twin: Any) -> None:
+    """A worker that is killed has its batch run again, as Spark does; that of a killed keeper asks again by itself."""
+    draw = random.Random(2)
+    for number, data in enumerate(batches_of(log)):
+        worker = home.ask(f"{home.request(number, data)}!")
+        threading.Event().wait(draw.uniform(0, 0.01))
+        victims = sorted(home.keepers() - {worker}) if number % 2 else [worker]
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        home.batch(number, data)
+    assert home.figures() == twin
+
+
+def test_a_batch_asked_for_again_has_the_answer_it_had(home: Home, log: list[Record]) -> None:
+    for number, data in enumerate(batches_of(log)[:5]):
+        first = home.batch(number, data)
+        # To the byte, the instants of detection among them: it was not judged again.
+        assert home.batch(number, data) == first
+    assert any(home.alerts.values())
+
+
+def test_what_fails_in_a_keeper_is_told_by_the_worker(home: Home, log: list[Record]) -> None:
+    for number, data in enumerate(batches_of(log)[:4]):
+        home.batch(number, data)
+    for segment in (home.root / "state" / "shard-00001").glob("000000000001-*.seg"):
+        segment.unlink()
+    for keeper in home.keepers():
+        os.kill(keeper, signal.SIGKILL)
+    with pytest.raises(StateError, match=r"shard-00001.*state of batch 1 is missing"):
+        home.batch(4, b"")
+
+
+def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]) -> None:
+    data = batches_of(log, 120)[0]
+    there = home.batch(0, data)
+    work, parts, keepers = _loaded(home.root / home.request(0, data))
+    alone = Judging(work.source, ShardCache(str(home.root / "alone"), per_query=False, held_max=8), "query", 0)
+    here = list(judged(alone, parts, keepers, Stopwatch()))
+
+    def ids(answer: list[Rows]) -> set[str]:
+        return {a["alert_id"] for rows in answer for kind, body in rows if kind == "alerts" for a in orjson.loads(body)}
+
+    assert ids(here) == ids(there)
