@@ -35,6 +35,10 @@ _TABLES = {
 }
 
 
+# A batch may fill a table anew that holds up to as many items for each of its own: steps take longer as a whole.
+AT_ONCE = 32
+
+
 class MemoryMap:
     """All memory of one key space.
 
@@ -238,7 +242,8 @@ class MemoryMap:
         places = _TABLES[table][0]
         blocks, split = int(self.words[table + at.BLOCKS_OF]), int(self.words[table + at.SPLIT_OF])
         former = int(self.words[table + at.FORMER_OF]) if split else blocks
-        stepwise = more and blocks >= STEPWISE_FROM and count <= FILL_HARD * places * former
+        large = blocks >= STEPWISE_FROM and count > AT_ONCE * more
+        stepwise = more and large and count <= FILL_HARD * places * former
         if not split and count <= (FILL_GROW if stepwise else FILL_MAX) * places * blocks:
             return
         if not stepwise:

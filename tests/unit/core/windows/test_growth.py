@@ -23,6 +23,7 @@ TABLES = (at.ID_TABLE, at.KEY_TABLE, at.VALUE_TABLE)
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_map, "STEPWISE_FROM", 4)
+    monkeypatch.setattr(memory_map, "AT_ONCE", 0)
 
 
 def rows_of(start: int, count: int) -> list[Row]:
