@@ -1,7 +1,8 @@
-"""How fast the window kernel judges, and what memory a record takes. Prints a table, writes JSON under bench/results/.
+"""How fast the window kernel judges, what memory a record takes, and the longest that one batch waits.
 
-Times are processor seconds of this process, so that other work on the machine disturbs them less. Run it on an idle
-machine all the same: caches and memory are shared.
+Prints tables, writes JSON under bench/results/. Times are processor seconds of this process, so that other work on the
+machine disturbs them less. Run it on an idle machine all the same: caches and
+memory are shared.
 """
 
 from __future__ import annotations
@@ -150,6 +151,61 @@ def run(case: Case) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Growth:
+    """A state that grows to ``records`` in batches of ``batch`` rows, and goes on for half as many."""
+
+    plan: str
+    batch: int
+    records: int
+
+
+GROWTHS = tuple(Growth(plan, batch, 10_000_000) for plan in ("one", "distinct") for batch in (500, 14_000))
+RATE = 50_000  # events per second of event time
+
+
+def longest(growth: Growth) -> dict[str, Any]:
+    """The longest calls of ``judge`` and of ``evict``, in ms of processor time, and what was held then."""
+    events = growth.records + growth.records // 2
+    case = Case("", growth.plan, 50_000, events, RATE, batch=growth.batch)
+    plan = plan_of(growth.plan)
+    state, calls, hits = KeySpaceState(plan, 90_000), [], 0
+    kept_ms = growth.records // 2 * 1000 // RATE  # records go once they are half of all
+    for batch in batches(case, len(plan.columns)):
+        start = time.process_time()
+        hits += len(state.judge(batch))
+        judged = time.process_time()
+        state.evict(int(batch.ingest_ms[-1]) - kept_ms)
+        calls.append((judged - start, time.process_time() - judged, state.records, state.bytes_in_memory()))
+    judging = sorted((round(call[0] * 1000, 1), call[2]) for call in calls[1:])[::-1]
+    evicting = sorted((round(call[1] * 1000, 1), call[2]) for call in calls[1:])[::-1]
+    both = np.array([call[0] + call[1] for call in calls[1:]]) * 1000
+    return asdict(growth) | {
+        "hits": hits,
+        "judge_ms_and_records": judging[:8],
+        "evict_ms_and_records": evicting[:3],
+        "median_ms": round(float(np.median(both)), 2),
+        "p99_ms": round(float(np.quantile(both, 0.99)), 2),
+        "total_s": round(float(both.sum()) / 1000, 2),
+        "bytes_peak": max(call[3] for call in calls),
+    }
+
+
+def show_longest() -> list[dict[str, Any]]:
+    print(f"{'growth':28} {'median ms':>9} {'p99':>6} {'total s':>8} {'MiB':>6}  longest judge, ms; longest evict, ms")
+    found = []
+    for growth in GROWTHS:
+        r = longest(growth)
+        found.append(r)
+        waits = " ".join(f"{ms:.0f}" for ms, _ in r["judge_ms_and_records"])
+        print(
+            f"{growth.plan + f', {growth.batch} rows':28} {r['median_ms']:9} {r['p99_ms']:6} {r['total_s']:8} "
+            f"{r['bytes_peak'] >> 20:6}  {waits}; {r['evict_ms_and_records'][0][0]:.0f}",
+            flush=True,
+        )
+    return found
+
+
 def started() -> float:
     """Seconds from nothing to a kernel that has judged one record (compiled by an earlier run, or now)."""
     plan = plan_of("one")
@@ -161,6 +217,7 @@ def started() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", metavar="TEXT", help="only cases whose name contains one of these")
+    parser.add_argument("--longest", action="store_true", help="only the longest calls of a state that grows")
     parser.add_argument("--scale", type=float, default=1.0, help="times as many events")
     given = parser.parse_args()
     first = started()
@@ -169,7 +226,7 @@ def main() -> None:
         f"{'case':28} {'M events/s':>10} {'ns':>6} {'best':>6} {'hits':>8} {'records':>9} {'B/record':>8} {'B/key':>6}"
     )
     results = []
-    for case in CASES:
+    for case in () if given.longest else CASES:
         if given.only and not any(text in case.name for text in given.only):
             continue
         scaled = Case(**asdict(case) | {"events": int(case.events * given.scale)})
@@ -181,6 +238,7 @@ def main() -> None:
             f"{r['bytes_per_record_without_keys']:8} {r['bytes_per_key']:6}",
             flush=True,
         )
+    growth = [] if given.only else show_longest()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607
     report = {
         "commit": commit.stdout.strip(),
@@ -192,6 +250,7 @@ def main() -> None:
         "numba": numba.__version__,
         "first_record_s": first,
         "results": results,
+        "longest": growth,
     }
     target = ROOT / "bench" / "results" / f"kernel-{time.strftime('%Y%m%dT%H%M%S')}.json"
     target.parent.mkdir(parents=True, exist_ok=True)

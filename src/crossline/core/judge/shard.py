@@ -19,6 +19,8 @@ from crossline.core.windows.store import KeySpaceState
 
 BoolMask = npt.NDArray[np.bool_]
 
+MANY = 200_000  # records of a store; moving as many together takes some 20 ms
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -36,12 +38,14 @@ class Position:
 class ShardState:
     """All that one shard keeps: a store per layer, and the clock of each log of each stream.
 
-    ``kept_from``: the oldest batch whose segment the state still needs.
+    ``kept_from``: the oldest batch whose segment the state still needs. ``waiting``: layers whose store could not be
+    seen to after the last batch (see ``evict``).
     """
 
     stores: dict[str, KeySpaceState] = field(default_factory=dict)
     log_clock: dict[str, dict[str, int]] = field(default_factory=dict)
     kept_from: int = 0
+    waiting: set[str] = field(default_factory=set)
 
     def horizon_ms(self, stream: str, bounds: Bounds) -> int | None:
         """The ingest time from which on records of ``stream`` still find their windows whole.
@@ -139,10 +143,28 @@ def _judge_stream(
             if number == plan.reporter and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
             _judge_layer(plan, layer_plan, store, rows, mine, output, reporter=number == plan.reporter)
-        if horizon_ms is not None:
-            store.evict(evict_before(layer_plan.layer, horizon_ms))
+    if horizon_ms is not None:
+        evict([each.layer for each in plan.layers], state, horizon_ms)
     if log_clock:
         output.clocks[plan.stream] = StreamClocks(max(log_clock.values()), min(log_clock.values()), newest_ms)
+
+
+def evict(layers: Sequence[Layer], state: ShardState, horizon_ms: int) -> None:
+    """Drop what is in no window of a record ingested at ``horizon_ms`` or later.
+
+    Stores of one stream fill alike, and moving the records of a large one together takes long. So where that was done,
+    the others wait for the next batch, and then come first.
+    """
+    by_name = {layer.name: layer for layer in layers}
+    names = sorted(by_name, key=lambda name: name not in state.waiting)
+    for number, name in enumerate(names):
+        store = state.stores[name]
+        state.waiting.discard(name)
+        before = store.records
+        store.evict(evict_before(by_name[name], horizon_ms))
+        if store.records < before >= MANY:
+            state.waiting.update(names[number + 1 :])
+            return
 
 
 def lines_of(layer_plan: LayerPlan) -> tuple[tuple[str, int], ...]:

@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 
 from crossline.core.windows.header import (
+    after,
+    clock,
+    item,
+    key_start,
+    row_of,
+    slot_row,
+    window_at,
+    word,
+)
+from crossline.core.windows.layout import (
     BATCH_KEYS,
     CLOCK_MS,
     CURSORS,
     FIRST_OF,
-    ID_BLOCKS,
     ID_HASH,
     ID_TABLE,
-    KEY_BLOCKS,
     KEY_BYTES,
     KEY_HASH,
     KEY_INDEX,
@@ -29,14 +37,6 @@ from crossline.core.windows.header import (
     SCOUTS,
     TAIL,
     WINDOW,
-    after,
-    clock,
-    item,
-    key_start,
-    row_of,
-    slot_row,
-    window_at,
-    word,
 )
 from crossline.core.windows.memory import (
     inlined,
@@ -73,7 +73,7 @@ def _likely(h: int, key: int) -> Any:
     """The slot that key number ``key`` of the batch most likely has, by the tags alone; -1 where there is none."""
     hash_ = np.uint64(item(h, KEY_HASH, key))
     table = word(h, KEY_TABLE)
-    b = block_of(hash_, word(h, KEY_BLOCKS))
+    b = block_of(h, KEY_TABLE, hash_)
     same = like_16(table + b, tag_of(hash_)) & PLACES_MASK
     return load_i32(item_of(table, b + lowest(same))) if same != 0 else -1
 
@@ -87,7 +87,7 @@ def find_keys(h: int) -> None:
     for key in range(keys):
         if key + AHEAD < keys:
             hash_ = np.uint64(item(h, KEY_HASH, key + AHEAD))
-            prefetch(word(h, KEY_TABLE) + block_of(hash_, word(h, KEY_BLOCKS)))
+            prefetch(word(h, KEY_TABLE) + block_of(h, KEY_TABLE, hash_))
         if key + AHEAD // 2 < keys:
             slot = _likely(h, key + AHEAD // 2)
             if slot >= 0:
@@ -109,7 +109,7 @@ def _known_slot(h: int, row: int) -> Any:
 def look_ahead(h: int, row: int, rows: int) -> None:
     """Call for what the rows soon to come will touch."""
     if row + AHEAD < rows:
-        prefetch(word(h, ID_TABLE) + block_of(np.uint64(item(h, ID_HASH, row + AHEAD)), word(h, ID_BLOCKS)))
+        prefetch(word(h, ID_TABLE) + block_of(h, ID_TABLE, np.uint64(item(h, ID_HASH, row + AHEAD))))
         slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
             prefetch(slot_row(h, slot))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.windows import header as at
+from crossline.core.windows import layout as at
 from crossline.core.windows.ahead import SCOUTS_EACH
 from crossline.core.windows.header import (
     after,
@@ -82,15 +82,11 @@ def _close_slots(h: int) -> None:
             prefetch(word(h, at.NUMBER) + 4 * load_i32(slot_row(h, slot + AHEAD) + at.TAIL))
         row = slot_row(h, slot)
         end = load_u32(row + at.KEY_END)
-        _renumber(h, row + at.TAIL)
-        if load_i32(row + at.TAIL) < 0:
+        if load_i32(word(h, at.NUMBER) + 4 * load_i32(row + at.TAIL)) < 0:
             store_32(word(h, at.SLOT_NUMBER) + 4 * slot, -1)
         else:
-            for c in range(word(h, at.CURSORS)):
-                _renumber(h, window_at(h, slot, c) + at.FIRST_OF)
-                _renumber(h, window_at(h, slot, c) + at.LAST_OF)
-            for k in range(word(h, at.POINTER_AT), word(h, at.DISTINCT_AT), 4):
-                _renumber(h, row + k)
+            for k in range(word(h, at.SLOT_LINKS)):
+                _renumber(h, row + item(h, at.SLOT_LINK_AT, k))
             store_32(word(h, at.SLOT_NUMBER) + 4 * slot, live)
             copy_bytes(keys + start, keys + key_bytes, end - start)
             key_bytes += end - start
@@ -116,7 +112,7 @@ def _look_ahead(h: int, r: int) -> None:
 def _close_records(h: int, live: int) -> None:
     """Close the ranks of the living records, in their order."""
     id_bytes, start, ids, size = 0, 0, word(h, at.IDS), word(h, at.RECORD_BYTES)
-    links, records = word(h, at.CHAIN_AT), tally(h, at.N_RECORDS)
+    records = tally(h, at.N_RECORDS)
     for r in range(records):
         if r + AHEAD < records:
             _look_ahead(h, r)
@@ -128,10 +124,8 @@ def _close_records(h: int, live: int) -> None:
             store_32(row + at.ID_END, id_bytes)
             slot = load_i32(word(h, at.SLOT_NUMBER) + 4 * load_i32(row + at.SLOT))
             store_32(row + at.SLOT, slot)
-            _renumber(h, row + at.AFTER)
-            _renumber(h, row + at.BEFORE)
-            for k in range(links, word(h, at.BITS_AT), 4):
-                _renumber(h, row + k)
+            for k in range(word(h, at.RECORD_LINKS)):
+                _renumber(h, row + item(h, at.RECORD_LINK_AT, k))
             if load_i32(row + at.BEFORE) < 0:
                 store_32(slot_row(h, slot) + at.HEAD, to)
             copy_bytes(row, row_of(h, to), size)
@@ -148,7 +142,7 @@ def rebuild_values(h: int) -> None:
     known = 0
     for r in range(tally(h, at.N_RECORDS)):
         for k in range(word(h, at.LINKS)):
-            if load_i32(same_at(h, r, k) + 4) < 0 and enters(h, r, item(h, at.LINK_ENTRY, k)):
+            if load_i32(same_at(h, r, k) + at.SAME_AFTER) < 0 and enters(h, r, item(h, at.LINK_ENTRY, k)):
                 slot = load_i32(row_of(h, r) + at.SLOT)
                 put_value(h, value_hash(slot, k, value_i(h, r, item(h, at.LINK_COL, k))), k, r)
                 known += 1

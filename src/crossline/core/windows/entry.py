@@ -1,28 +1,26 @@
-"""The one door into compiled code: one function to compile, to keep on disk and to load.
-
-Numba's cache looks only at the file that a function stands in. The digest of all of the kernel's sources is therefore
-part of the function (a variable of its closure), so that no change of any of them meets an older compilation.
-"""
+"""The one door into compiled code: one function to compile, to keep on disk (see ``sources``) and to load."""
 
 from __future__ import annotations
 
 from functools import cache
-from hashlib import sha256
-from importlib import resources
 from typing import Any
 
 from numba import njit, types
 
 from crossline.core.windows.compact import count_dead, rebuild_values, relink, throw_out
+from crossline.core.windows.growth import put_in, run_end, take_out
 from crossline.core.windows.kernel import judge_rows, load_rows
+from crossline.core.windows.sources import digest
 from crossline.core.windows.tables import rebuild_ids, rebuild_keys
 
-JUDGE, LOAD, COUNT_DEAD, THROW_OUT, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RELINK = range(8)
+JUDGE, LOAD, COUNT_DEAD, THROW_OUT, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RELINK, RUN_END, TAKE_OUT, PUT_IN = (
+    range(11)
+)
 
 
-def _made(digest: int) -> Any:
-    def run(h: int, task: int, argument: int) -> int:
-        done = digest * 0
+def _made(sources: int) -> Any:
+    def run(h: int, task: int, argument: int, more: int) -> int:
+        done = sources * 0
         if task == JUDGE:
             done = judge_rows(h, argument)
         elif task == LOAD:
@@ -39,19 +37,21 @@ def _made(digest: int) -> Any:
             rebuild_values(h)
         elif task == RELINK:
             relink(h)
+        elif task == RUN_END:
+            done = run_end(h, argument, more)
+        elif task == TAKE_OUT:
+            take_out(h, argument, more)
+        elif task == PUT_IN:
+            put_in(h, argument)
         return done
 
-    return njit(types.int64(types.int64, types.int64, types.int64), cache=True)(run)
+    return njit(types.int64(types.int64, types.int64, types.int64, types.int64), cache=True)(run)
 
 
 @cache
 def compiled() -> Any:
-    """The function (address of the header, task, its argument) -> result.
+    """The function (address of the words, task, its two arguments) -> result.
 
     Compiles, or loads what an earlier process compiled.
     """
-    digest = sha256()
-    for source in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
-        if source.name.endswith(".py"):
-            digest.update(source.read_bytes())
-    return _made(int.from_bytes(digest.digest()[:7], "little"))
+    return _made(digest())

@@ -9,36 +9,45 @@ import numpy as np
 
 from crossline.core.windows.exact import pair_add, pair_divide, pair_product, pair_sqrt, two_sum
 from crossline.core.windows.header import (
+    after,
+    deviation_at,
+    distinct_at,
+    enters,
+    item,
+    precedes,
+    rough_at,
+    same_at,
+    sum_f_at,
+    sum_i_at,
+    value_f,
+    value_i,
+    window_at,
+    word,
+)
+from crossline.core.windows.layout import (
     COUNT_OF,
     DC_LINK,
-    DEVIATION_AT,
-    DISTINCT_AT,
+    DEVIATION_BYTES,
     ENTRY,
+    ERROR,
     FIGURE,
     FIRST_OF,
     GROUP_ACC,
     GROUP_COL,
     GROUP_KIND,
     LAST_OF,
+    PAIR,
+    PAIR_REST,
     PT_CHAIN,
     PT_KIND,
-    ROUGH_AT,
+    SAME_BEFORE,
     SCRATCH,
     SD_COL,
     SF_COL,
     SI_COL,
-    SUM_F_AT,
-    SUM_I_AT,
-    after,
-    enters,
-    item,
-    precedes,
-    same_at,
-    slot_row,
-    value_f,
-    value_i,
-    window_at,
-    word,
+    SQUARES,
+    SUM_LOW,
+    SUM_UP,
 )
 from crossline.core.windows.lists import beats
 from crossline.core.windows.memory import (
@@ -64,10 +73,6 @@ from crossline.core.windows.program import (
 )
 from crossline.core.windows.rolling import pointed
 from crossline.core.windows.sums import (
-    DEVIATION_BYTES,
-    ERROR,
-    SQUARES,
-    SUM_BYTES,
     add_deviation,
     add_float,
     add_whole,
@@ -146,8 +151,8 @@ def scan_stddev(h: int, slot: int, c: int, col: int, extra: int, n: int) -> Any:
 @jit
 def _sum_anew(h: int, slot: int, c: int, col: int, at: int, rough: int) -> None:
     """Sum the window's floats anew: what made the sum rough may have left."""
-    store_f64(at, 0.0)
-    store_f64(at + 8, 0.0)
+    store_f64(at + PAIR, 0.0)
+    store_f64(at + PAIR_REST, 0.0)
     store_8(rough, 0)
     r, last = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
     while r >= 0:
@@ -159,7 +164,7 @@ def _sum_anew(h: int, slot: int, c: int, col: int, at: int, rough: int) -> None:
 @jit
 def _spread(h: int, slot: int, k: int, extra: int, n: int) -> Any:
     """Standard deviation ``k`` from its rolling sums, and how far it may be off (inf: only a scan can tell)."""
-    at, room = slot_row(h, slot) + word(h, DEVIATION_AT) + DEVIATION_BYTES * k, word(h, SCRATCH)
+    at, room = deviation_at(h, slot, k), word(h, SCRATCH)
     for b in range(0, DEVIATION_BYTES, 8):
         store_f64(room + b, load_f64(at + b))
     if extra >= 0:
@@ -184,7 +189,7 @@ def _spread(h: int, slot: int, k: int, extra: int, n: int) -> Any:
 @jit
 def _deviation_anew(h: int, slot: int, c: int, k: int) -> None:
     """Make the rolling sums of deviation ``k`` anew: what blurred them may have left."""
-    at = slot_row(h, slot) + word(h, DEVIATION_AT) + DEVIATION_BYTES * k
+    at = deviation_at(h, slot, k)
     clear_deviation(at)
     r, last = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
     while r >= 0:
@@ -207,13 +212,13 @@ def settle(h: int, slot: int, c: int, g: int, extra: int) -> None:
 @jit
 def _sum_float(h: int, slot: int, c: int, k: int, extra: int) -> Any:
     at, rough, col = (
-        slot_row(h, slot) + word(h, SUM_F_AT) + 16 * k,
-        slot_row(h, slot) + word(h, ROUGH_AT) + k,
+        sum_f_at(h, slot, k),
+        rough_at(h, slot, k),
         item(h, SF_COL, k),
     )
     if load_u8(rough):
         _sum_anew(h, slot, c, col, at, rough)
-    high, low = load_f64(at), load_f64(at + 8)
+    high, low = load_f64(at + PAIR), load_f64(at + PAIR_REST)
     if load_u8(rough):
         return scan_sum(h, slot, c, col, extra, 1)
     if extra >= 0:
@@ -226,29 +231,29 @@ def _sum_float(h: int, slot: int, c: int, k: int, extra: int) -> Any:
 @jit
 def _sum_int(h: int, slot: int, k: int, extra: int) -> None:
     """Put sum of integers ``k`` at FIGURE."""
-    at, sum_at = word(h, FIGURE), slot_row(h, slot) + word(h, SUM_I_AT) + SUM_BYTES * k
-    low, high = load_i64(sum_at), load_i64(sum_at + 8)
+    at, sum_at = word(h, FIGURE), sum_i_at(h, slot, k)
+    low, high = load_i64(sum_at + SUM_LOW), load_i64(sum_at + SUM_UP)
     if extra >= 0:
         room = word(h, SCRATCH)
-        store_64(room, low)
-        store_64(room + 8, high)
+        store_64(room + SUM_LOW, low)
+        store_64(room + SUM_UP, high)
         add_whole(room, value_i(h, extra, item(h, SI_COL, k)))
-        low, high = load_i64(room), load_i64(room + 8)
+        low, high = load_i64(room + SUM_LOW), load_i64(room + SUM_UP)
     store_64(at, low)
     store_64(at + 24, high)
 
 
 @jit
 def _distinct(h: int, slot: int, c: int, k: int, extra: int) -> Any:
-    count = load_i32(slot_row(h, slot) + word(h, DISTINCT_AT) + 4 * k)
+    count = load_i32(distinct_at(h, slot, k))
     if extra < 0:
         return count
     first, last = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
     if first < 0:
         return count + 1
-    r = load_i32(same_at(h, extra, item(h, DC_LINK, k)))
+    r = load_i32(same_at(h, extra, item(h, DC_LINK, k)) + SAME_BEFORE)
     while r >= 0 and precedes(h, last, r):
-        r = load_i32(same_at(h, r, item(h, DC_LINK, k)))
+        r = load_i32(same_at(h, r, item(h, DC_LINK, k)) + SAME_BEFORE)
     return count + (1 if r < 0 or precedes(h, r, first) else 0)
 
 

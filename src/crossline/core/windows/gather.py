@@ -8,25 +8,10 @@ import numpy as np
 
 from crossline.core.basics.values import I64
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows import header as at
+from crossline.core.windows import layout as at
 from crossline.core.windows.batch import Hits, take_bytes
 from crossline.core.windows.kernel import EVIDENCE_MAX
 from crossline.core.windows.memory_map import MemoryMap
-
-_OUT: dict[int, Any] = {
-    at.OUT_LINE: np.int32,
-    at.OUT_ROW: np.int32,
-    at.OUT_IS_INT: np.uint8,
-    at.OUT_VALUE_I: np.int64,
-    at.OUT_VALUE_UP: np.int64,
-    at.OUT_VALUE_F: np.float64,
-    at.OUT_COUNT: np.int64,
-    at.OUT_START: np.int64,
-    at.OUT_END: np.int64,
-    at.OUT_EVIDENCE_END: np.int64,
-    at.OUT_EVIDENCE: np.int32,
-    at.OUT_EMITTED: np.int64,  # two int32: line, kept row
-}
 
 
 class Buffers:
@@ -42,9 +27,10 @@ class Buffers:
         words = self._memory.words
         hits, evidence, lines = int(words[at.N_HITS]), int(words[at.N_EVIDENCE]), int(words[at.LINES])
         words[at.OUT_ROOM], words[at.EVIDENCE_ROOM] = 2 * hits + lines + 64, 2 * evidence + (lines + 64) * EVIDENCE_MAX
-        for name, dtype in _OUT.items():
-            fresh = np.empty(words[at.EVIDENCE_ROOM if name == at.OUT_EVIDENCE else at.OUT_ROOM], dtype)
-            kept = evidence if name == at.OUT_EVIDENCE else hits
+        for word in at.OF_HITS:
+            name, of_evidence = word.number, word.many == "EVIDENCE_ROOM"
+            fresh = np.empty(words[at.EVIDENCE_ROOM if of_evidence else at.OUT_ROOM], word.dtype)
+            kept = evidence if of_evidence else hits
             if kept:
                 fresh[:kept] = self._arrays[name][:kept]
             self._arrays[name] = fresh

@@ -7,6 +7,7 @@ texts of one XXH64. So what is compared by its hash alone is hashed under a secr
 from __future__ import annotations
 
 import secrets
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,8 @@ from numba import njit, types
 
 from crossline.core.basics.values import I64, U8
 from crossline.core.windows.memory import inlined, jit, load_i64, load_u8, load_u32, store_64
+from crossline.core.windows.sources import digest
+from crossline.core.windows.watch import WATCHES, Piece, watching
 
 U64 = npt.NDArray[np.uint64]
 
@@ -116,27 +119,31 @@ def siphash(at: int, end: int, key: Any, key2: Any) -> Any:
     return a ^ b ^ c ^ d
 
 
-def _keyed(data: int, offsets: int, count: int, key: Any, key2: Any, out: int) -> None:
-    for i in range(count):
-        h = siphash(data + load_i64(offsets + 8 * i), data + load_i64(offsets + 8 * i + 8), key, key2)
-        store_64(out + 8 * i, np.int64(h))
-
-
-def _many(data: int, offsets: int, count: int, seed: Any, out: int) -> None:
-    for i in range(count):
-        h = xxh64(data + load_i64(offsets + 8 * i), data + load_i64(offsets + 8 * i + 8), seed)
-        store_64(out + 8 * i, np.int64(h))
-
-
 @cache
 def _compiled() -> Any:
-    return njit(types.void(types.int64, types.int64, types.int64, types.uint64, types.int64), cache=True)(_many)
+    sources = digest()
+
+    def many(data: int, offsets: int, count: int, seed: Any, out: int) -> int:
+        for i in range(count):
+            h = xxh64(data + load_i64(offsets + 8 * i), data + load_i64(offsets + 8 * i + 8), seed)
+            store_64(out + 8 * i, np.int64(h))
+        return sources * 0
+
+    return njit(types.int64(types.int64, types.int64, types.int64, types.uint64, types.int64), cache=True)(many)
 
 
 @cache
 def _compiled_keyed() -> Any:
+    sources = digest()
+
+    def keyed(data: int, offsets: int, count: int, key: Any, key2: Any, out: int) -> int:
+        for i in range(count):
+            h = siphash(data + load_i64(offsets + 8 * i), data + load_i64(offsets + 8 * i + 8), key, key2)
+            store_64(out + 8 * i, np.int64(h))
+        return sources * 0
+
     kinds = (types.int64, types.int64, types.int64, types.uint64, types.uint64, types.int64)
-    return njit(types.void(*kinds), cache=True)(_keyed)
+    return njit(types.int64(*kinds), cache=True)(keyed)
 
 
 @cache
@@ -154,7 +161,8 @@ def keyed_many(data: U8, offsets: I64, key: tuple[int, int] | None = None) -> I6
     data, offsets = _checked(data, offsets)
     out = np.empty(len(offsets) - 1, np.int64)
     words = [np.uint64(word) for word in key or secret()]
-    _compiled_keyed()(data.ctypes.data, offsets.ctypes.data, len(out), *words, out.ctypes.data)
+    with watching(_pieces(data, offsets, out)) if WATCHES else nullcontext():
+        _compiled_keyed()(data.ctypes.data, offsets.ctypes.data, len(out), *words, out.ctypes.data)
     return out
 
 
@@ -166,8 +174,13 @@ def xxh64_many(data: U8, offsets: I64, seed: int = 0) -> U64:
     """
     data, offsets = _checked(data, offsets)
     out: U64 = np.empty(len(offsets) - 1, np.uint64)
-    _compiled()(data.ctypes.data, offsets.ctypes.data, len(out), np.uint64(seed), out.ctypes.data)
+    with watching(_pieces(data, offsets, out)) if WATCHES else nullcontext():
+        _compiled()(data.ctypes.data, offsets.ctypes.data, len(out), np.uint64(seed), out.ctypes.data)
     return out
+
+
+def _pieces(*arrays: np.ndarray[Any, np.dtype[Any]]) -> list[Piece]:
+    return [Piece("what is hashed", array.ctypes.data, array.nbytes) for array in arrays]
 
 
 def _checked(data: U8, offsets: I64) -> tuple[U8, I64]:

@@ -6,18 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows import header as at
+from crossline.core.windows import layout as at
 from crossline.core.windows.ahead import find_keys, look_ahead, slot_of
 from crossline.core.windows.figures import count_figure, figure, settle
 from crossline.core.windows.header import (
     before,
+    bits_at,
     clock,
+    emitted_at,
     enters,
     item,
+    item_f,
+    judged_at,
     row_of,
+    sat_at,
     set_clock,
     slot_row,
     tally,
+    value_at,
     window_at,
     word,
 )
@@ -57,17 +63,11 @@ def _add_key(h: int, key: int) -> Any:
     row, end = slot_row(h, slot), tally(h, at.N_KEY_BYTES)
     start = item(h, at.KEY_OFFSETS, key)
     length = item(h, at.KEY_OFFSETS, key + 1) - start
-    copy_bytes(word(h, at.KEY_BYTES) + start, word(h, at.KEYS) + end, length)
     store_64(h + 8 * at.N_KEY_BYTES, end + length)
-    # All links are none, all else is zero.
-    for k in range(0, word(h, at.DISTINCT_AT), 4):
-        store_32(row + k, -1)
-    for k in range(word(h, at.DISTINCT_AT), word(h, at.SLOT_BYTES), 4):
-        store_32(row + k, 0)
-    for c in range(word(h, at.CURSORS)):
-        store_32(window_at(h, slot, c) + at.COUNT_OF, 0)
+    copy_bytes(word(h, at.KEY_BYTES) + start, word(h, at.KEYS) + end, length)
+    copy_bytes(word(h, at.SLOT_BORN), row, word(h, at.SLOT_BYTES))
     store_32(row + at.KEY_END, end + length)
-    put(word(h, at.KEY_TABLE), word(h, at.KEY_BLOCKS), np.uint64(item(h, at.KEY_HASH, key)), slot)
+    put(h, at.KEY_TABLE, np.uint64(item(h, at.KEY_HASH, key)), slot)
     return slot
 
 
@@ -97,16 +97,16 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
         store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
     i = _count_up(h, at.N_RECORDS)
     record, end = row_of(h, i), tally(h, at.N_ID_BYTES)
-    copy_bytes(source, word(h, at.IDS) + end, length)
     store_64(h + 8 * at.N_ID_BYTES, end + length)
+    copy_bytes(source, word(h, at.IDS) + end, length)
     store_32(record + at.ID_END, end + length)
     set_clock(h, i, item(h, at.CLOCK_MS, row))
     store_32(record + at.SLOT, slot)
     columns = word(h, at.COLUMNS)
     for col in range(columns):
-        store_64(record + at.VALUE + 8 * col, item(h, at.VALUES, row * columns + col))
+        store_64(value_at(h, i, col), item(h, at.VALUES, row * columns + col))
     for b in range(word(h, at.BITS_BYTES)):
-        store_8(record + word(h, at.BITS_AT) + b, load_u8(bits + b))
+        store_8(bits_at(h, i, b), load_u8(bits + b))
     claim(word(h, at.ID_TABLE), place, hash_, i)
     store_32(word(h, at.RETAINED) + 4 * _count_up(h, at.N_RETAINED), row)
     return i
@@ -182,17 +182,16 @@ def judge_rows(h: int, start: int) -> Any:
 @inlined
 def _remember(h: int, slot: int, i: int) -> None:
     """Record ``i`` is the last judged by the classes that judged it."""
-    last = slot_row(h, slot) + word(h, at.JUDGED_AT)
     for k in range(word(h, at.CLASSES)):
         if load_u8(word(h, at.ACTIVE) + k):
-            store_32(last + 4 * k, i)
+            store_32(judged_at(h, slot, k), i)
 
 
 @jit
 def _doubtful(h: int, x: int, real: float) -> Any:
     """Whether the figure may be off by so much that line ``x`` may see it on the wrong side of a bound."""
     off = load_f64(word(h, at.FIGURE) + 16)
-    low, high = at.item_f(h, at.LOW_F, x), at.item_f(h, at.HIGH_F, x)
+    low, high = item_f(h, at.LOW_F, x), item_f(h, at.HIGH_F, x)
     return off != 0.0 and (abs(real - low) <= off or abs(real - high) <= off)
 
 
@@ -211,7 +210,6 @@ def _compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, de
     is_int = kind in (COUNT, SUM_INT, VALUE_INT, DISTINCT)
     whole, real = load_i64(word(h, at.FIGURE)), load_f64(word(h, at.FIGURE) + 8)
     up = load_i64(word(h, at.FIGURE) + 24) if kind == SUM_INT else 0
-    keyed = slot_row(h, slot)
     for x in range(item(h, at.LINE_AT, g), item(h, at.LINE_AT, g + 1)):
         judges = item(h, at.LINE_CLASS, x)
         if load_u8(word(h, at.ACTIVE) + judges) == 0:
@@ -222,10 +220,10 @@ def _compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, de
             if _doubtful(h, x, real):
                 settle(h, slot, c, g, extra)
                 real = load_f64(word(h, at.FIGURE) + 8)
-            holds = at.item_f(h, at.LOW_F, x) <= real <= at.item_f(h, at.HIGH_F, x)
+            holds = item_f(h, at.LOW_F, x) <= real <= item_f(h, at.HIGH_F, x)
         holds = defined and holds != (item(h, at.NEGATED, x) != 0)
         line = item(h, at.LINE_PLAN, x)
-        mask, bits = 1 << (line & 7), keyed + word(h, at.SAT_AT) + (line >> 3)
+        mask, bits = 1 << (line & 7), sat_at(h, slot, line >> 3)
         held = load_u8(bits)
         if not holds:
             if held & mask:
@@ -235,11 +233,11 @@ def _compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, de
         noted = word(h, at.ROW_SAT) + (tally(h, at.N_RETAINED) - 1) * word(h, at.LINE_BYTES) + (line >> 3)
         store_8(noted, load_u8(noted) | mask)
         if held & mask and item(h, at.EVERY, x) == 0:
-            last = load_i32(keyed + word(h, at.JUDGED_AT) + 4 * judges)
+            last = load_i32(judged_at(h, slot, judges))
             edge = clock(h, i) - item(h, at.WINDOW, c) - item(h, at.LEFT_CLOSED, c)
             if last >= 0 and clock(h, last) > edge:
                 continue
-        if _cooling(h, keyed, x, i):
+        if _cooling(h, slot, x, i):
             continue
         if load_f64(word(h, at.FIGURE) + 16) != 0.0 and not is_int:
             settle(h, slot, c, g, extra)
@@ -253,12 +251,12 @@ def _compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, de
 
 
 @jit
-def _cooling(h: int, keyed: int, x: int, i: int) -> Any:
+def _cooling(h: int, slot: int, x: int, i: int) -> Any:
     """Whether line ``x`` may not emit at record ``i`` yet; if it may, the emission is remembered."""
     column = item(h, at.COOLDOWN_COL, x)
     if column < 0:
         return False
-    last_at = keyed + word(h, at.EMITTED_AT) + 4 * column
+    last_at = emitted_at(h, slot, column)
     last = load_i32(last_at)
     if last >= 0 and clock(h, i) < clock(h, last) + item(h, at.COOLDOWN, x):
         return True
@@ -312,11 +310,11 @@ def load_rows(h: int) -> None:
         _place(h, slot, i)
         _judging(h, i, row)
         _remember(h, slot, i)
-        bits = slot_row(h, slot) + word(h, at.SAT_AT)
         for k in range(word(h, at.CLASSES)):
             if load_u8(word(h, at.ACTIVE) + k) == 0:
                 continue
             for b in range(width):
                 mask = load_u8(word(h, at.CLASS_LINES) + k * width + b) & load_u8(word(h, at.LINE_MASK) + b)
                 now = load_u8(word(h, at.ROW_SAT) + row * width + b)
-                store_8(bits + b, (load_u8(bits + b) & ~mask) | (now & mask))
+                bits = sat_at(h, slot, b)
+                store_8(bits, (load_u8(bits) & ~mask) | (now & mask))

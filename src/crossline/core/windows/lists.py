@@ -8,20 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.core.windows.header import (
-    AFTER,
-    BEFORE,
-    CHAIN_COL,
-    CHAIN_ENTRY,
-    CHAIN_MAX,
-    CHAINS,
-    COLUMN_FLOAT,
-    HEAD,
-    LINK_COL,
-    LINK_ENTRY,
-    LINKS,
-    N_VALUES,
-    TAIL,
-    TAIL_AT,
     after,
     before,
     chain_at,
@@ -32,10 +18,30 @@ from crossline.core.windows.header import (
     row_of,
     same_at,
     slot_row,
+    tail_at,
     tally,
     value_f,
     value_i,
     word,
+)
+from crossline.core.windows.layout import (
+    AFTER,
+    BEFORE,
+    BELOW,
+    CHAIN_COL,
+    CHAIN_ENTRY,
+    CHAIN_MAX,
+    CHAINS,
+    COLUMN_FLOAT,
+    HEAD,
+    LINK_COL,
+    LINK_ENTRY,
+    LINKS,
+    N_VALUES,
+    SAME_AFTER,
+    SAME_BEFORE,
+    TAIL,
+    UP,
 )
 from crossline.core.windows.memory import inlined, jit, load_i32, load_i64, store_32, store_64
 from crossline.core.windows.tables import LOW, find_value, put_value, value_hash
@@ -80,11 +86,11 @@ def chain_in(h: int, slot: int, i: int, last: bool) -> None:
     """Enter record ``i`` into the chains of its entries. ``last``: it is the last of the key's list."""
     for k in range(word(h, CHAINS)):
         entry, at = item(h, CHAIN_ENTRY, k), chain_at(h, i, k)
-        store_32(at, -1)
-        store_32(at + 4, -1)
+        store_32(at + BELOW, -1)
+        store_32(at + UP, -1)
         if not enters(h, i, entry):
             continue
-        tail = slot_row(h, slot) + word(h, TAIL_AT) + 4 * k
+        tail = tail_at(h, slot, k)
         below = load_i32(tail)
         if last or below < 0 or precedes(h, below, i):
             store_32(tail, i)
@@ -93,13 +99,18 @@ def chain_in(h: int, slot: int, i: int, last: bool) -> None:
             while below >= 0 and not enters(h, below, entry):
                 below = before(h, below)
             _hang_on(h, k, i)
+        nearer = -1
         while below >= 0 and not beats(h, k, below, i):
-            below = load_i32(chain_at(h, below, k))
-        store_32(at, below)
+            up = load_i32(chain_at(h, below, k) + UP)
+            if up >= 0 and load_i32(chain_at(h, up, k) + BELOW) != below:  # it was hung on i
+                store_32(chain_at(h, below, k) + UP, nearer)
+            nearer = below
+            below = load_i32(chain_at(h, below, k) + BELOW)
+        store_32(at + BELOW, below)
         if below >= 0:
-            up = load_i32(chain_at(h, below, k) + 4)
-            if up < 0 or load_i32(chain_at(h, up, k)) != below or precedes(h, up, i):
-                store_32(chain_at(h, below, k) + 4, i)
+            up = load_i32(chain_at(h, below, k) + UP)
+            if up < 0 or load_i32(chain_at(h, up, k) + BELOW) != below or precedes(h, up, i):
+                store_32(chain_at(h, below, k) + UP, i)
 
 
 @jit
@@ -110,10 +121,10 @@ def _hang_on(h: int, k: int, i: int) -> None:
         if enters(h, r, item(h, CHAIN_ENTRY, k)):
             if not beats(h, k, i, r):
                 return  # what stands behind r looks no further than r
-            below = load_i32(chain_at(h, r, k))
+            below = load_i32(chain_at(h, r, k) + BELOW)
             if below < 0 or precedes(h, below, i):
-                store_32(chain_at(h, r, k), i)
-                store_32(chain_at(h, i, k) + 4, r)
+                store_32(chain_at(h, r, k) + BELOW, i)
+                store_32(chain_at(h, i, k) + UP, r)
         r = after(h, r)
 
 
@@ -122,8 +133,8 @@ def tie_values(h: int, slot: int, i: int) -> None:
     """Tie record ``i`` to its neighbours of the same value, per link."""
     for k in range(word(h, LINKS)):
         at = same_at(h, i, k)
-        store_32(at, -1)
-        store_32(at + 4, -1)
+        store_32(at + SAME_BEFORE, -1)
+        store_32(at + SAME_AFTER, -1)
         if not enters(h, i, item(h, LINK_ENTRY, k)):
             continue
         value = value_i(h, i, item(h, LINK_COL, k))
@@ -136,12 +147,12 @@ def tie_values(h: int, slot: int, i: int) -> None:
         prev, nxt = load_i64(known) & LOW, -1
         while prev >= 0 and precedes(h, i, prev):
             nxt = prev
-            prev = load_i32(same_at(h, prev, k))
-        store_32(at, prev)
-        store_32(at + 4, nxt)
+            prev = load_i32(same_at(h, prev, k) + SAME_BEFORE)
+        store_32(at + SAME_BEFORE, prev)
+        store_32(at + SAME_AFTER, nxt)
         if prev >= 0:
-            store_32(same_at(h, prev, k) + 4, i)
+            store_32(same_at(h, prev, k) + SAME_AFTER, i)
         if nxt >= 0:
-            store_32(same_at(h, nxt, k), i)
+            store_32(same_at(h, nxt, k) + SAME_BEFORE, i)
         else:
             store_64(known, (k << 32) | i)

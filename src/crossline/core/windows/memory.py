@@ -1,8 +1,13 @@
 """Loads and stores at plain addresses, for compiled code.
 
-The kernel's functions pass one address, that of a table of words (see ``header``), where arrays would be some seventy
+The kernel's functions pass one address, that of a table of words (see ``layout``), where arrays would be some seventy
 arguments, each with a reference count that is touched at every call: that made a record cost 14 microseconds. The
 owner of the memory (``KeySpaceState``) keeps the arrays alive and large enough for the whole of a call.
+
+There are three builds of the same functions, chosen by numba's own switches in the environment. Without any: what runs
+in production. ``NUMBA_BOUNDSCHECK=1 NUMBA_OPT=1``: compiled, with every load and store looked up among what is alive
+(see ``watch``); optimized fully, that would compile for many minutes. ``NUMBA_DISABLE_JIT=1``: plain Python, looked up
+as well, for a debugger.
 """
 
 from __future__ import annotations
@@ -10,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import config, njit
 
-_ADDRESS = types.int64
+from crossline.core.windows import intrinsics, spelled, watch
+
 _F = TypeVar("_F", bound=Callable[..., Any])
+BUILD: str = "python" if config.DISABLE_JIT else "checked" if config.BOUNDSCHECK else "plain"
 
 
 def jit(function: _F) -> _F:
@@ -25,89 +30,30 @@ def jit(function: _F) -> _F:
 
 def inlined(function: _F) -> _F:
     """As ``jit``, for what each row runs through: it becomes part of what calls it."""
-    return cast("_F", njit(forceinline=True)(function))
+    return cast("_F", njit(forceinline=BUILD == "plain")(function))
 
 
-def _load(kind: ir.Type, result: Any, widen: str, *, fixed: bool = False) -> Callable[[int], Any]:
-    def load(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-            value = builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
-            if fixed:
-                value.set_metadata("invariant.load", builder.module.add_metadata([]))
-            return getattr(builder, widen)(value, ir.IntType(64)) if widen else value
-
-        return result(_ADDRESS), generate
-
-    made: Callable[[int], Any] = intrinsic(load)
-    return made
-
-
-def _store(kind: ir.Type, given: Any) -> Callable[[int, Any], None]:
-    def store(typingctx: Any, address: Any, value: Any) -> Any:  # noqa: ARG001
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-            value = builder.trunc(args[1], kind) if isinstance(kind, ir.IntType) and kind.width < 64 else args[1]
-            builder.store(value, builder.inttoptr(args[0], kind.as_pointer()), align=1)
-            return context.get_dummy_value()
-
-        return types.void(_ADDRESS, given), generate
-
-    made: Callable[[int, Any], None] = intrinsic(store)
-    return made
+def _of(name: str, size: int) -> Any:
+    """The load or store ``name`` of ``size`` bytes, in this build."""
+    if BUILD == "python":
+        return getattr(spelled, name)
+    plain = getattr(intrinsics, name)
+    return plain if BUILD == "plain" else watch.checked(name, plain, size)
 
 
 # Integers of every width come and go as int64.
-load_u8 = _load(ir.IntType(8), types.int64, "zext")
-load_i32 = _load(ir.IntType(32), types.int64, "sext")
-load_u32 = _load(ir.IntType(32), types.int64, "zext")
-load_i64 = _load(ir.IntType(64), types.int64, "")
+load_u8 = _of("load_u8", 1)
+load_i32 = _of("load_i32", 4)
+load_u32 = _of("load_u32", 4)
+load_i64 = _of("load_i64", 8)
 # Of what never changes while compiled code runs: once loaded, it need not be again after a store.
-load_fixed = _load(ir.IntType(64), types.int64, "", fixed=True)
-load_fixed_f64 = _load(ir.DoubleType(), types.float64, "", fixed=True)
-load_f64 = _load(ir.DoubleType(), types.float64, "")
-store_8 = _store(ir.IntType(8), types.int64)
-store_32 = _store(ir.IntType(32), types.int64)
-store_64 = _store(ir.IntType(64), types.int64)
-store_f64 = _store(ir.DoubleType(), types.float64)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def like_16(typingctx: Any, address: Any, byte: Any) -> Any:  # noqa: ARG001
-    """Which of the 16 bytes at ``address`` are ``byte``, as bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        kind = ir.VectorType(ir.IntType(8), 16)
-        data = builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
-        one = builder.insert_element(
-            ir.Constant(kind, ir.Undefined), builder.trunc(args[1], ir.IntType(8)), ir.IntType(32)(0)
-        )
-        all_ = builder.shuffle_vector(
-            one, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 16), [0] * 16)
-        )
-        bits = builder.bitcast(builder.icmp_unsigned("==", data, all_), ir.IntType(16))
-        return builder.zext(bits, ir.IntType(64))
-
-    return types.int64(_ADDRESS, types.int64), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def lowest(typingctx: Any, bits: Any) -> Any:  # noqa: ARG001
-    """The number of the lowest bit set; some is."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def prefetch(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
-    """Have the line of memory at ``address`` brought near; any address will do."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        function = builder.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
-        builder.call(function, [builder.inttoptr(args[0], byte), word(1), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(_ADDRESS), generate
+load_fixed = _of("load_fixed", 8)
+load_fixed_f64 = _of("load_fixed_f64", 8)
+load_f64 = _of("load_f64", 8)
+store_8 = _of("store_8", 1)
+store_32 = _of("store_32", 4)
+store_64 = _of("store_64", 8)
+store_f64 = _of("store_f64", 8)
+like_16 = _of("like_16", 16)
+lowest = spelled.lowest if BUILD == "python" else intrinsics.lowest
+prefetch = spelled.prefetch if BUILD == "python" else intrinsics.prefetch

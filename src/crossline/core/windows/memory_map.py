@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from crossline.core.basics.values import I64, U8
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows import header as at
+from crossline.core.windows import layout as at
 from crossline.core.windows.ahead import SCOUTS_EACH
-from crossline.core.windows.entry import REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, compiled
+from crossline.core.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, compiled
 from crossline.core.windows.program import Program
 from crossline.core.windows.regions import HUGE_FROM, Region
-from crossline.core.windows.sums import DEVIATION_BYTES, SUM_BYTES
 from crossline.core.windows.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
+from crossline.core.windows.watch import WATCHES, Piece, watching
 from crossline.core.windows.wide import LIMBS
 
 FILL_MAX = 0.88  # of an open addressing table
-GROWTH = 1.3  # by which a table grows
+GROWTH = 1.3  # by which a table grows that is filled anew
+# Growth by steps: from how many blocks on, how full it begins, the part of FILL_MAX it is done by, and by how much.
+STEPWISE_FROM, FILL_GROW, FILL_HARD, STEP_GROWTH = 1 << 14, 0.82, 0.94, 1.25
 NARROW = 1 << 32  # distances of clocks that 32 bits hold
 ALL = slice(None)
 # Rows and pools by the word of their address: the word of their width (0: a byte), of how many there are.
-_POOLS = {
-    at.RECORDS: (at.RECORD_BYTES, at.N_RECORDS),
-    at.SLOTS: (at.SLOT_BYTES, at.N_SLOTS),
-    at.IDS: (0, at.N_ID_BYTES),
-    at.KEYS: (0, at.N_KEY_BYTES),
-}
-# Tables by the word of their address: the word of how many blocks, places of a block, what fills them.
+_POOLS = {pool: (width, count) for pool, (_, width, count) in at.ROWS_OF.items()}
+_POOLS |= {at.IDS: (0, at.N_ID_BYTES), at.KEYS: (0, at.N_KEY_BYTES)}
+# Tables by the word of their address: places of a block, what fills them.
 _TABLES = {
-    at.ID_TABLE: (at.ID_BLOCKS, PLACES, REBUILD_IDS),
-    at.KEY_TABLE: (at.KEY_BLOCKS, PLACES, REBUILD_KEYS),
-    at.VALUE_TABLE: (at.VALUE_BLOCKS, VALUE_PLACES, REBUILD_VALUES),
+    at.ID_TABLE: (PLACES, REBUILD_IDS),
+    at.KEY_TABLE: (PLACES, REBUILD_KEYS),
+    at.VALUE_TABLE: (VALUE_PLACES, REBUILD_VALUES),
 }
+
+
+# A batch may fill a table anew that holds up to as many items for each of its own: steps take longer as a whole.
+AT_ONCE = 32
 
 
 class MemoryMap:
@@ -59,85 +62,112 @@ class MemoryMap:
         self.keep(at.ACTIVE, np.zeros(len(program.class_entry) + 1, np.uint8))
 
     def _lay_out(self, plan: KeySpacePlan) -> None:
-        """Offsets and counts that follow from the plan, and its arrays."""
+        """Counts and offsets that follow from the plan, and its arrays."""
         words, program = self.words, self.program
-        for name, array in program._asdict().items():
-            kind = np.float64 if array.dtype == np.float64 else np.int64
-            self.keep(getattr(at, name.upper()), array.astype(kind))
-        chains, links, classes = len(program.chain_entry), len(program.link_entry), len(program.class_entry)
-        words[at.COLUMNS], words[at.CURSORS], words[at.CHAINS] = len(plan.columns), len(plan.cursors), chains
-        words[at.LINKS], words[at.CLASSES], words[at.LINES] = links, classes, len(plan.lines)
-        words[at.LINE_BYTES] = (len(plan.lines) + 7) // 8
-        words[at.COOLING] = program.cooldown_col.max(initial=-1) + 1
-        words[at.CHAIN_AT] = at.VALUE + 8 * len(plan.columns)
-        words[at.SAME_AT] = words[at.CHAIN_AT] + 8 * chains
-        words[at.BITS_AT] = words[at.SAME_AT] + 8 * links
-        words[at.ENTRY_BYTES] = (plan.entries + 7) // 8
-        words[at.BITS_BYTES] = 0 if plan.entries == 1 else words[at.ENTRY_BYTES]
-        words[at.RECORD_BYTES] = words[at.BITS_AT] + words[at.BITS_BYTES]  # not rounded up: records are many
-        place = at.WINDOWS + 12 * len(plan.cursors)
-        for word, size in (
-            (at.POINTER_AT, 4 * len(program.pt_kind)),
-            (at.TAIL_AT, 4 * chains),
-            (at.JUDGED_AT, 4 * classes),
-            (at.EMITTED_AT, 4 * int(words[at.COOLING])),
-            (at.DISTINCT_AT, 4 * len(program.dc_link)),
-            (at.SUM_I_AT, SUM_BYTES * len(program.si_col)),
-            (at.SUM_F_AT, 16 * len(program.sf_col)),
-            (at.DEVIATION_AT, DEVIATION_BYTES * len(program.sd_col)),
-            (at.ROUGH_AT, len(program.sf_col)),
-            (at.SAT_AT, int(words[at.LINE_BYTES])),
+        for word in at.OF_PROGRAM:
+            self.keep(word.number, getattr(program, word.name.lower()))
+        cooling = program.cooldown_col.max(initial=-1) + 1
+        entry_bytes = (plan.entries + 7) // 8
+        for name, count in (
+            (at.COLUMNS, len(plan.columns)),
+            (at.CURSORS, len(plan.cursors)),
+            (at.CHAINS, len(program.chain_entry)),
+            (at.LINKS, len(program.link_entry)),
+            (at.POINTERS, len(program.pt_kind)),
+            (at.DISTINCTS, len(program.dc_link)),
+            (at.SUMS_I, len(program.si_col)),
+            (at.SUMS_F, len(program.sf_col)),
+            (at.DEVIATIONS, len(program.sd_col)),
+            (at.CLASSES, len(program.class_entry)),
+            (at.LINES, len(plan.lines)),
+            (at.COOLING, cooling),
+            (at.LINE_BYTES, (len(plan.lines) + 7) // 8),
+            (at.ENTRY_BYTES, entry_bytes),
+            (at.BITS_BYTES, 0 if plan.entries == 1 else entry_bytes),
         ):
-            words[word] = place
-            place += size
-        words[at.SLOT_BYTES] = _eights(place)
+            words[name] = count
+        self._lay_out_rows()
+
+    def _lay_out_rows(self) -> None:
+        """Where the fields of rows stand, and what follows from it."""
+        words = self.words
+        for row, width, _ in at.ROWS_OF.values():
+            words[width] = row.lay_out(words)
+        for row, links, link_at in (
+            (at.RECORD, at.RECORD_LINKS, at.RECORD_LINK_AT),
+            (at.KEYED, at.SLOT_LINKS, at.SLOT_LINK_AT),
+        ):
+            numbers = row.numbers_at(words, "record")
+            words[links] = len(numbers)
+            self.keep(link_at, np.array(numbers, np.int64))
+        self.keep(at.SLOT_BORN, at.KEYED.newborn(words, int(words[at.SLOT_BYTES])))
 
     def take_over(self, old: MemoryMap) -> None:
-        """Take the records and keys of ``old``, of the same columns and entries; what hangs on a plan starts empty."""
-        for name in (at.IDS, at.KEYS, at.ID_TABLE, at.KEY_TABLE):
-            self._place(name, old._regions.pop(name))
-        for name in (at.ID_BLOCKS, at.KEY_BLOCKS, at.N_ID_BYTES, at.N_KEY_BYTES):
-            self.words[name] = old.words[name]
-        self.words[at.CLOCK_BASE] = old.words[at.CLOCK_BASE]
-        if old.words[at.CLOCK_HIGH_AT]:
-            self._widen()
-        for pool, count in ((at.RECORDS, at.N_RECORDS), (at.SLOTS, at.N_SLOTS)):
-            self.make_room(pool, int(old.words[count]))
-            self.words[count] = old.words[count]
-        plain = int(self.words[at.CHAIN_AT])
-        self.rows(at.RECORDS)[:, :plain] = old.rows(at.RECORDS)[:, :plain]
-        bits, size = int(self.words[at.BITS_AT]), int(self.words[at.BITS_BYTES])
-        old_bits = int(old.words[at.BITS_AT])
-        self.rows(at.RECORDS)[:, bits : bits + size] = old.rows(at.RECORDS)[:, old_bits : old_bits + size]
-        if old.words[at.CLOCK_HIGH_AT]:
-            high = old.field(at.RECORDS, int(old.words[at.CLOCK_HIGH_AT]))
-            self.field(at.RECORDS, int(self.words[at.CLOCK_HIGH_AT]))[:] = high
-        slots = self.rows(at.SLOTS)
-        slots[:, : at.WINDOWS] = old.rows(at.SLOTS)[:, : at.WINDOWS]
-        links = int(self.words[at.DISTINCT_AT])
-        slots[:, at.WINDOWS : links] = 0xFF  # -1: none
-        slots[:, links:] = 0
-        for c in range(len(self.program.entry)):
-            self.field(at.SLOTS, at.WINDOWS + 12 * c + at.COUNT_OF)[:] = 0
+        """Take the records and keys of ``old``, of the same columns and entries; what hangs on a plan is as new."""
+        for word in at.CARRIED:
+            if word.number in old._regions:
+                self._place(word.number, old._regions.pop(word.number))
+            else:
+                self.words[word.number] = old.words[word.number]
+        self._lay_out_rows()
+        for pool in at.ROWS_OF:
+            self.make_room(pool, 0)
+            self._carry_rows(pool, old)
+
+    def _carry_rows(self, pool: int, old: MemoryMap) -> None:
+        row, width, _ = at.ROWS_OF[pool]
+        mine, theirs = self.rows(pool), old.rows(pool)
+        mine[:] = row.newborn(self.words, int(self.words[width]))
+        for to, source, length in row.carried(self.words, old.words):
+            mine[:, to : to + length] = theirs[:, source : source + length]
 
     def keep(self, name: int, array: np.ndarray[Any, np.dtype[Any]]) -> None:
-        """Hold ``array`` and put its address into word ``name``."""
+        """Hold ``array``, of the kind declared for word ``name``, and put its address there."""
+        array = np.require(array, at.TABLE.words[name].dtype, ["C"])
         self._kept[name] = array
         self.words[name] = array.ctypes.data
 
-    def let_go(self, names: range) -> None:
+    def let_go(self, names: Iterable[int]) -> None:
         """Hold the arrays of these words no longer."""
         for name in names:
             self._kept.pop(name, None)
             self.words[name] = 0
 
-    def run(self, task: int, argument: int = 0) -> int:
+    def run(self, task: int, argument: int = 0, more: int = 0) -> int:
         """Run one of the tasks of ``entry``."""
-        return int(compiled()(self.words.ctypes.data, task, argument))
+        if not WATCHES:
+            return int(compiled()(self.words.ctypes.data, task, argument, more))
+        with watching(self.pieces(), self.whereabouts):
+            return int(compiled()(self.words.ctypes.data, task, argument, more))
+
+    def pieces(self) -> list[Piece]:
+        """What is alive: the words, rows and bytes in use, whole tables, and every array that is held."""
+        words = self.words
+        found = [Piece("words", words.ctypes.data, words.nbytes)]
+        for pool, (_, count) in _POOLS.items():
+            rows_at = words.ctypes.data + 8 * count
+            found.append(Piece(at.TABLE.words[pool].name, int(words[pool]), 0, rows_at, self._width(pool)))
+        found += [Piece(at.TABLE.words[t].name, int(words[t]), self._regions[t].array.nbytes) for t in _TABLES]
+        return found + [Piece(at.TABLE.words[k].name, a.ctypes.data, a.nbytes) for k, a in self._kept.items()]
+
+    def whereabouts(self, address: int) -> str:
+        """Where ``address`` is, for whoever looks for a fault of the kernel: from the piece that begins before it."""
+        begun = [piece for piece in self.pieces() if piece.start <= address]
+        if not begun:
+            return f"at {address:#x}, before all memory that is alive"
+        piece = max(begun, key=lambda each: each.start)
+        if not piece.width:
+            return f"{address - piece.start} bytes from the beginning of {piece.name}, which has {piece.size}"
+        rows = int(self.words[(piece.rows_at - self.words.ctypes.data) // 8])
+        row, offset = divmod(address - piece.start, piece.width)
+        declared = {at.TABLE.words[pool].name: row for pool, (row, _, _) in at.ROWS_OF.items()}
+        places = list(declared[piece.name].places(self.words)) if piece.name in declared else []
+        name = next((place.name for place in reversed(places) if place.offset <= offset), "a byte")
+        return f"at {name}, {offset} bytes into row {row} of {piece.name}, which has {rows}"
 
     def bytes_held(self, names: frozenset[int] | None = None) -> int:
         """Bytes of the state, room to grow included, without what belongs to one batch; or of the arrays ``names``."""
-        sizes = {name: a.nbytes for name, a in self._kept.items() if name < at.ROWS}
+        sizes = {name: a.nbytes for name, a in self._kept.items() if at.TABLE.words[name].life == "plan"}
         sizes |= {name: r.array.nbytes for name, r in self._regions.items()}
         return sum(size for name, size in sizes.items() if names is None or name in names)
 
@@ -184,7 +214,7 @@ class MemoryMap:
         wider, for good.
         """
         base = int(self.words[at.CLOCK_BASE])
-        if self.words[at.CLOCK_HIGH_AT] or (base <= lowest and highest - base < NARROW):
+        if self.words[at.WIDE_CLOCKS] or (base <= lowest and highest - base < NARROW):
             return
         held = self.clocks()
         if len(held):
@@ -195,43 +225,76 @@ class MemoryMap:
             self.field(at.RECORDS, at.CLOCK, np.uint32)[:] = held - base
             return
         rows = self.rows(at.RECORDS).copy()
-        self._widen()
-        self.words[at.CLOCK_BASE] = 0
+        self.words[at.WIDE_CLOCKS], self.words[at.CLOCK_BASE] = 1, 0
+        self._lay_out_rows()
         self.make_room(at.RECORDS, 0)
-        self.rows(at.RECORDS)[:, : rows.shape[1]] = rows
+        self.rows(at.RECORDS)[:, : rows.shape[1]] = rows  # the upper half comes last
         self.field(at.RECORDS, at.CLOCK, np.uint32)[:] = held & (NARROW - 1)
         self.field(at.RECORDS, int(self.words[at.CLOCK_HIGH_AT]))[:] = held >> 32
 
-    def _widen(self) -> None:
-        """Make rows of records wider by the upper half of a clock."""
-        self.words[at.CLOCK_HIGH_AT] = self.words[at.RECORD_BYTES]
-        self.words[at.RECORD_BYTES] += 4
+    def make_table(self, table: int, count: int, more: int = 0) -> None:
+        """Room for ``count`` items in a table, of which up to ``more`` come now.
 
-    def make_table(self, table: int, count: int) -> None:
-        """Room for ``count`` items in a table; where it must grow, for a third more.
-
-        A table that grew is filled anew.
+        A large table that is nearly full begins to grow by a quarter, and goes on with it at each call by as many
+        blocks as ``more`` asks for; others, and those that so many items would fill before, are filled anew at once.
+        Without ``more`` all is done at once, which is quicker as a whole.
         """
-        blocks, places, _ = _TABLES[table]
-        if count > FILL_MAX * places * self.words[blocks]:
-            self.rebuild(table, _blocks_for(count, places), fill=True)
+        places = _TABLES[table][0]
+        blocks, split = int(self.words[table + at.BLOCKS_OF]), int(self.words[table + at.SPLIT_OF])
+        former = int(self.words[table + at.FORMER_OF]) if split else blocks
+        large = blocks >= STEPWISE_FROM and count > AT_ONCE * more
+        stepwise = more and large and count <= FILL_HARD * places * former
+        if not split and count <= (FILL_GROW if stepwise else FILL_MAX) * places * blocks:
+            return
+        if not stepwise:
+            if count > FILL_MAX * places * former:
+                self.rebuild(table, _blocks_for(count, places), fill=True)
+            return
+        self._move_on(table, int(more / (places * (FILL_MAX - FILL_GROW))) + 1)
+
+    def _move_on(self, table: int, count: int) -> None:
+        """One step of growth (see ``growth``), over ``count`` blocks; the first where the table does not grow yet."""
+        words = self.words
+        former, split = int(words[table + at.FORMER_OF]), int(words[table + at.SPLIT_OF])
+        first, blocks = not split, int(words[table + at.BLOCKS_OF])
+        if first:
+            former = blocks
+        end = former if first else (split * former) >> 32
+        start = max(0, end - count)
+        pushed = (self.run(RUN_END, table, end - 1) - (end - 1)) % blocks  # blocks that they may have been pushed on to
+        taken = min(end - start + pushed, blocks)
+        self.keep(at.MOVED, np.empty(taken * _TABLES[table][0], np.int64))
+        self.keep(at.MOVED_HASH, np.empty(taken * _TABLES[table][0], np.int64))
+        words[at.MOVE_FROM] = start
+        self.run(TAKE_OUT, table, taken)
+        if first:
+            self._resize_table(table, int(blocks * STEP_GROWTH))
+        words[table + at.FORMER_OF], words[table + at.SPLIT_OF] = former, -(-(start << 32) // former)
+        self.run(PUT_IN, table)
+
+    def _resize_table(self, table: int, blocks: int) -> None:
+        region = self._regions[table]
+        region.resize(blocks * BLOCK)
+        self._place(table, region)
+        self.words[table + at.BLOCKS_OF] = blocks
 
     def rebuild(self, table: int, size: int, *, fill: bool) -> None:
         """An empty table of ``size`` blocks, and its items put into it if ``fill``."""
-        blocks, _, task = _TABLES[table]
-        region = self._regions[table]
-        if size != self.words[blocks]:
-            region.resize(size * BLOCK)
-            self._place(table, region)
-            self.words[blocks] = size
-        region.array[:] = 0
+        if size != self.words[table + at.BLOCKS_OF]:
+            self._resize_table(table, size)
+        self.words[table + at.SPLIT_OF] = 0
+        self._regions[table].array[:] = 0
         if fill:
-            self.run(task)
+            self.run(_TABLES[table][1])
+
+    def empty(self, table: int, count: int) -> None:
+        """Nothing in a table, and room for ``count`` items."""
+        self.rebuild(table, _blocks_for(count, _TABLES[table][0]), fill=False)
 
     def refill(self, table: int, count: int) -> None:
         """Fill a table anew; made smaller if it is much too large for ``count``."""
-        blocks, places, _ = _TABLES[table]
-        self.rebuild(table, min(int(self.words[blocks]), _blocks_for(count, places)), fill=True)
+        size = _blocks_for(count, _TABLES[table][0])
+        self.rebuild(table, min(int(self.words[table + at.BLOCKS_OF]), size), fill=True)
 
     def rows(self, pool: int) -> U8:
         """A pool's rows in use, as uint8[count, width]. Not to be held across a growth."""

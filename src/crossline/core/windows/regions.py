@@ -8,6 +8,7 @@ a region begins at such an address and has addresses set aside to grow into; mem
 from __future__ import annotations
 
 import mmap
+import sys
 
 import numpy as np
 
@@ -16,7 +17,11 @@ from crossline.core.basics.values import U8
 HUGE_FROM = 4 << 20
 _PAGE = 2 << 20
 _STEP = 16 * _PAGE
-_AHEAD = 4  # times the size that addresses are set aside for
+_SET_ASIDE = 8 << 30  # bytes of addresses, which cost nothing: moving a region copies it, while a batch waits
+_AHEAD = 4  # times the size, where that is more, or where the system will not promise so much
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+# Linux does not count such addresses as promised; the name came to Python later than the flag to Linux.
+_UNCOUNTED: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 _ADVICE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
@@ -37,6 +42,7 @@ class Region:
         if size > len(self._whole):
             self._move(size)
         elif size < len(self.array):
+            self._whole[size : -(-size // _PAGE) * _PAGE] = 0  # what is left of its last page
             self._give_back(-(-size // _PAGE) * _PAGE, len(self.array))
         self.array = self._whole[:size]
 
@@ -44,10 +50,7 @@ class Region:
         """To addresses with room for ``size`` bytes and more."""
         old, old_map, old_whole = self.array, self._map, self._whole
         pages = -(-size // _PAGE)
-        try:
-            made = mmap.mmap(-1, (pages * _AHEAD + 1) * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except OSError:  # more than the system will promise
-            made = mmap.mmap(-1, (pages + 1) * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        made = _addresses(max(pages * _AHEAD, _SET_ASIDE // _PAGE), pages * _AHEAD, pages)
         if _ADVICE is not None:
             made.madvise(_ADVICE)
         whole = np.frombuffer(made, np.uint8)
@@ -61,6 +64,16 @@ class Region:
     def _give_back(self, start: int, end: int) -> None:
         if self._map is not None and start < end:
             _forget(self._map, self._whole, start, min(-(-end // _PAGE) * _PAGE, len(self._whole)))
+
+
+def _addresses(*pages: int) -> mmap.mmap:
+    """Addresses of as many pages as the system will promise, and one more, as the first may not begin as one."""
+    for count in pages[:-1]:
+        try:
+            return mmap.mmap(-1, (count + 1) * _PAGE, flags=_FLAGS | _UNCOUNTED)
+        except OSError:
+            continue
+    return mmap.mmap(-1, (pages[-1] + 1) * _PAGE, flags=_FLAGS)
 
 
 def _forget(made: mmap.mmap, whole: U8, start: int, end: int) -> None:

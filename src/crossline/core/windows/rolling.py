@@ -11,54 +11,60 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.core.windows.header import (
+    after,
+    before,
+    chain_at,
+    clock,
+    deviation_at,
+    distinct_at,
+    enters,
+    item,
+    pointer_at,
+    precedes,
+    rough_at,
+    same_at,
+    slot_row,
+    sum_f_at,
+    sum_i_at,
+    value_f,
+    value_i,
+    window_at,
+    word,
+)
+from crossline.core.windows.layout import (
+    BELOW,
     COUNT_OF,
     CURSORS,
     DC_AT,
     DC_LINK,
-    DEVIATION_AT,
-    DISTINCT_AT,
     ENTRY,
     FIRST_OF,
     HEAD,
     INCLUDE,
     LAST_OF,
     LEFT_CLOSED,
+    PAIR_REST,
     PLAIN,
-    POINTER_AT,
     PT_AT,
     PT_CHAIN,
     PT_KIND,
     RIGHT_OPEN,
-    ROUGH_AT,
+    SAME_AFTER,
+    SAME_BEFORE,
     SD_AT,
     SD_COL,
     SF_AT,
     SF_COL,
     SI_AT,
     SI_COL,
-    SUM_F_AT,
-    SUM_I_AT,
+    SUM_UP,
+    UP,
     WINDOW,
-    after,
-    before,
-    chain_at,
-    clock,
-    enters,
-    item,
-    precedes,
-    same_at,
-    slot_row,
-    value_f,
-    value_i,
-    window_at,
-    word,
 )
 from crossline.core.windows.lists import beats
 from crossline.core.windows.memory import inlined, jit, load_i32, store_8, store_32, store_64, store_f64
 from crossline.core.windows.program import FIRST, LAST, MAX
 from crossline.core.windows.sums import (
-    DEVIATION_BYTES,
-    SUM_BYTES,
     add_deviation,
     add_float,
     add_whole,
@@ -79,7 +85,9 @@ def _held(h: int, record: int, first: int, last: int) -> Any:
 def _only_one(h: int, k: int, r: int, first: int, last: int) -> Any:
     """Whether no other record from ``first`` to ``last`` has the value of ``r``, for distinct count ``k``."""
     at = same_at(h, r, item(h, DC_LINK, k))
-    return not _held(h, load_i32(at), first, last) and not _held(h, load_i32(at + 4), first, last)
+    return not _held(h, load_i32(at + SAME_BEFORE), first, last) and not _held(
+        h, load_i32(at + SAME_AFTER), first, last
+    )
 
 
 @inlined
@@ -96,19 +104,18 @@ def add(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
 @jit
 def _add_values(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
     """Take record ``r`` into the accumulators of cursor ``c``."""
-    row = slot_row(h, slot)
     for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
-        add_whole(row + word(h, SUM_I_AT) + SUM_BYTES * k, value_i(h, r, item(h, SI_COL, k)))
+        add_whole(sum_i_at(h, slot, k), value_i(h, r, item(h, SI_COL, k)))
     for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
-        add_float(row + word(h, SUM_F_AT) + 16 * k, row + word(h, ROUGH_AT) + k, value_f(h, r, item(h, SF_COL, k)))
+        add_float(sum_f_at(h, slot, k), rough_at(h, slot, k), value_f(h, r, item(h, SF_COL, k)))
     for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
-        add_deviation(h, row + word(h, DEVIATION_AT) + DEVIATION_BYTES * k, r, item(h, SD_COL, k), 1.0)
+        add_deviation(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), 1.0)
     for k in range(item(h, DC_AT, c), item(h, DC_AT, c + 1)):
         if _only_one(h, k, r, first, last):
-            at = row + word(h, DISTINCT_AT) + 4 * k
+            at = distinct_at(h, slot, k)
             store_32(at, load_i32(at) + 1)
     for k in range(item(h, PT_AT, c), item(h, PT_AT, c + 1)):
-        _point(h, row + word(h, POINTER_AT) + 4 * k, k, r)
+        _point(h, pointer_at(h, slot, k), k, r)
 
 
 @jit
@@ -146,42 +153,41 @@ def remove(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
 @jit
 def _remove_values(h: int, slot: int, c: int, r: int, first: int, last: int, left: int) -> None:
     """Take record ``r`` out of the accumulators of cursor ``c``, in which ``left`` entries remain."""
-    row = slot_row(h, slot)
     if left == 0:
-        _clear(h, row, c)
+        _clear(h, slot, c)
         return
     for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
-        take_whole(row + word(h, SUM_I_AT) + SUM_BYTES * k, value_i(h, r, item(h, SI_COL, k)))
+        take_whole(sum_i_at(h, slot, k), value_i(h, r, item(h, SI_COL, k)))
     for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
-        add_float(row + word(h, SUM_F_AT) + 16 * k, row + word(h, ROUGH_AT) + k, -value_f(h, r, item(h, SF_COL, k)))
+        add_float(sum_f_at(h, slot, k), rough_at(h, slot, k), -value_f(h, r, item(h, SF_COL, k)))
     for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
-        add_deviation(h, row + word(h, DEVIATION_AT) + DEVIATION_BYTES * k, r, item(h, SD_COL, k), -1.0)
+        add_deviation(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), -1.0)
     for k in range(item(h, DC_AT, c), item(h, DC_AT, c + 1)):
         if _only_one(h, k, r, first, last):
-            at = row + word(h, DISTINCT_AT) + 4 * k
+            at = distinct_at(h, slot, k)
             store_32(at, load_i32(at) - 1)
     for k in range(item(h, PT_AT, c), item(h, PT_AT, c + 1)):
-        at = row + word(h, POINTER_AT) + 4 * k
+        at = pointer_at(h, slot, k)
         if load_i32(at) == r:
             store_32(at, _next_point(h, k, c, r, last))
 
 
 @jit
-def _clear(h: int, row: int, c: int) -> None:
+def _clear(h: int, slot: int, c: int) -> None:
     """The accumulators of an empty window: exactly nothing."""
     for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
-        store_64(row + word(h, SUM_I_AT) + SUM_BYTES * k, 0)
-        store_64(row + word(h, SUM_I_AT) + SUM_BYTES * k + 8, 0)
+        store_64(sum_i_at(h, slot, k), 0)
+        store_64(sum_i_at(h, slot, k) + SUM_UP, 0)
     for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
-        store_f64(row + word(h, SUM_F_AT) + 16 * k, 0.0)
-        store_f64(row + word(h, SUM_F_AT) + 16 * k + 8, 0.0)
-        store_8(row + word(h, ROUGH_AT) + k, 0)
+        store_f64(sum_f_at(h, slot, k), 0.0)
+        store_f64(sum_f_at(h, slot, k) + PAIR_REST, 0.0)
+        store_8(rough_at(h, slot, k), 0)
     for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
-        clear_deviation(row + word(h, DEVIATION_AT) + DEVIATION_BYTES * k)
+        clear_deviation(deviation_at(h, slot, k))
     for k in range(item(h, DC_AT, c), item(h, DC_AT, c + 1)):
-        store_32(row + word(h, DISTINCT_AT) + 4 * k, 0)
+        store_32(distinct_at(h, slot, k), 0)
     for k in range(item(h, PT_AT, c), item(h, PT_AT, c + 1)):
-        store_32(row + word(h, POINTER_AT) + 4 * k, -1)
+        store_32(pointer_at(h, slot, k), -1)
 
 
 @jit
@@ -190,8 +196,8 @@ def _next_point(h: int, k: int, c: int, r: int, last: int) -> Any:
     kind, entry = item(h, PT_KIND, k), item(h, ENTRY, c)
     if kind <= MAX:
         chain = item(h, PT_CHAIN, k)
-        up = load_i32(chain_at(h, r, chain) + 4)
-        if up >= 0 and load_i32(chain_at(h, up, chain)) == r and not precedes(h, last, up):
+        up = load_i32(chain_at(h, r, chain) + UP)
+        if up >= 0 and load_i32(chain_at(h, up, chain) + BELOW) == r and not precedes(h, last, up):
             return up
         return UNKNOWN
     while True:
@@ -206,7 +212,7 @@ def pointed(h: int, slot: int, c: int, k: int) -> Any:
 
     The window has entries.
     """
-    at = slot_row(h, slot) + word(h, POINTER_AT) + 4 * k
+    at = pointer_at(h, slot, k)
     f = load_i32(at)
     if f >= 0:
         return f
@@ -214,10 +220,10 @@ def pointed(h: int, slot: int, c: int, k: int) -> Any:
     while not enters(h, f, item(h, ENTRY, c)):
         f = before(h, f)
     chain = item(h, PT_CHAIN, k)
-    below = load_i32(chain_at(h, f, chain))
+    below = load_i32(chain_at(h, f, chain) + BELOW)
     while below >= 0 and not precedes(h, below, first):
         f = below
-        below = load_i32(chain_at(h, f, chain))
+        below = load_i32(chain_at(h, f, chain) + BELOW)
     store_32(at, f)
     return f
 

@@ -10,7 +10,7 @@ import numpy as np
 from crossline.core.basics.errors import StateError
 from crossline.core.basics.values import U8
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows import header as at
+from crossline.core.windows import layout as at
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch, take
 from crossline.core.windows.entry import COUNT_DEAD, JUDGE, LOAD, RELINK, THROW_OUT, compiled
 from crossline.core.windows.gather import Buffers, hits_of
@@ -59,7 +59,7 @@ class KeySpaceState:
             StateError: more bytes of ids or keys than one key space of a shard can hold.
         """
         words = self._memory.words
-        found = self._enter(batch, np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8))
+        found = self._enter(batch, np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8), stepwise=True)
         row = 0
         while (row := self._memory.run(JUDGE, row)) < len(batch):
             self._buffers.grow()
@@ -82,7 +82,7 @@ class KeySpaceState:
         """
         first = self.records
         sat, known = self._sat_of(delta.sat, lines)
-        self._enter(delta.batch, sat)
+        self._enter(delta.batch, sat, stepwise=False)
         self._memory.keep(at.LINE_MASK, known)
         self._memory.keep(at.CLASS_LINES, self._class_lines())
         self._memory.run(LOAD)
@@ -109,7 +109,7 @@ class KeySpaceState:
         self._memory, self.plan = MemoryMap(plan, compile_plan(plan)), plan
         self._memory.take_over(old)
         self._carry(old, old_plan)
-        self._memory.make_table(at.VALUE_TABLE, self.records * int(self._memory.words[at.LINKS]))
+        self._memory.empty(at.VALUE_TABLE, self.records * int(self._memory.words[at.LINKS]))
         self._memory.run(RELINK)
         self._buffers = Buffers(self._memory)
 
@@ -153,7 +153,7 @@ class KeySpaceState:
         memory.refill(at.KEY_TABLE, 2 * self.keys)
         memory.refill(at.VALUE_TABLE, 2 * self.records * int(memory.words[at.LINKS]))
 
-    def _enter(self, batch: KeyedBatch, sat: U8) -> dict[str, Any]:
+    def _enter(self, batch: KeyedBatch, sat: U8, *, stepwise: bool) -> dict[str, Any]:
         """Make room for the batch and show it to the kernel; the arrays that the kernel writes about its rows."""
         n, keys, memory = len(batch), len(batch.key_hash), self._memory
         words = memory.words
@@ -168,37 +168,39 @@ class KeySpaceState:
             memory.make_clocks_fit(int(batch.clock_ms.min()), int(batch.clock_ms.max()))
         memory.make_room(at.RECORDS, n)
         memory.make_room(at.SLOTS, min(keys, n))
-        memory.make_table(at.ID_TABLE, self.records + n)
-        memory.make_table(at.KEY_TABLE, self.keys + min(keys, n))
-        memory.make_table(at.VALUE_TABLE, int(words[at.N_VALUES]) + n * int(words[at.LINKS]))
-        words[[at.N_HITS, at.N_EVIDENCE, at.N_RETAINED, at.N_EMITTED]] = 0
+        for table, held, more in (
+            (at.ID_TABLE, self.records, n),
+            (at.KEY_TABLE, self.keys, min(keys, n)),
+            (at.VALUE_TABLE, int(words[at.N_VALUES]), n * int(words[at.LINKS])),
+        ):
+            memory.make_table(table, held + more, more if stepwise else 0)
+        words[at.EACH_BATCH] = 0
         words[at.ROWS], words[at.BATCH_KEYS], words[at.DUPLICATE_MS] = n, keys, self.duplicate_ms
         found = {"duplicate": np.zeros(n, np.uint8), "retained": np.empty(n, np.int32), "sat": sat}
-        for name, array, dtype in (
-            (at.CLOCK_MS, batch.clock_ms, np.int64),
-            (at.INGEST_MS, batch.ingest_ms, np.int64),
-            (at.LATENESS_MS, batch.lateness_ms, np.int64),
-            (at.KEY_INDEX, batch.key_index, np.int32),
-            (at.KEY_BYTES, batch.key_bytes, np.uint8),
-            (at.KEY_OFFSETS, batch.key_offsets, np.int64),
-            (at.KEY_HASH, batch.key_hash, np.uint64),
-            (at.ID_BYTES, batch.id_bytes, np.uint8),
-            (at.ID_OFFSETS, batch.id_offsets, np.int64),
-            (at.ID_HASH, xxh64_many(batch.id_bytes, batch.id_offsets), np.uint64),
-            (at.VALUES, self._values(batch), np.int64),
-            (at.ENTRIES, batch.entries, np.uint8),
-            (at.KEY_SLOT, np.full(keys, -1, np.int32), np.int32),
-            (at.DUPLICATE, found["duplicate"], np.uint8),
-            (at.RETAINED, found["retained"], np.int32),
-            (at.ROW_SAT, sat, np.uint8),
-        ):
-            memory.keep(name, np.require(array, dtype, ["C"]))
+        shown: tuple[tuple[int, Any], ...] = (
+            (at.CLOCK_MS, batch.clock_ms),
+            (at.INGEST_MS, batch.ingest_ms),
+            (at.LATENESS_MS, batch.lateness_ms),
+            (at.KEY_INDEX, batch.key_index),
+            (at.KEY_BYTES, batch.key_bytes),
+            (at.KEY_OFFSETS, batch.key_offsets),
+            (at.KEY_HASH, batch.key_hash),
+            (at.ID_BYTES, batch.id_bytes),
+            (at.ID_OFFSETS, batch.id_offsets),
+            (at.ID_HASH, xxh64_many(batch.id_bytes, batch.id_offsets)),
+            (at.VALUES, self._values(batch)),
+            (at.ENTRIES, batch.entries),
+            (at.KEY_SLOT, np.full(keys, -1, np.int32)),
+            (at.DUPLICATE, found["duplicate"]),
+            (at.RETAINED, found["retained"]),
+            (at.ROW_SAT, sat),
+        )
+        for name, array in shown:
+            memory.keep(name, array)
         return found
 
     def _leave(self) -> None:
-        self._memory.let_go(range(at.CLOCK_MS, at.DUPLICATE_MS))
-        self._memory.let_go(range(at.LINE_MASK, at.ACTIVE))
-        self._memory.let_go(range(at.NUMBER, at.OUT_ROOM))
+        self._memory.let_go(at.OF_BATCH)
 
     def _values(self, batch: KeyedBatch) -> Any:
         """The batch's columns as rows of 64 bits."""

@@ -8,45 +8,52 @@ from typing import Any
 import numpy as np
 
 from crossline.core.windows.exact import two_product, two_sum
-from crossline.core.windows.header import COLUMN_FLOAT, item, value_f, value_i
+from crossline.core.windows.header import (
+    item,
+    value_f,
+    value_i,
+)
+from crossline.core.windows.layout import (
+    COLUMN_FLOAT,
+    DEVIATION_BYTES,
+    ERROR,
+    PAIR,
+    PAIR_REST,
+    SQUARES,
+    SUM_LOW,
+    SUM_UP,
+)
 from crossline.core.windows.memory import inlined, jit, load_f64, load_i64, store_8, store_64, store_f64
-
-# Of a deviation's accumulator: the sum of values and of squares, two parts each, and how far the latter may be off.
-SQUARES, ERROR, DEVIATION_BYTES = 16, 32, 40
-
-
-# Of a sum of integers: what int64 holds of it, and how many times 2^64 is to be added.
-SUM_BYTES = 16
 
 
 @inlined
 def add_whole(at: int, x: int) -> None:
     """Add ``x`` to the sum of integers at ``at``."""
-    low = load_i64(at)
+    low = load_i64(at + SUM_LOW)
     total = low + x
-    store_64(at, total)
+    store_64(at + SUM_LOW, total)
     if (low ^ total) & (x ^ total) < 0:
-        store_64(at + 8, load_i64(at + 8) + (1 if x > 0 else -1))
+        store_64(at + SUM_UP, load_i64(at + SUM_UP) + (1 if x > 0 else -1))
 
 
 @inlined
 def take_whole(at: int, x: int) -> None:
     """Take ``x`` off the sum of integers at ``at``."""
-    low = load_i64(at)
+    low = load_i64(at + SUM_LOW)
     total = low - x
-    store_64(at, total)
+    store_64(at + SUM_LOW, total)
     if (low ^ x) & (low ^ total) < 0:
-        store_64(at + 8, load_i64(at + 8) + (1 if x < 0 else -1))
+        store_64(at + SUM_UP, load_i64(at + SUM_UP) + (1 if x < 0 else -1))
 
 
 @jit
 def add_pair(at: int, x: float) -> Any:
     """Add ``x`` to the two-part sum at ``at``; what was lost beyond the two parts, 0 where the sum is still exact."""
-    t, error = two_sum(load_f64(at), x)
-    u, lost = two_sum(load_f64(at + 8), error)
+    t, error = two_sum(load_f64(at + PAIR), x)
+    u, lost = two_sum(load_f64(at + PAIR_REST), error)
     high = t + u
-    store_f64(at, high)
-    store_f64(at + 8, u - (high - t))
+    store_f64(at + PAIR, high)
+    store_f64(at + PAIR_REST, u - (high - t))
     return lost
 
 

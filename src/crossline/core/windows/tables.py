@@ -13,6 +13,19 @@ import numpy as np
 
 from crossline.core.windows.hashing import xxh64
 from crossline.core.windows.header import (
+    clock,
+    id_start,
+    item,
+    key_start,
+    row_of,
+    slot_row,
+    tally,
+    value_i,
+    word,
+)
+from crossline.core.windows.layout import (
+    BLOCKS_OF,
+    FORMER_OF,
     ID_BLOCKS,
     ID_END,
     ID_TABLE,
@@ -30,17 +43,9 @@ from crossline.core.windows.header import (
     SLOT,
     SLOT_BYTES,
     SLOTS,
+    SPLIT_OF,
     VALUE_BLOCKS,
     VALUE_TABLE,
-    clock,
-    id_start,
-    item,
-    key_start,
-    row_of,
-    slot_row,
-    tally,
-    value_i,
-    word,
 )
 from crossline.core.windows.memory import (
     inlined,
@@ -67,9 +72,15 @@ _32 = np.uint64(32)
 
 
 @jit
-def block_of(hash_: Any, blocks: int) -> Any:
-    """Where in a table the first block for a hash begins: its upper half scaled to the number of blocks."""
-    return np.int64(((hash_ >> _32) * np.uint64(blocks)) >> _32) * BLOCK
+def block_of(h: int, table: int, hash_: Any) -> Any:
+    """Where in the table of word ``table`` the first block for a hash begins.
+
+    The upper half of the hash scaled to the number of blocks; while the table grows, to the former one where it is not
+    past the split yet (see ``growth``).
+    """
+    upper = np.int64(hash_ >> _32)
+    blocks = word(h, table + (FORMER_OF if upper < word(h, table + SPLIT_OF) else BLOCKS_OF))
+    return ((upper * blocks) >> 32) * BLOCK
 
 
 @jit
@@ -86,9 +97,10 @@ def claim(table: int, place: int, hash_: Any, item_: int) -> None:
 
 
 @inlined
-def put(table: int, blocks: int, hash_: Any, item_: int) -> None:
-    """Put an item at the first free place for its hash."""
-    b = block_of(hash_, blocks)
+def put(h: int, name: int, hash_: Any, item_: int) -> None:
+    """Put an item at the first free place for its hash in the table of word ``name``."""
+    table, blocks = word(h, name), word(h, name + BLOCKS_OF)
+    b = block_of(h, name, hash_)
     while True:
         free = like_16(table + b, 0) & PLACES_MASK
         if free != 0:
@@ -140,7 +152,7 @@ def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) 
     The id stands at ``at``.
     """
     table, blocks, tag = word(h, ID_TABLE), word(h, ID_BLOCKS), tag_of(hash_)
-    b = block_of(hash_, blocks)
+    b = block_of(h, ID_TABLE, hash_)
     while True:
         same = like_16(table + b, tag) & PLACES_MASK
         while same != 0:
@@ -163,7 +175,7 @@ def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) 
 def find_key(h: int, hash_: Any, at: int, length: int) -> Any:
     """The slot of the key at ``at``, or -1."""
     table, blocks, tag = word(h, KEY_TABLE), word(h, KEY_BLOCKS), tag_of(hash_)
-    b = block_of(hash_, blocks)
+    b = block_of(h, KEY_TABLE, hash_)
     while True:
         same = like_16(table + b, tag) & PLACES_MASK
         while same != 0:
@@ -191,7 +203,7 @@ def value_hash(slot: int, link: int, value: int) -> Any:
 
 
 @jit
-def _value_item_of(table: int, place: int) -> Any:
+def value_item_of(table: int, place: int) -> Any:
     """As ``item_of``, in the table of values."""
     return table + (place & -BLOCK) + VALUE_ITEMS_AT + 8 * (place & (BLOCK - 1))
 
@@ -200,13 +212,13 @@ def _value_item_of(table: int, place: int) -> Any:
 def put_value(h: int, hash_: Any, link: int, record: int) -> None:
     """Enter the last record of a value of a link."""
     table, blocks = word(h, VALUE_TABLE), word(h, VALUE_BLOCKS)
-    b = block_of(hash_, blocks)
+    b = block_of(h, VALUE_TABLE, hash_)
     while True:
         free = like_16(table + b, 0) & VALUE_PLACES_MASK
         if free != 0:
             place = b + lowest(free)
             store_8(table + place, tag_of(hash_))
-            store_64(_value_item_of(table, place), (link << 32) | record)
+            store_64(value_item_of(table, place), (link << 32) | record)
             return
         b += BLOCK
         if b == blocks * BLOCK:
@@ -217,11 +229,11 @@ def put_value(h: int, hash_: Any, link: int, record: int) -> None:
 def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
     """Address of the item (link, last record) of ``value`` (as the bits of an int64) in this key, or 0."""
     table, blocks, tag, col = word(h, VALUE_TABLE), word(h, VALUE_BLOCKS), tag_of(hash_), item(h, LINK_COL, link)
-    b = block_of(hash_, blocks)
+    b = block_of(h, VALUE_TABLE, hash_)
     while True:
         same = like_16(table + b, tag) & VALUE_PLACES_MASK
         while same != 0:
-            at = _value_item_of(table, b + lowest(same))
+            at = value_item_of(table, b + lowest(same))
             known = load_i64(at)
             r = known & LOW
             if (known >> 32) == link and load_i32(row_of(h, r) + SLOT) == slot and value_i(h, r, col) == value:
@@ -235,30 +247,30 @@ def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
 
 
 @inlined
-def _enter_all(h: int, rows: int, width: int, end_at: int, count: int, pool: int, table: int, blocks: int) -> None:
+def _enter_all(h: int, rows: int, width: int, end_at: int, count: int, pool: int, name: int) -> None:
     """Enter all rows under the hash of their bytes in ``pool``, the block of each called for some steps before."""
-    start, ring = pool, word(h, SCRATCH)
+    start, ring, table = pool, word(h, SCRATCH), word(h, name)
     for r in range(count + AHEAD):
         kept = ring + 8 * (r & (AHEAD - 1))
         if r >= AHEAD:
-            put(table, blocks, np.uint64(load_i64(kept)), r - AHEAD)
+            put(h, name, np.uint64(load_i64(kept)), r - AHEAD)
         if r < count:
             end = pool + load_u32(rows + r * width + end_at)
             hash_ = xxh64(start, end, NO_SEED)
             start = end
             store_64(kept, np.int64(hash_))
-            prefetch(table + block_of(hash_, blocks))
+            prefetch(table + block_of(h, name, hash_))
 
 
 @jit
 def rebuild_ids(h: int) -> None:
     """Enter every record into the (cleared) table of ids."""
     records, width, count = word(h, RECORDS), word(h, RECORD_BYTES), tally(h, N_RECORDS)
-    _enter_all(h, records, width, ID_END, count, word(h, IDS), word(h, ID_TABLE), word(h, ID_BLOCKS))
+    _enter_all(h, records, width, ID_END, count, word(h, IDS), ID_TABLE)
 
 
 @jit
 def rebuild_keys(h: int) -> None:
     """Enter every slot into the (cleared) table of keys."""
     slots, width, count = word(h, SLOTS), word(h, SLOT_BYTES), tally(h, N_SLOTS)
-    _enter_all(h, slots, width, KEY_END, count, word(h, KEYS), word(h, KEY_TABLE), word(h, KEY_BLOCKS))
+    _enter_all(h, slots, width, KEY_END, count, word(h, KEYS), KEY_TABLE)

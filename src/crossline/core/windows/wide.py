@@ -111,5 +111,5 @@ def wide_rounded(at: int, unit: int, n: int) -> Any:
         rest |= load_i64(at + 8 * k)
     if rest != 0:
         digits |= 1
-    rounded = math.ldexp(np.float64(digits), unit + BITS * (top - 2 - FRACTION) + bits + 1)
+    rounded = np.ldexp(np.float64(digits), unit + BITS * (top - 2 - FRACTION) + bits + 1)
     return -rounded if negative else rounded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -61,11 +62,16 @@ def streams(draw: Any) -> list[list[Row]]:
 
 
 def in_digits(hits: list[Hit], plan: KeySpacePlan) -> list[Hit]:
-    """Deviations to the fifteen digits that are promised; of others, which may be -0.0 for 0, all."""
+    """Deviations to the fifteen digits that are promised; of others, which may be -0.0 for 0, all.
+
+    Floats below the least normal one have fewer digits: they are told only as such.
+    """
     deviations = {n for n, x in enumerate(plan.lines) if plan.groups[x.group].aggregate == "stddev"}
-    return [
-        dataclasses.replace(hit, value=f"{hit.value:.15g}" if hit.line in deviations else hit.value) for hit in hits
-    ]
+    return [dataclasses.replace(hit, value=digits(hit.value) if hit.line in deviations else hit.value) for hit in hits]
+
+
+def digits(value: float) -> str:
+    return "tiny" if 0.0 < abs(value) < sys.float_info.min else f"{value:.15g}"
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.core.windows.store import Delta, KeySpaceState
 
+from .invariants import check
 from .naive import FOREVER, Naive, Row, batch_of, line, plain
 
 COLUMNS = (("i", "int"), ("f", "float"), ("c", "code"))
@@ -107,6 +108,7 @@ def test_same_as_the_naive_twin(plan: KeySpacePlan, batches: list[list[Row]], be
         expected, duplicates = naive.judge(rows)
         assert plain(hits) == expected
         assert not (hits.duplicates & ~np.array(duplicates, bool)).any()
+        check(state)
         deltas.append(state.delta(batch, hits))
         if then == "restart":
             state = KeySpaceState(plan, 10**12)
@@ -117,3 +119,4 @@ def test_same_as_the_naive_twin(plan: KeySpacePlan, batches: list[list[Row]], be
         elif then == "evict" and rows:
             # What is behind this is in no future window, and has no duplicates to come: ids repeat side by side.
             state.evict(rows[-1].ingest_ms - LATE_MAX - plan.retention_ms - 1)
+        check(state)
