@@ -15,7 +15,7 @@ from crossline.cli.startup import Startup
 from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress, summary_json, summary_text
 from crossline.core.basics.errors import CrosslineError
-from crossline.engine.runtime.launch import give_up, launch_ahead
+from crossline.engine.runtime.launch import Started, give_up, launch_ahead
 
 if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
@@ -42,7 +42,6 @@ def run(
         finally:
             startup.done()
             progress.done()
-            give_up()
     sys.stdout.write(f"{said}\n")
 
 
@@ -50,15 +49,20 @@ def _run(
     pipeline: Path, stopping: Stopping, startup: Startup, progress: Progress, *, drain: bool, as_json: bool
 ) -> str:
     """Run it to its end; the summary."""
-    _launch_ahead(pipeline)
+    ahead = _launch_ahead(pipeline)
     from crossline.core.settings.config import in_folder
     from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
     from crossline.engine.runtime.gateway import end_session
 
-    config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
-    stopping.check()
-    startup.step("Java and Spark")
-    spark = session_for(config)
+    try:
+        config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
+        stopping.check()
+        startup.step("Java and Spark")
+        spark = session_for(config)
+    except BaseException:
+        if ahead is not None:
+            give_up(ahead)
+        raise
 
     def on_batch(delivery: Delivery, totals: Totals) -> None:
         startup.done()
@@ -83,10 +87,11 @@ def _run(
     return summary_text(config, totals, startup.spent_ms)
 
 
-def _launch_ahead(pipeline: Path) -> None:
+def _launch_ahead(pipeline: Path) -> Started | None:
     """Have Java come up while the rest is loaded and the file is read with care; whatever is wrong shows then."""
     with suppress(OSError, yaml.YAMLError, CrosslineError):
         said = yaml.load(pipeline.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is safe
         engine = said.get("engine") if isinstance(said, dict) else None
         master = engine.get("master") if isinstance(engine, dict) else None
-        launch_ahead(master if isinstance(master, str) else None)
+        return launch_ahead(master if isinstance(master, str) else None)
+    return None

@@ -83,12 +83,15 @@ def found_jars() -> list[Path]:
     return [jar for group in JAR_GROUPS for jar in ensure_jars(group)]
 
 
-def launch_ahead(master: str | None) -> None:
-    """Start for a session on ``master`` before anything is known of it but that; nothing where it is elsewhere."""
-    if not _in_one(master):
-        return
+def launch_ahead(master: str | None) -> Started | None:
+    """Start for a session on ``master`` before anything is known of it but that.
+
+    None where that is elsewhere, or where this process has a Java already.
+    """
+    if not _in_one(master) or started() is not None:
+        return None
     prepare(os.environ, here=True)
-    launch({**base_settings(found_jars()), **LOOPBACK})
+    return launch({**base_settings(found_jars()), **LOOPBACK})
 
 
 def launch(settings: Mapping[str, str]) -> Started:
@@ -132,13 +135,11 @@ def end(made: Started, wait_s: float = END_S) -> None:
         made.folder.remove()
 
 
-def give_up() -> None:
-    """End at once what no session was made with, or what is left of one."""
-    made = started()
-    if made is not None:
-        made.process.kill()
-        if made.prefork is not None:
-            made.prefork.kill()
+def give_up(made: Started) -> None:
+    """End at once what no session was made with."""
+    made.process.kill()
+    if made.prefork is not None:
+        made.prefork.kill()
 
 
 def _at_exit(owner: int, made: Started) -> None:
