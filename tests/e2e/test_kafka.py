@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from connectors.kafka_mock import read_topic
+from crossline.engine.pipeline import batches, direct
+from crossline.engine.runtime.launch import session_folder
+from crossline.engine.workers.keeper import MET_AT
 
 from .feeding import Feed
 from .killing import RULES as KILL_RULES
@@ -263,3 +266,47 @@ def test_a_later_rule_gets_its_past_from_the_topic(
     past = {each["id"] for each in log[:20]}
     assert any(past & set(a["evidence"]["record_ids"]) for a in project.alerts().values() if a["rule_id"] == "sum")
     check(project, kafka_broker, alerts, [topic])
+
+
+def test_small_batches_run_without_a_job(
+    spark: SparkSession,
+    kafka_broker: LocalBroker,
+    kafka_topic: Topic,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """But the first, whose beginning Spark alone knows, and those after a keeper is gone."""
+    topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
+    sent = by_account(topics, 360, SEED)
+    jobs: list[int] = []
+    collect = batches.collect
+
+    def counted(*arguments: Any) -> Any:
+        jobs.append(1)
+        return collect(*arguments)
+
+    monkeypatch.setattr(batches, "collect", counted)
+    monkeypatch.setattr(direct, "REST", 2)
+    project = project_on(kafka_broker.brokers, tmp_path, topics, alerts, BY_ACCOUNT, max_records_per_batch=20)
+    with project.start(spark) as running:
+        send(kafka_broker.brokers, sent[:240])
+        running.until_read(240)
+        done = running.pipeline.totals.batches
+        assert done >= 12
+        assert len(jobs) == 1, "the first batch alone"
+        runner = running.pipeline._batches._direct
+        assert runner is not None
+        runner.close()  # a new process is forked
+        send(kafka_broker.brokers, sent[240:300])
+        running.until_read(300)
+        assert len(jobs) == 1
+        gone = Path(str(session_folder())) / MET_AT
+        keepers = gone.read_text()
+        gone.unlink()
+        send(kafka_broker.brokers, sent[300:330])
+        running.until_read(330)
+        assert len(jobs) > 1, "Spark takes over"
+        gone.write_text(keepers)
+        send(kafka_broker.brokers, sent[330:])
+    project.drain(spark)
+    check(project, kafka_broker, alerts, topics)

@@ -16,15 +16,18 @@ from crossline.engine.book.book import BookSource
 from crossline.engine.book.sparklog import began_ms
 from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.hops.hops import hops_of
-from crossline.engine.hops.outcome import Outcome, collect
+from crossline.engine.hops.outcome import Outcome, collect, gathered
+from crossline.engine.pipeline.direct import DirectRunner, ranges_of, records_in
+from crossline.engine.runtime.launch import started
 from crossline.engine.source.intake import Intake
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.flow import Input, narrow, wide
-from crossline.engine.spark.task import tell_began
+from crossline.engine.spark.task import batch_task, tell_began
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.totals import Totals
+from crossline.engine.workers.direct import Setup
 from crossline.engine.workers.keepers import KeptJudge
 
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
@@ -74,6 +77,19 @@ class Planner:
         self._last_records = records
 
 
+def direct_runner(
+    settings: PipelineSettings, sources: Sequence[SourcePlan], book: BookSource, cache: ShardCache
+) -> DirectRunner | None:
+    """What runs small batches without a job; None where tasks run elsewhere, or the sources are not all topics."""
+    java = started()
+    clients = {source.stream: source.client for source in sources if source.client is not None}
+    if java is None or java.prefork is None or not settings.narrow or len(clients) < len(sources):
+        return None
+    intakes = {source.stream: source.intake for source in sources}
+    folder = java.folder.path
+    return DirectRunner(folder / "prefork", Setup(book, cache, settings.partitions, folder, intakes, clients))
+
+
 class Batches:
     """Runs one batch at a time; what is published comes in between (``changes``).
 
@@ -102,6 +118,7 @@ class Batches:
         self._stopping = stopping
         self._on_batch = on_batch
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
+        self._direct = direct_runner(settings, sources, changes.file, self._cache)
         self.totals = Totals()
         self.enough: int | None = None
         self.reached = threading.Event()
@@ -113,8 +130,7 @@ class Batches:
             self.totals.first_s = self.totals.first_s or begun
             tell_began(self._spark, began_ms(self._settings.checkpoint, batch_id))
             with self._changes.judging():
-                plan = self._planner.plan((frame, intake), self._changes.file, self._cache)
-                outcome = collect(plan, {source.stream: source.fetch for source in self._sources})
+                outcome = self._outcome(frame, intake, batch_id)
                 verified = [source.verify() for source in self._sources]
                 self._changes.judged(outcome.clocks)
             delivery = self._delivery(batch_id, outcome, begun, begun_ms)
@@ -128,6 +144,24 @@ class Batches:
             self.totals.after_ms = after.spent_ms
         if self._on_batch is not None:
             self._on_batch(delivery, self.totals)
+
+    def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int) -> Outcome:
+        """What comes of the batch: of a small one without a job, where that can be."""
+        fetchers = {source.stream: source.fetch for source in self._sources}
+        if self._direct is not None:
+            ranges = ranges_of(self._settings.checkpoint, batch_id, self._sources)
+            if ranges is not None and records_in(ranges) <= NARROW_RECORDS:
+                rows = self._direct.run(batch_task(self._spark), ranges)
+                if rows is not None:
+                    return gathered(rows, fetchers)
+            else:
+                self._direct.rest()
+        return collect(self._planner.plan((frame, intake), self._changes.file, self._cache), fetchers)
+
+    def close(self) -> None:
+        """Let go of what runs batches."""
+        if self._direct is not None:
+            self._direct.close()
 
     def _delivery(self, batch_id: int, outcome: Outcome, begun_s: float, begun_ms: float) -> Delivery:
         figures = {

@@ -200,6 +200,7 @@ class Pipeline:
             self._tried(sink.close)
         for source in self._sources:
             self._tried(source.close)
+        self._tried(self._batches.close)
         self._tried(self._changes.close)
         if self._checkpoint is not None:
             self._tried(self._checkpoint.release)

@@ -19,6 +19,7 @@ from crossline.engine.source.intake import KafkaIntake
 from crossline.engine.source.plan_source import SourcePlan
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "value")
+ISOLATION = "isolation.level"
 EARLIEST = -2  # as Spark writes "from the earliest offset there is"
 
 
@@ -70,7 +71,8 @@ def kafka_source(
         fetch.close()
         watch.close()
 
-    return SourcePlan(stream, opened, KafkaIntake(stream), fetch, reader.history, close, verify=watch.ask)
+    tail = client if ISOLATION not in source.options else {**client, ISOLATION: str(source.options[ISOLATION])}
+    return SourcePlan(stream, opened, KafkaIntake(stream), fetch, reader.history, close, verify=watch.ask, client=tail)
 
 
 def kafka_reader(source: KafkaSource, environment: Mapping[str, str], records_max: int) -> KafkaReader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crossline.engine.source.intake import Intake
@@ -45,6 +45,7 @@ class SourcePlan:
 
     ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
     DataFrame. ``amount``: how much lies before an offset; ``slice_max``: how much of a past to read at once.
+    ``client``: where the stream is topics, how their brokers are reached, secrets included.
     """
 
     stream: str
@@ -57,3 +58,4 @@ class SourcePlan:
     slice_max: int = 100_000
     left: Callable[[], list[str]] = _all
     verify: Callable[[], Callable[[], None]] = _no_doubt
+    client: Mapping[str, str] | None = field(default=None, repr=False)

@@ -30,6 +30,13 @@ def running_task(partitions: int) -> Task:
     )
 
 
+def batch_task(spark: SparkSession) -> Task:
+    """In the driver, while a batch of a query runs: the batch as one task."""
+    said = spark.sparkContext.getLocalProperty
+    began = said(_BEGAN)
+    return Task(said(_QUERY) or "", int(said(_BATCH) or 0), 0, 1, int(began) if began else None)
+
+
 def tell_began(spark: SparkSession, began_ms: int) -> None:
     """Tasks of jobs that this thread starts are of a batch that began then.
 

@@ -35,6 +35,7 @@ def preload() -> None:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import crossline.engine.spark.flow  # noqa: PLC0415
+    import crossline.engine.workers.direct  # noqa: PLC0415
     import crossline.engine.workers.keepers  # noqa: F401, PLC0415
     from crossline.engine.workers.warm import warm  # noqa: PLC0415
 

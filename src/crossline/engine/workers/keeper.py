@@ -33,26 +33,35 @@ from crossline.engine.work.stopwatch import Stopwatch
 
 ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
 WAITING_MAX = 128  # workers that wait for one keeper
+MET_AT = "keepers"  # in the temporary folder: the folder in which they listen
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the keepers of one daemon listen: ``folder``, made by the first; ``lifeline``: a pipe (read, write)."""
+    """Where the keepers of one daemon listen: ``folder``, made by the first; ``lifeline``: a pipe (read, write).
+
+    ``lifeline`` None: in a process that is none of the daemon's, which meets keepers and forks none.
+    """
 
     folder: Path
-    lifeline: tuple[int, int]
+    lifeline: tuple[int, int] | None
 
     def connect(self, number: int) -> Connection:
-        """A connection to keeper ``number``, which is forked where there is none."""
+        """A connection to keeper ``number``, which is forked where there is none, by those who may.
+
+        Raises OSError where it is not there and this process forks none.
+        """
         try:
             return _connect(self._address(number))
         except (FileNotFoundError, ConnectionRefusedError):
-            return self._fork(number)
+            if self.lifeline is None:
+                raise
+            return self._fork(number, self.lifeline[0])
 
     def _address(self, number: int) -> str:
         return str(self.folder / f"keeper-{number}")
 
-    def _fork(self, number: int) -> Connection:
+    def _fork(self, number: int, lifeline: int) -> Connection:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         address = self._address(number)
         with Path(f"{address}.lock").open("wb") as lock:
@@ -64,7 +73,7 @@ class Place:
                 listening.bind(address)
                 listening.listen(WAITING_MAX)
                 if os.fork() == 0:
-                    _live(self, listening)
+                    _live(self, listening, lifeline)
                 return _connect(address)
 
 
@@ -78,11 +87,30 @@ def place() -> Place | None:
 
 
 def open_place() -> None:
-    """In the daemon, before it forks: where its workers will find keepers."""
+    """In the daemon, before it forks: where its workers will find keepers; others read it in ``MET_AT``."""
     global _place  # noqa: PLW0603 - what a fork inherits
     folder = Path(tempfile.gettempdir()) / f"crossline-{os.getpid()}-{secrets.token_hex(8)}"
     if len(os.fsencode(folder / "keeper-000")) <= ADDRESS_BYTES_MAX:
         _place = Place(folder, os.pipe())
+        with suppress(OSError):
+            met = Path(tempfile.gettempdir()) / MET_AT
+            aside = met.with_suffix(f".{os.getpid()}")
+            aside.write_text(str(folder), encoding="utf-8")
+            aside.replace(met)
+
+
+def met_place(folder: Path) -> Place | None:
+    """Where the keepers of the daemon listen whose temporary folder is ``folder``; None where it opened none yet."""
+    try:
+        return Place(Path((folder / MET_AT).read_text(encoding="utf-8")), None)
+    except OSError:
+        return None
+
+
+def meet(where: Place | None) -> None:
+    """In a process that is none of the daemon's: its shards are judged by the keepers at ``where``."""
+    global _place  # noqa: PLW0603 - as above
+    _place = where
 
 
 def _connect(address: str) -> Connection:
@@ -95,14 +123,14 @@ def _connect(address: str) -> Connection:
     return Connection(client.detach())
 
 
-def _live(where: Place, listening: socket.socket) -> NoReturn:
+def _live(where: Place, listening: socket.socket, lifeline: int) -> NoReturn:
     """What the forked process does; it never returns into the worker that it was."""
     try:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers; a keeper goes after them
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _leave_files({listening.fileno(), where.lifeline[0]})
+        _leave_files({listening.fileno(), lifeline})
         gc.freeze()
-        threading.Thread(target=_await_end, args=(where,), daemon=True).start()
+        threading.Thread(target=_await_end, args=(where.folder, lifeline), daemon=True).start()
         while True:
             client, _ = listening.accept()
             # A worker that is gone needs no answer.
@@ -127,9 +155,9 @@ def _leave_files(keep: set[int]) -> None:
                 os.dup2(nothing, number, inheritable=False)
 
 
-def _await_end(where: Place) -> None:
-    os.read(where.lifeline[0], 1)
-    shutil.rmtree(where.folder, ignore_errors=True)
+def _await_end(folder: Path, lifeline: int) -> None:
+    os.read(lifeline, 1)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 

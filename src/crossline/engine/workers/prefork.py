@@ -9,6 +9,7 @@ environment, and a fork of this process goes on with them.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -21,7 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 ASKED_MAX = 4 << 20  # bytes of arguments and environment
-DAEMON_MODULE = "crossline.engine.workers.daemon"
+LOADED_MODULES = ("crossline.engine.workers.daemon", "crossline.engine.workers.direct")
 _LENGTH = 8
 
 
@@ -101,10 +102,8 @@ def _more(connection: socket.socket, length: int) -> bytes:
 
 
 def _run(module: str) -> int:
-    if module == DAEMON_MODULE:
-        from crossline.engine.workers import daemon  # noqa: PLC0415 - is loaded
-
-        daemon.main()
+    if module in LOADED_MODULES:  # those that are loaded here cannot be run as others are
+        importlib.import_module(module).main()
     else:
         runpy.run_module(module, run_name="__main__", alter_sys=False)
     return 0

@@ -1,0 +1,114 @@
+"""The driver's side of batches without a job: which ones, and asking for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from crossline.connectors.kafka.tail import Place, Range
+from crossline.engine.book.sparklog import offsets_of
+from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.state.cache import Rows
+from crossline.engine.work.task import Task
+from crossline.engine.workers.direct import Asked, Setup
+
+ANSWER_S_MAX = 30.0  # of a batch that was handed over; then Spark runs it
+REST = 200  # batches that Spark runs after one that could not be handed over
+MODULE = "crossline.engine.workers.direct"
+
+Ranges = Mapping[str, Mapping[Place, Range]]
+
+
+def ranges_of(checkpoint: str, batch_id: int, sources: Sequence[SourcePlan]) -> Ranges | None:
+    """By stream, where the batch begins and ends in each partition; None where Spark alone knows it."""
+    if any(source.client is None for source in sources) or batch_id == 0:
+        return None
+    try:
+        begins, ends = offsets_of(checkpoint, batch_id - 1), offsets_of(checkpoint, batch_id)
+    except OSError:
+        return None
+    found: dict[str, dict[Place, Range]] = {}
+    for source, begin, end in zip(sources, begins, ends, strict=True):
+        mine = found[source.stream] = {}
+        for topic, partitions in (end or {}).items():
+            for number, offset in partitions.items():
+                start = (begin or {}).get(topic, {}).get(number)
+                if start is None:
+                    return None  # a partition that is new: it is Spark's to say where it begins
+                mine[topic, int(number)] = (start, offset)
+    return found
+
+
+def records_in(ranges: Ranges) -> int:
+    """How many records there are at most."""
+    return sum(end - start for places in ranges.values() for start, end in places.values())
+
+
+class DirectRunner:
+    """Has batches run by one process forked from ``prefork`` (its socket); what it does not do, it says with None."""
+
+    def __init__(self, prefork: Path, setup: Setup) -> None:
+        self._prefork = prefork
+        self._setup = setup
+        self._connection: Connection | None = None
+        self._rests = 0
+        self._reading = False
+
+    def run(self, task: Task, ranges: Ranges) -> Rows | None:
+        """The outcome rows of the batch; None where Spark is to run it."""
+        if self._rests > 0:
+            self._rests -= 1
+            return None
+        rows: Rows | None = None
+        try:
+            connection = self._connected()
+            connection.send_bytes(pickle.dumps(Asked(task, ranges)))
+            self._reading = True
+            if connection.poll(ANSWER_S_MAX):
+                rows = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own process
+            else:
+                self.close()
+        except (EOFError, OSError):
+            self.close()
+        if rows is None:
+            self._rests = REST
+        return rows
+
+    def rest(self) -> None:
+        """Larger batches are under way: what is read ahead would be read for nothing."""
+        if self._reading and self._connection is not None:
+            try:
+                self._connection.send_bytes(pickle.dumps(Asked(Task(), None)))
+            except OSError:
+                self.close()
+            self._reading = False
+
+    def close(self) -> None:
+        """Have the process end."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._reading = None, False
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = _forked(self._prefork)
+            self._connection.send_bytes(pickle.dumps(self._setup))
+        return self._connection
+
+
+def _forked(prefork: Path) -> Connection:
+    """A new process that runs ``MODULE``, as ``attach`` asks for one, with a socket for its standard input."""
+    mine, theirs = socket.socketpair()
+    with socket.socket(socket.AF_UNIX) as asking, theirs:
+        asking.connect(str(prefork))
+        asked = {"module": MODULE, "arguments": ["-m"], "folder": str(Path.cwd()), "environment": dict(os.environ)}
+        body = json.dumps(asked).encode()
+        # Nothing of it is a result: what it says goes where errors go.
+        socket.send_fds(asking, [len(body).to_bytes(8, "little")], [theirs.fileno(), 2, 2])
+        asking.sendall(body)
+    return Connection(mine.detach())

@@ -1,0 +1,132 @@
+"""A small batch of topics without a job of Spark: read, taken in and judged by one process that stays.
+
+Spark says which offsets a batch has, and notes them before it runs and after it; that is all a batch of some hundred
+records needs of it. To plan its query and start a task takes 50 to 80 ms; the hops themselves take 15. So a process
+that was forked with all loaded holds the readers of the topics, runs the same hops over the same records, and has the
+same keepers judge them. Whatever is not as it should be, it leaves to Spark, which runs the batch as any other.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from crossline.connectors.kafka.tail import KafkaTail, Place, Range
+from crossline.engine.book.book import BookSource
+from crossline.engine.hops.hops import hops_of, in_one
+from crossline.engine.source.intake import Intake, StreamIntake
+from crossline.engine.state.cache import Rows, ShardCache
+from crossline.engine.work.task import Task
+from crossline.engine.workers.keeper import meet, met_place
+from crossline.engine.workers.keepers import KeptJudge
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+READ_S_MAX = 5.0  # for the records of a batch; they are in the broker when it is planned
+_SCHEMA = pa.schema(
+    [
+        *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
+        *(("timestamp", pa.timestamp("ms", "UTC")), ("timestampType", pa.int32()), ("value", pa.binary())),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the process is to know once. ``clients``: by stream, how its brokers are reached; never printed."""
+
+    source: BookSource
+    cache: ShardCache
+    keepers: int
+    folder: Path
+    intakes: Mapping[str, Intake]
+    clients: Mapping[str, Mapping[str, str]]
+
+    def __repr__(self) -> str:
+        return f"Setup({', '.join(self.intakes)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A batch: its task, and by stream the ranges of its partitions; ``ranges`` None: read no further for now."""
+
+    task: Task
+    ranges: Mapping[str, Mapping[Place, Range]] | None
+
+
+class Direct:
+    """Runs batches, one after the other."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._tails = {stream: KafkaTail(client) for stream, client in setup.clients.items()}
+        judge = KeptJudge(setup.source, setup.cache, setup.keepers)
+        self._hops = hops_of(setup.source, StreamIntake(setup.intakes), judge)
+
+    def run(self, asked: Asked) -> Rows | None:
+        """The outcome rows of a batch; None where Spark is to run it."""
+        if asked.ranges is None:
+            for tail in self._tails.values():
+                tail.rest()
+            return None
+        where = met_place(self._setup.folder)
+        meet(where)
+        if where is None:
+            return None
+        batches = []
+        until_s = time.monotonic() + READ_S_MAX
+        for stream, ranges in asked.ranges.items():
+            found = self._tails[stream].read(ranges, until_s)
+            if found is None:
+                return None
+            batches += [StreamIntake.marked(stream, _rows(place, mine)) for place, mine in found.items() if mine]
+        rows: Rows = []
+        for batch in in_one(self._hops, asked.task, iter(batches)):
+            rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
+        return rows
+
+
+def _rows(place: Place, messages: Sequence[Message]) -> pa.RecordBatch:
+    """Messages of one partition as Spark's source has them."""
+    count = len(messages)
+    stamps = [message.timestamp() for message in messages]
+    columns: list[list[Any]] = [
+        [place[0]] * count,
+        [place[1]] * count,
+        [message.offset() for message in messages],
+        [ms for _, ms in stamps],
+        [kind - 1 for kind, _ in stamps],  # Spark numbers the kinds of times from -1 on
+        [message.value() for message in messages],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def serve(connection: Connection) -> None:
+    """Run what is asked for until whoever asks is gone; what fails is left to Spark, which tells of it."""
+    direct = Direct(pickle.loads(connection.recv_bytes()))  # noqa: S301 - from the process that had this one forked
+    while True:
+        asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above
+        try:
+            rows = direct.run(asked)
+        except Exception as error:  # noqa: BLE001 - as said
+            sys.stderr.write(f"a batch is left to Spark: {type(error).__name__}: {error}\n")
+            rows = None
+        if asked.ranges is not None:
+            connection.send_bytes(pickle.dumps(rows))
+
+
+def main() -> None:
+    """Serve whoever had this process forked, at its standard input."""
+    with suppress(EOFError, BrokenPipeError):
+        serve(Connection(0))
