@@ -22,7 +22,7 @@ import numba
 import numpy as np
 
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
-from crossline.core.windows.hashing import xxh64_many
+from crossline.core.windows.memory.hashing import xxh64_many
 from crossline.core.windows.store import KeyedBatch, KeySpaceState
 
 ROOT = Path(__file__).parent.parent

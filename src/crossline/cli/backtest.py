@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from crossline.replay.backtest import Judged, Replay
 
 
-LISTS_HELP = (
-    "Folder of named lists, as they are now; else the pipeline's. With --as-of-log, for what the log does not know."
-)
+LISTS_HELP = "Folder of named lists, as they are now; else the pipeline's. As of a log: for what that does not know."
 
 
 class Runner(StrEnum):

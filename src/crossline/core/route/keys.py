@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.values import I32, I64, U8, Records
 from crossline.core.streams.schema import StreamSpec
-from crossline.core.windows.hashing import xxh64_many
+from crossline.core.windows.memory.hashing import xxh64_many
 
 U64 = npt.NDArray[np.uint64]
 _NUMBER_MAX = 2**62

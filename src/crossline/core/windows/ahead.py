@@ -10,7 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows.header import (
+from crossline.core.windows.memory.access import (
+    inlined,
+    jit,
+    like_16,
+    load_i32,
+    load_i64,
+    lowest,
+    prefetch,
+    store_32,
+    store_64,
+)
+from crossline.core.windows.memory.header import (
     after,
     clock,
     item,
@@ -20,7 +31,7 @@ from crossline.core.windows.header import (
     window_at,
     word,
 )
-from crossline.core.windows.layout import (
+from crossline.core.windows.memory.layout import (
     BATCH_KEYS,
     CLOCK_MS,
     CURSORS,
@@ -38,18 +49,7 @@ from crossline.core.windows.layout import (
     TAIL,
     WINDOW,
 )
-from crossline.core.windows.memory import (
-    inlined,
-    jit,
-    like_16,
-    load_i32,
-    load_i64,
-    lowest,
-    prefetch,
-    store_32,
-    store_64,
-)
-from crossline.core.windows.tables import AHEAD, PLACES_MASK, block_of, find_key, item_of, tag_of
+from crossline.core.windows.records.tables import AHEAD, PLACES_MASK, block_of, find_key, item_of, tag_of
 
 SCOUTS_EACH = 4  # cursors that are looked at ahead
 FIRSTS, STEP, LAST_STEP = 12, 2, 4  # rows ahead: when windows' firsts are called for, and where scouts go on

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.windows import layout as at
 from crossline.core.windows.ahead import SCOUTS_EACH
-from crossline.core.windows.header import (
+from crossline.core.windows.memory import layout as at
+from crossline.core.windows.memory.access import inlined, jit, load_i32, load_u32, prefetch, store_32, store_64
+from crossline.core.windows.memory.header import (
     after,
     clock,
     enters,
@@ -19,10 +20,9 @@ from crossline.core.windows.header import (
     window_at,
     word,
 )
-from crossline.core.windows.lists import chain_in, tie_values
-from crossline.core.windows.memory import inlined, jit, load_i32, load_u32, prefetch, store_32, store_64
+from crossline.core.windows.records.lists import chain_in, tie_values
+from crossline.core.windows.records.tables import AHEAD, copy_bytes, put_value, value_hash
 from crossline.core.windows.rolling import drop_left
-from crossline.core.windows.tables import AHEAD, copy_bytes, put_value, value_hash
 
 
 @jit

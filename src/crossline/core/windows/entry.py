@@ -8,10 +8,10 @@ from typing import Any
 from numba import njit, types
 
 from crossline.core.windows.compact import count_dead, rebuild_values, relink, throw_out
-from crossline.core.windows.growth import put_in, run_end, take_out
 from crossline.core.windows.kernel import judge_rows, load_rows
-from crossline.core.windows.sources import digest
-from crossline.core.windows.tables import rebuild_ids, rebuild_keys
+from crossline.core.windows.memory.sources import digest
+from crossline.core.windows.records.growth import put_in, run_end, take_out
+from crossline.core.windows.records.tables import rebuild_ids, rebuild_keys
 
 JUDGE, LOAD, COUNT_DEAD, THROW_OUT, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RELINK, RUN_END, TAKE_OUT, PUT_IN = (
     range(11)

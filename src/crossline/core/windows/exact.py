@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from crossline.core.windows.memory import jit
+from crossline.core.windows.memory.access import jit
 
 
 @jit

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 
 from crossline.core.windows.exact import pair_add, pair_divide, pair_product, pair_sqrt, two_sum
-from crossline.core.windows.header import (
+from crossline.core.windows.memory.access import (
+    inlined,
+    jit,
+    load_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    store_8,
+    store_64,
+    store_f64,
+)
+from crossline.core.windows.memory.header import (
     after,
     deviation_at,
     distinct_at,
@@ -24,7 +35,7 @@ from crossline.core.windows.header import (
     window_at,
     word,
 )
-from crossline.core.windows.layout import (
+from crossline.core.windows.memory.layout import (
     COUNT_OF,
     DC_LINK,
     DEVIATION_BYTES,
@@ -49,18 +60,6 @@ from crossline.core.windows.layout import (
     SUM_LOW,
     SUM_UP,
 )
-from crossline.core.windows.lists import beats
-from crossline.core.windows.memory import (
-    inlined,
-    jit,
-    load_f64,
-    load_i32,
-    load_i64,
-    load_u8,
-    store_8,
-    store_64,
-    store_f64,
-)
 from crossline.core.windows.program import (
     AVG_FLOAT,
     AVG_INT,
@@ -71,6 +70,7 @@ from crossline.core.windows.program import (
     SUM_FLOAT,
     SUM_INT,
 )
+from crossline.core.windows.records.lists import beats
 from crossline.core.windows.rolling import pointed
 from crossline.core.windows.sums import (
     add_deviation,

@@ -8,9 +8,9 @@ import numpy as np
 
 from crossline.core.basics.values import I64
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows import layout as at
 from crossline.core.windows.batch import Hits, take_bytes
 from crossline.core.windows.kernel import EVIDENCE_MAX
+from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory_map import MemoryMap
 
 

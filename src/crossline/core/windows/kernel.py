@@ -6,10 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows import layout as at
 from crossline.core.windows.ahead import find_keys, look_ahead, slot_of
 from crossline.core.windows.figures import count_figure, figure, settle
-from crossline.core.windows.header import (
+from crossline.core.windows.memory import layout as at
+from crossline.core.windows.memory.access import (
+    inlined,
+    jit,
+    load_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    store_8,
+    store_32,
+    store_64,
+    store_f64,
+)
+from crossline.core.windows.memory.header import (
     before,
     bits_at,
     clock,
@@ -27,22 +39,10 @@ from crossline.core.windows.header import (
     window_at,
     word,
 )
-from crossline.core.windows.lists import chain_in, link, tie_values
-from crossline.core.windows.memory import (
-    inlined,
-    jit,
-    load_f64,
-    load_i32,
-    load_i64,
-    load_u8,
-    store_8,
-    store_32,
-    store_64,
-    store_f64,
-)
 from crossline.core.windows.program import COUNT, DISTINCT, SUM_INT, VALUE_INT
+from crossline.core.windows.records.lists import chain_in, link, tie_values
+from crossline.core.windows.records.tables import claim, copy_bytes, find_id, put
 from crossline.core.windows.rolling import insert, move
-from crossline.core.windows.tables import claim, copy_bytes, find_id, put
 
 EVIDENCE_MAX = 50
 NEVER = 2**62

@@ -9,13 +9,13 @@ import numpy as np
 
 from crossline.core.basics.values import I64, U8
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows import layout as at
 from crossline.core.windows.ahead import SCOUTS_EACH
 from crossline.core.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, compiled
+from crossline.core.windows.memory import layout as at
+from crossline.core.windows.memory.regions import HUGE_FROM, Region
+from crossline.core.windows.memory.watch import WATCHES, Piece, watching
 from crossline.core.windows.program import Program
-from crossline.core.windows.regions import HUGE_FROM, Region
-from crossline.core.windows.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
-from crossline.core.windows.watch import WATCHES, Piece, watching
+from crossline.core.windows.records.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
 from crossline.core.windows.wide import LIMBS
 
 FILL_MAX = 0.88  # of an open addressing table

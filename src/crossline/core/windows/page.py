@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from crossline.core.windows import layout as at
-from crossline.core.windows.declare import Field, Item, Row, Word
-from crossline.core.windows.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
+from crossline.core.windows.memory import layout as at
+from crossline.core.windows.memory.declare import Field, Item, Row, Word
+from crossline.core.windows.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
 
 _HEAD = """\
 # The kernel's memory
 
-Written from its declaration, `core/windows/layout.py`, by `python -m crossline.core.windows.page`. How to add a field
-stands in [CONTRIBUTING.md](../CONTRIBUTING.md).
+Written from its declaration, `core/windows/memory/layout.py`, by `python -m crossline.core.windows.page`. How to
+add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md).
 
 A key space of a shard is one table of 64-bit words, and what its words point at:
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.windows.header import (
+from crossline.core.windows.memory.access import inlined, jit, load_i32, store_8, store_32, store_64, store_f64
+from crossline.core.windows.memory.header import (
     after,
     before,
     chain_at,
@@ -31,7 +32,7 @@ from crossline.core.windows.header import (
     window_at,
     word,
 )
-from crossline.core.windows.layout import (
+from crossline.core.windows.memory.layout import (
     BELOW,
     COUNT_OF,
     CURSORS,
@@ -61,9 +62,8 @@ from crossline.core.windows.layout import (
     UP,
     WINDOW,
 )
-from crossline.core.windows.lists import beats
-from crossline.core.windows.memory import inlined, jit, load_i32, store_8, store_32, store_64, store_f64
 from crossline.core.windows.program import FIRST, LAST, MAX
+from crossline.core.windows.records.lists import beats
 from crossline.core.windows.sums import (
     add_deviation,
     add_float,

@@ -10,11 +10,11 @@ import numpy as np
 from crossline.core.basics.errors import StateError
 from crossline.core.basics.values import U8
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows import layout as at
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch, take
 from crossline.core.windows.entry import COUNT_DEAD, JUDGE, LOAD, RELINK, THROW_OUT, compiled
 from crossline.core.windows.gather import Buffers, hits_of
-from crossline.core.windows.hashing import keyed_many, xxh64_many
+from crossline.core.windows.memory import layout as at
+from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.memory_map import MemoryMap
 from crossline.core.windows.program import classes, compile_plan, cooldown_columns, judge_class
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from crossline.core.windows.exact import two_product, two_sum
-from crossline.core.windows.header import (
+from crossline.core.windows.memory.access import inlined, jit, load_f64, load_i64, store_8, store_64, store_f64
+from crossline.core.windows.memory.header import (
     item,
     value_f,
     value_i,
 )
-from crossline.core.windows.layout import (
+from crossline.core.windows.memory.layout import (
     COLUMN_FLOAT,
     DEVIATION_BYTES,
     ERROR,
@@ -23,7 +24,6 @@ from crossline.core.windows.layout import (
     SUM_LOW,
     SUM_UP,
 )
-from crossline.core.windows.memory import inlined, jit, load_f64, load_i64, store_8, store_64, store_f64
 
 
 @inlined

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows.memory import jit, load_i64, store_64
+from crossline.core.windows.memory.access import jit, load_i64, store_64
 
 FRACTION = 3
 LIMBS = FRACTION + 68  # 2^31 floats of 2^1023 take 2129 bits

@@ -11,7 +11,7 @@ import pytest
 from crossline.core.judge import shard
 from crossline.core.judge.shard import ShardState, evict
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
-from crossline.core.windows.hashing import xxh64_many
+from crossline.core.windows.memory.hashing import xxh64_many
 from crossline.core.windows.store import KeyedBatch, KeySpaceState
 
 ALWAYS = ((-(2**63), 2**63 - 1),)

@@ -23,7 +23,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.streams.schema import load_streams
 from crossline.core.windows import store
-from crossline.core.windows.hashing import keyed_many
+from crossline.core.windows.memory.hashing import keyed_many
 
 SPEC = load_streams(
     """

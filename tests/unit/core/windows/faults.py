@@ -6,10 +6,10 @@ import sys
 
 from tests.unit.core.windows.naive import Row, batch_of, count_plan, line
 
-from crossline.core.windows import layout as at
-from crossline.core.windows.memory import BUILD
+from crossline.core.windows.memory import layout as at
+from crossline.core.windows.memory.access import BUILD
+from crossline.core.windows.memory.watch import OutOfBoundsError
 from crossline.core.windows.store import KeySpaceState
-from crossline.core.windows.watch import OutOfBoundsError
 
 PLAN = count_plan(100, line(threshold=3))
 assert BUILD != "plain"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from crossline.core.windows import layout as at
+from crossline.core.windows.memory import layout as at
 from crossline.core.windows.program import FIRST, LAST, MAX, MIN
 from crossline.core.windows.store import KeySpaceState
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
 from crossline.core.windows.batch import Hits, KeyedBatch
-from crossline.core.windows.hashing import xxh64_many
+from crossline.core.windows.memory.hashing import xxh64_many
 
 FOREVER = (-(2**63), 2**63 - 1)
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossline.core.windows import layout as at
+from crossline.core.windows.memory import layout as at
 from crossline.core.windows.store import KeySpaceState
 
 from .naive import Naive, Row, batch_of, count_plan, line, plain

@@ -6,7 +6,7 @@ import pytest
 import xxhash
 
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
-from crossline.core.windows import layout as at
+from crossline.core.windows.memory import layout as at
 from crossline.core.windows.store import KeySpaceState
 
 from .invariants import Seen, check

@@ -10,7 +10,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.windows.hashing import xxh64_many
+from crossline.core.windows.memory.hashing import xxh64_many
 
 from .naive import strings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crossline.core.windows.hashing import keyed_many, secret
+from crossline.core.windows.memory.hashing import keyed_many, secret
 
 # The key and texts of the paper's reference: bytes 00, 01, 02 and so on. The 15-byte one is the paper's appendix.
 KEY = (0x0706050403020100, 0x0F0E0D0C0B0A0908)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
-from crossline.core.windows import layout as at
+from crossline.core.windows.memory import layout as at
 from crossline.core.windows.page import page
 from crossline.core.windows.program import Program, compile_plan
 from crossline.core.windows.store import KeySpaceState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossline.core.windows.regions import HUGE_FROM, Region
+from crossline.core.windows.memory.regions import HUGE_FROM, Region
 
 
 def test_bytes_stay_and_new_ones_are_zero() -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows.hashing import xxh64
-from crossline.core.windows.header import id_start, key_start, row_of, slot_row, tally, value_i, word
-from crossline.core.windows.layout import (
+from crossline.core.windows.memory.access import jit, like_16, load_i32, load_i64, load_u8, load_u32, prefetch, store_64
+from crossline.core.windows.memory.hashing import xxh64
+from crossline.core.windows.memory.header import id_start, key_start, row_of, slot_row, tally, value_i, word
+from crossline.core.windows.memory.layout import (
     BLOCKS_OF,
     ID_END,
     ID_TABLE,
@@ -30,8 +31,7 @@ from crossline.core.windows.layout import (
     SLOT,
     VALUE_TABLE,
 )
-from crossline.core.windows.memory import jit, like_16, load_i32, load_i64, load_u8, load_u32, prefetch, store_64
-from crossline.core.windows.tables import (
+from crossline.core.windows.records.tables import (
     AHEAD,
     BLOCK,
     LOW,

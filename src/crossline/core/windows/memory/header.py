@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from crossline.core.windows.declare import Row
-from crossline.core.windows.layout import (
+from crossline.core.windows.memory.access import (
+    jit,
+    load_f64,
+    load_fixed,
+    load_fixed_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+    store_32,
+)
+from crossline.core.windows.memory.declare import Row
+from crossline.core.windows.memory.layout import (
     AFTER,
     BEFORE,
     BITS_AT,
@@ -36,17 +47,6 @@ from crossline.core.windows.layout import (
     TAIL_AT,
     VALUE,
     WINDOWS,
-)
-from crossline.core.windows.memory import (
-    jit,
-    load_f64,
-    load_fixed,
-    load_fixed_f64,
-    load_i32,
-    load_i64,
-    load_u8,
-    load_u32,
-    store_32,
 )
 
 

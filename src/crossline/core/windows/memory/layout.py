@@ -8,7 +8,7 @@ what a new plan takes along (``memory_map``), what compaction renumbers (``compa
 
 from __future__ import annotations
 
-from crossline.core.windows.declare import F64, I32, I64, U8, U32, U64, Item, Row, Table
+from crossline.core.windows.memory.declare import F64, I32, I64, U8, U32, U64, Item, Row, Table
 
 TABLE = Table()
 _count, _number, _array = TABLE.count, TABLE.number, TABLE.array

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.windows.header import (
+from crossline.core.windows.memory.access import inlined, jit, load_i32, load_i64, store_32, store_64
+from crossline.core.windows.memory.header import (
     after,
     before,
     chain_at,
@@ -24,7 +25,7 @@ from crossline.core.windows.header import (
     value_i,
     word,
 )
-from crossline.core.windows.layout import (
+from crossline.core.windows.memory.layout import (
     AFTER,
     BEFORE,
     BELOW,
@@ -43,8 +44,7 @@ from crossline.core.windows.layout import (
     TAIL,
     UP,
 )
-from crossline.core.windows.memory import inlined, jit, load_i32, load_i64, store_32, store_64
-from crossline.core.windows.tables import LOW, find_value, put_value, value_hash
+from crossline.core.windows.records.tables import LOW, find_value, put_value, value_hash
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""Loads, stores and what else compiled code says to the processor, as numba's intrinsics. See ``memory``."""
+"""Loads, stores and what else compiled code says to the processor, as numba's intrinsics. See ``access``."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import config, njit, types
 from numba.extending import intrinsic
 
-from crossline.core.windows import intrinsics
+from crossline.core.windows.memory import intrinsics
 
 WATCHES = bool(config.DISABLE_JIT or config.BOUNDSCHECK)
 PIECES_MAX = 1024

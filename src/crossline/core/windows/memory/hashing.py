@@ -16,9 +16,9 @@ import numpy.typing as npt
 from numba import njit, types
 
 from crossline.core.basics.values import I64, U8
-from crossline.core.windows.memory import inlined, jit, load_i64, load_u8, load_u32, store_64
-from crossline.core.windows.sources import digest
-from crossline.core.windows.watch import WATCHES, Piece, watching
+from crossline.core.windows.memory.access import inlined, jit, load_i64, load_u8, load_u32, store_64
+from crossline.core.windows.memory.sources import digest
+from crossline.core.windows.memory.watch import WATCHES, Piece, watching
 
 U64 = npt.NDArray[np.uint64]
 

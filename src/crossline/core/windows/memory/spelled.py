@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows import watch
+from crossline.core.windows.memory import watch
 
 
 def _load(kind: Any, result: Any) -> Callable[[int], Any]:

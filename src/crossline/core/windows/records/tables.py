@@ -11,8 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows.hashing import xxh64
-from crossline.core.windows.header import (
+from crossline.core.windows.memory.access import (
+    inlined,
+    jit,
+    like_16,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+    lowest,
+    prefetch,
+    store_8,
+    store_32,
+    store_64,
+)
+from crossline.core.windows.memory.hashing import xxh64
+from crossline.core.windows.memory.header import (
     clock,
     id_start,
     item,
@@ -23,7 +37,7 @@ from crossline.core.windows.header import (
     value_i,
     word,
 )
-from crossline.core.windows.layout import (
+from crossline.core.windows.memory.layout import (
     BLOCKS_OF,
     FORMER_OF,
     ID_BLOCKS,
@@ -46,20 +60,6 @@ from crossline.core.windows.layout import (
     SPLIT_OF,
     VALUE_BLOCKS,
     VALUE_TABLE,
-)
-from crossline.core.windows.memory import (
-    inlined,
-    jit,
-    like_16,
-    load_i32,
-    load_i64,
-    load_u8,
-    load_u32,
-    lowest,
-    prefetch,
-    store_8,
-    store_32,
-    store_64,
 )
 
 NO_SEED = np.uint64(0)

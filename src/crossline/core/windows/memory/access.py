@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from numba import config, njit
 
-from crossline.core.windows import intrinsics, spelled, watch
+from crossline.core.windows.memory import intrinsics, spelled, watch
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 BUILD: str = "python" if config.DISABLE_JIT else "checked" if config.BOUNDSCHECK else "plain"

@@ -1,0 +1,1 @@
+"""The kernel's memory: its declaration, and what reaches into it."""

@@ -1,0 +1,30 @@
+"""What numba's cache on disk has to tell apart.
+
+Numba looks only at the file that a function stands in. The digest of all of the kernel's sources, and of the build's
+name (see ``access``), is therefore part of each function that it keeps, as a variable of its closure: no change of any
+of them meets an older compilation.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+
+from crossline.core.windows.memory.access import BUILD
+
+_PACKAGE = "crossline.core.windows"
+
+
+@cache
+def digest() -> int:
+    """Of the kernel's sources and the build."""
+    found = sha256(BUILD.encode())
+    folders = [resources.files(_PACKAGE)]
+    while folders:
+        for source in sorted(folders.pop().iterdir(), key=lambda file: file.name):
+            if source.is_dir():
+                folders.append(source)
+            elif source.name.endswith(".py"):
+                found.update(source.read_bytes())
+    return int.from_bytes(found.digest()[:7], "little")
