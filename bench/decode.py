@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from crossline.core.decode import Layout, decode_csv, decode_lines, decode_table, decode_values, make_layout
+from crossline.core.decode import RecordLayout, decode_csv, decode_lines, decode_table, decode_values, make_layout
 from crossline.core.streams.schema import load_streams
 from crossline.generate.tx import tx_lines, tx_records
 
@@ -67,7 +67,7 @@ def csv_lines(table: pa.Table) -> list[bytes]:
     return out.getvalue().encode().splitlines()
 
 
-def cases(layout: Layout, records: int) -> list[Case]:
+def cases(layout: RecordLayout, records: int) -> list[Case]:
     """What is measured: a name, and a call that answers how many records came out good."""
     lines = tx_lines(0, records, 1).splitlines()
     table = tx_records(0, records, 1)

@@ -15,7 +15,7 @@ from crossline.connectors.kafka import back as kafka_back
 from crossline.connectors.kafka.back import KafkaBack
 from crossline.connectors.sqlite import StoredAlert
 from crossline.core.basics.times import format_instant
-from crossline.core.settings.config import Pipeline, load_pipeline
+from crossline.core.settings.config import PipelineConfig, load_pipeline
 from crossline.services.broker import LocalBroker
 
 from .remaking import WAIT_S, delete
@@ -53,7 +53,7 @@ def record(partition: int, number: int) -> dict[str, Any]:
 
 
 def shown(broker: LocalBroker, topic: str, ids: Collection[str], position: tuple[int, int] | None) -> Seen:
-    config: Pipeline = load_pipeline(PIPELINE.format(brokers=broker.brokers, topic=topic), "pipeline.yaml", str)
+    config: PipelineConfig = load_pipeline(PIPELINE.format(brokers=broker.brokers, topic=topic), "pipeline.yaml", str)
     alert = {
         "stream": "payments",
         "key": {"card": "c7"},

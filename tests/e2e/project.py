@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
-from crossline.core.settings.config import Pipeline as Config
+from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.config import in_folder
 from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
 from crossline.engine.pipeline.pipeline import Pipeline

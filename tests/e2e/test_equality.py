@@ -15,7 +15,7 @@ from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.engine.pipeline import batches
 from crossline.engine.spark import flow
 from crossline.replay import in_process, in_spark
-from crossline.replay.backtest import History, Judged
+from crossline.replay.backtest import Judged, Recorded
 from crossline.rulelog.directory import log_path, ruleset_of_log
 
 from .project import Alerts, Project, by_id, figures, from_twin
@@ -42,7 +42,7 @@ def cut(data: bytes, seed: int, pieces: int) -> list[bytes]:
 def replayed(project: Project, rules: RuleSet, spark: SparkSession | None = None) -> list[dict[str, Any]]:
     """The alerts of a backtest, in their order: in processes of this machine, or in Spark."""
     output = project.root / "backtest.jsonl"
-    history = History(project.config().streams, {STREAM: [str(project.root / "in")]})
+    history = Recorded(project.config().streams, {STREAM: [str(project.root / "in")]})
     judged = Judged(rules, history, defaults=DEFAULTS)
     if spark is None:
         in_process.backtest(judged, output)

@@ -14,7 +14,7 @@ from crossline.core.basics.errors import RetryableError
 from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.book import BookFile
 from crossline.engine.book.sparklog import committed
-from crossline.replay.backtest import History, Judged
+from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.in_process import backtest
 from crossline.rulelog.directory import find_log, ruleset_of_log
 from crossline.rulelog.listlog import lists_of_log
@@ -146,7 +146,7 @@ def test_lists_change_while_the_pipeline_runs(spark: SparkSession, tmp_path: Pat
 
     rules, path = tmp_path / "rules", find_log(tmp_path / "rules")
     assert path is not None
-    as_logged = History(project.config().streams, {STREAM: [str(tmp_path / "in")]})
+    as_logged = Recorded(project.config().streams, {STREAM: [str(tmp_path / "in")]})
     of_then = Judged(ruleset_of_log(path), as_logged, lists_of_log(path, ["watched"]))
     backtest(of_then, tmp_path / "then.jsonl", processes=1)
     assert sorted(read_jsonl(tmp_path / "then.jsonl")) == sorted(project.alerts()), "as of the log: the entries of then"

@@ -19,7 +19,7 @@ from crossline.core.alerts.alertjson import json_bytes, json_value, read_alerts
 from crossline.core.basics import wire
 from crossline.core.basics.wire import WirePart
 from crossline.core.conditions.lists import Lists, named_lists
-from crossline.core.decode import Layout, decode_lines, make_layout
+from crossline.core.decode import RecordLayout, decode_lines, make_layout
 from crossline.core.judge.persist import apply_delta, encode_delta, expired
 from crossline.core.judge.shard import Bounds, Position, ShardState, judge
 from crossline.core.plan.compile import StreamPlan, compile_stream
@@ -72,7 +72,7 @@ class FastPath:
     plan: StreamPlan
     shards: list[Shard]
     bounds: Bounds
-    layout: Layout
+    layout: RecordLayout
     alerts: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)

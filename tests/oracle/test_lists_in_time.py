@@ -24,7 +24,7 @@ from crossline.core.conditions.lists import Lists
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.replay.backtest import History, Judged
+from crossline.replay.backtest import Judged, Recorded
 
 from .conditions import Timed
 from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
@@ -177,7 +177,7 @@ def test_backtests(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 2)
-        history = History({STREAM: spec}, {STREAM: [str(path) for path in paths]})
+        history = Recorded({STREAM: spec}, {STREAM: [str(path) for path in paths]})
         judged = Judged(RuleSet.from_rules(item.rule for item in loaded), history, whole(lists), Defaults(), Bounds(0))
         pool = in_pool(judged, folder, processes, batch_bytes)
         one = in_this_one(judged, folder, processes, batch_bytes)

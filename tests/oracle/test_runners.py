@@ -27,7 +27,7 @@ from crossline.engine.hops.outcome import gathered
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.work.task import Task
 from crossline.replay import in_process
-from crossline.replay.backtest import History, Judged
+from crossline.replay.backtest import Judged, Recorded
 
 from .fastpath import stream_spec, told_by_alert, told_by_twin
 from .naive import naive_detect, running_max_ingest
@@ -41,7 +41,7 @@ def judged_of(rules: list[Body], files: Iterable[Path], *, ingest_column: bool) 
     loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, LISTS)
     return Judged(
         RuleSet.from_rules(item.rule for item in loaded),
-        History({STREAM: spec}, {STREAM: [str(path) for path in files]}),
+        Recorded({STREAM: spec}, {STREAM: [str(path) for path in files]}),
         named_lists(LISTS),
         Defaults("event_time", duration_ms(DEFAULTS["watermark_delay"]), duration_ms(DEFAULTS["allowed_lateness"])),
         Bounds(0),

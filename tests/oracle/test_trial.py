@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.ruleset import load_rules_text
-from crossline.replay.backtest import History, Judged
+from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.trial import as_if_active, verdicts
 
 from .fastpath import stream_spec
@@ -65,7 +65,7 @@ def test_it_says_what_the_twin_says(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "in.jsonl"
         path.write_bytes(b"".join(orjson.dumps(wire_record(record)) + b"\n" for record in made))
-        history = History({STREAM: spec}, {STREAM: [str(path)]})
+        history = Recorded({STREAM: spec}, {STREAM: [str(path)]})
         _, found = verdicts(
             Judged(as_if_active(loaded), history, named_lists(LISTS), bounds=Bounds(0)), Path(folder), record_id
         )

@@ -89,10 +89,10 @@ def backtest(
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
     from crossline.core.judge.shard import Bounds
-    from crossline.replay.backtest import History, Judged
+    from crossline.replay.backtest import Judged, Recorded
 
     setting = setting_of(rules, stream, lists, pipeline, as_of_log=as_of_log)
-    history = History(setting.streams, inputs_by_stream(input_, setting.streams))
+    history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
     known = Known(setting.streams)
     log = log_of(setting.rules, setting.name) if as_of_log else None
     sets = [RuleSet.from_rules(read_rules(setting.rules, known)) if log is None else rules_as_of_log(log)]

@@ -23,7 +23,7 @@ from crossline.core.basics.times import parse_instant_ms
 from crossline.core.texts.plaintext import printable
 
 if TYPE_CHECKING:
-    from crossline.core.settings.config import Pipeline as Config
+    from crossline.core.settings.config import PipelineConfig as Config
     from crossline.engine.work.totals import Totals
     from crossline.generate.score import Score
 

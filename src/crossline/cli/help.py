@@ -50,11 +50,11 @@ class Command(_Fitting, TyperCommand):
     """A command whose help fits."""
 
 
-class Group(_Fitting, TyperGroup):
+class FittedGroup(_Fitting, TyperGroup):
     """Commands under one name, whose help fits."""
 
 
-class LazyGroup(Group):
+class LazyGroup(FittedGroup):
     """Commands each of which is loaded when it is asked for: none waits for what only another one imports.
 
     ``known``: their names, and what the page that lists them says of each, for which none is loaded.
@@ -89,10 +89,10 @@ class LazyGroup(Group):
 
 def fit_help(app: typer.Typer) -> None:
     """Let the pages of ``app`` and of all below it fit."""
-    app.info.cls = Group
+    app.info.cls = FittedGroup
     for command in app.registered_commands:
         command.cls = Command
     for group in app.registered_groups:
-        group.cls = Group
+        group.cls = FittedGroup
         if group.typer_instance is not None:
             fit_help(group.typer_instance)

@@ -12,7 +12,7 @@ from crossline.core.texts.plaintext import printable_lines
 
 if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
-    from crossline.core.settings.config import Pipeline as Config
+    from crossline.core.settings.config import PipelineConfig as Config
     from crossline.engine.work.totals import Totals
 
 _SHOW_EVERY_S = 0.5

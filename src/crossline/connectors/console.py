@@ -49,7 +49,7 @@ class ConsoleSink:
         self._stop = threading.Event()
 
     @classmethod
-    def from_settings(cls, settings: config_sinks.ConsoleSink, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
+    def from_settings(cls, settings: config_sinks.ConsoleSettings, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
         """The screen, on the standard output."""
         return cls()
 

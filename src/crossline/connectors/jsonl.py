@@ -42,7 +42,7 @@ class JsonlSink:
         self._clock_ms = clock_ms
 
     @classmethod
-    def from_settings(cls, settings: config_sinks.JsonlSink, pipeline: str) -> Self:
+    def from_settings(cls, settings: config_sinks.JsonlSettings, pipeline: str) -> Self:
         """The files that ``settings`` name; raises UsageError where they are one."""
         dead = Path(settings.dead_letters) if settings.dead_letters is not None else None
         if dead == Path(settings.path):

@@ -83,7 +83,7 @@ class SqliteSink:
         self._files: list[Standing] = []
 
     @classmethod
-    def from_settings(cls, settings: config_sinks.SqliteSink, pipeline: str) -> Self:
+    def from_settings(cls, settings: config_sinks.SqliteSettings, pipeline: str) -> Self:
         """The store at ``settings.path``."""
         return cls(Path(settings.path), pipeline)
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from crossline.core.basics.values import F64, I64
 from crossline.generate import world
-from crossline.generate.frauds import EPOCH_MS, NOBODY, Fraud, Setting, plan_epoch
+from crossline.generate.frauds import EPOCH_MS, NOBODY, Fraud, Scene, plan_epoch
 from crossline.generate.labels import Label
 from crossline.generate.text import hexadecimal, json_lines, numbered
 from crossline.generate.tx import BASE_MS, BLOCK, LINES_BATCH, block_cuts, block_rng, check_at_least, pick
@@ -158,9 +158,7 @@ class CardWorkload:
         """The frauds of all epochs that records [start, end) touch."""
         if end <= start:
             return []
-        setting = Setting(
-            self.seed, self.accounts, self.merchants, self.accounts, self.rate_per_s, self.frauds_per_epoch
-        )
+        setting = Scene(self.seed, self.accounts, self.merchants, self.accounts, self.rate_per_s, self.frauds_per_epoch)
         first, last = (position * 1_000 // self.rate_per_s // EPOCH_MS for position in (start, end - 1))
         return [fraud for epoch in range(first, last + 1) for fraud in _epoch(setting, epoch)]
 
@@ -192,7 +190,7 @@ class CardWorkload:
 
 
 @lru_cache(maxsize=256)
-def _epoch(setting: Setting, epoch: int) -> list[Fraud]:
+def _epoch(setting: Scene, epoch: int) -> list[Fraud]:
     return plan_epoch(setting, epoch)
 
 

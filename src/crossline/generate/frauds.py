@@ -49,7 +49,7 @@ class Fraud:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Scene:
     """What the attackers find: so many accounts, merchants and beneficiaries, numbered from 0."""
 
     seed: int
@@ -63,7 +63,7 @@ class Setting:
 Plan = tuple[str, int, list[Payment]]
 
 
-def card_testing(rng: np.random.Generator, setting: Setting) -> Plan:
+def card_testing(rng: np.random.Generator, setting: Scene) -> Plan:
     """One device tries three stolen cards with tiny amounts, mostly declined, then buys something dear with one."""
     device, merchant = _new_device(rng, setting), int(rng.integers(setting.merchants))
     victims = _some_accounts(rng, setting, TESTED_CARDS)
@@ -81,7 +81,7 @@ def card_testing(rng: np.random.Generator, setting: Setting) -> Plan:
     return "device_id", device, payments
 
 
-def account_takeover(rng: np.random.Generator, setting: Setting) -> Plan:
+def account_takeover(rng: np.random.Generator, setting: Scene) -> Plan:
     """From a device never seen before, cash and transfers empty the account within minutes."""
     device, victim = _new_device(rng, setting), _some_accounts(rng, setting, 1)[0]
     payments = []
@@ -96,7 +96,7 @@ def account_takeover(rng: np.random.Generator, setting: Setting) -> Plan:
     return "account_id", victim, payments
 
 
-def impossible_travel(rng: np.random.Generator, setting: Setting) -> Plan:
+def impossible_travel(rng: np.random.Generator, setting: Scene) -> Plan:
     """The card pays at home, and minutes later its copy pays in another country."""
     victim = _some_accounts(rng, setting, 1)[0]
     abroad = (_home(victim) + 1 + int(rng.integers(len(CITIES) - 1))) % len(CITIES)
@@ -109,7 +109,7 @@ def impossible_travel(rng: np.random.Generator, setting: Setting) -> Plan:
     return "card_hash", victim, payments
 
 
-def mule_fan_in(rng: np.random.Generator, setting: Setting) -> Plan:
+def mule_fan_in(rng: np.random.Generator, setting: Scene) -> Plan:
     """Many senders, robbed or in league, transfer to one beneficiary within minutes."""
     receiver = int(rng.integers(setting.beneficiaries))
     senders = _some_accounts(rng, setting, int(rng.integers(10, 18)))
@@ -121,7 +121,7 @@ def mule_fan_in(rng: np.random.Generator, setting: Setting) -> Plan:
     return "beneficiary_id", receiver, payments
 
 
-def merchant_anomaly(rng: np.random.Generator, setting: Setting) -> Plan:
+def merchant_anomaly(rng: np.random.Generator, setting: Scene) -> Plan:
     """A quiet merchant takes many dear payments from many cards within minutes, and will be gone tomorrow."""
     merchant = int(rng.integers(setting.merchants))
     buyers = _some_accounts(rng, setting, int(rng.integers(25, 40)))
@@ -133,7 +133,7 @@ def merchant_anomaly(rng: np.random.Generator, setting: Setting) -> Plan:
     return "merchant_id", merchant, payments
 
 
-SCENARIOS: dict[str, Callable[[np.random.Generator, Setting], Plan]] = {
+SCENARIOS: dict[str, Callable[[np.random.Generator, Scene], Plan]] = {
     "card_testing": card_testing,
     "account_takeover": account_takeover,
     "impossible_travel": impossible_travel,
@@ -142,7 +142,7 @@ SCENARIOS: dict[str, Callable[[np.random.Generator, Setting], Plan]] = {
 }
 
 
-def plan_epoch(setting: Setting, epoch: int) -> list[Fraud]:
+def plan_epoch(setting: Scene, epoch: int) -> list[Fraud]:
     """The frauds of one epoch, with the places of their payments; no two payments share a place."""
     # The top bit keeps these streams of random numbers apart from those of the background's blocks.
     rng = np.random.Generator(np.random.Philox(key=np.array([setting.seed, 2**63 + epoch], np.uint64)))
@@ -192,12 +192,12 @@ def _home(account: int) -> int:
     return int(home_city(np.array([account]))[0])
 
 
-def _new_device(rng: np.random.Generator, setting: Setting) -> int:
+def _new_device(rng: np.random.Generator, setting: Scene) -> int:
     """A device that no account carries: theirs are numbered below twice the number of accounts."""
     return 2 * setting.accounts + int(rng.integers(10**7))
 
 
-def _some_accounts(rng: np.random.Generator, setting: Setting, count: int) -> list[int]:
+def _some_accounts(rng: np.random.Generator, setting: Scene, count: int) -> list[int]:
     """``count`` different accounts."""
     found: dict[int, None] = {}
     while len(found) < count:

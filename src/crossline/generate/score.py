@@ -10,7 +10,7 @@ from crossline.generate.labels import Label
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Caught:
     """Of ``planted`` frauds, ``caught`` have at least one alert."""
 
     planted: int
@@ -39,9 +39,9 @@ class Raised:
 class Score:
     """``found`` in all and by scenario, ``raised`` in all and by rule; what was missed and raised in vain."""
 
-    found: Found
+    found: Caught
     raised: Raised
-    scenarios: dict[str, Found]
+    scenarios: dict[str, Caught]
     rules: dict[str, Raised]
     missed: tuple[str, ...]
     false_alerts: tuple[str, ...]
@@ -82,8 +82,8 @@ def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[Label]) -> Score
     )
 
 
-def _found(labels: list[Label], caught: set[str]) -> Found:
-    return Found(planted=len(labels), caught=sum(label.fraud_id in caught for label in labels))
+def _found(labels: list[Label], caught: set[str]) -> Caught:
+    return Caught(planted=len(labels), caught=sum(label.fraud_id in caught for label in labels))
 
 
 def _raised(verdicts: list[bool]) -> Raised:

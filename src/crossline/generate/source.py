@@ -31,7 +31,7 @@ WORKLOADS: dict[str, type[TxWorkload | CardWorkload]] = {"tx": TxWorkload, "card
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratorSource:
+class Generator:
     """``records`` records of a workload, or without end where None; a plain value that travels to workers.
 
     ``pace_per_s``: how many become available per second; None makes all of them available at once, of an endless source
@@ -68,7 +68,7 @@ def make_workload(name: str, parameters: Mapping[str, Any]) -> TxWorkload | Card
     return kind(**parameters)
 
 
-def read_source(settings: Mapping[str, Any]) -> GeneratorSource:
+def read_source(settings: Mapping[str, Any]) -> Generator:
     """A source from pipeline.yaml: ``workload``, ``records``, ``pace_per_s``, and parameters of the workload."""
     rest = {
         name: value for name, value in settings.items() if name not in {"kind", "workload", "records", "pace_per_s"}
@@ -78,4 +78,4 @@ def read_source(settings: Mapping[str, Any]) -> GeneratorSource:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise UsageError(f"generator source: {name} is {value!r}; expected an integer of {least} or more")
     workload = make_workload(str(settings.get("workload")), rest)
-    return GeneratorSource(workload, settings.get("records"), settings.get("pace_per_s"))
+    return Generator(workload, settings.get("records"), settings.get("pace_per_s"))

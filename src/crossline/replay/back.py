@@ -20,7 +20,7 @@ from crossline.replay.records import Row
 
 if TYPE_CHECKING:
     from crossline.connectors.kafka.back import KafkaBack
-    from crossline.generate.source import GeneratorSource
+    from crossline.generate.source import Generator
 
 BOM = b"\xef\xbb\xbf"
 LINE_BYTES_MAX = 1 << 20  # a longer one is a dead letter
@@ -124,7 +124,7 @@ class GeneratedBack:
     """Records of a generator, which are made again; chunks are of ``chunk_records``."""
 
     def __init__(
-        self, name: str, source: GeneratorSource, chunk_records: int, position: tuple[str, int] | None, known: int
+        self, name: str, source: Generator, chunk_records: int, position: tuple[str, int] | None, known: int
     ) -> None:
         """``known``: how many records there are where ``position`` is None."""
         self._name = name

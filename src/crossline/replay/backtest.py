@@ -30,7 +30,7 @@ OnBatch = Callable[[Delivery, "Totals"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class Recorded:
     """What is replayed: files by stream, read in name order as finished."""
 
     streams: Mapping[str, StreamSpec]
@@ -49,7 +49,7 @@ class Judged:
     """
 
     rules: RuleSet
-    history: History
+    history: Recorded
     lists: Lists = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     bounds: Bounds = field(default_factory=lambda: Bounds(PARTITION_LAG_MS))

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from crossline.core.basics.errors import UsageError
-from crossline.core.settings.config import Pipeline, in_folder, load_pipeline
+from crossline.core.settings.config import PipelineConfig, in_folder, load_pipeline
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.core.texts.yamltext import SIZE_MAX
 
@@ -78,7 +78,7 @@ def read_text(path: str | Path) -> str:
     return text_of(str(path), content_of(Path(path)))
 
 
-def read_pipeline(path: str | Path) -> Pipeline:
+def read_pipeline(path: str | Path) -> PipelineConfig:
     """The pipeline file at ``path``, checked whole with its stream file; relative paths are still as written.
 
     Raises as ``read_text``, and RefusedError with all that is wrong in it.
@@ -87,7 +87,7 @@ def read_pipeline(path: str | Path) -> Pipeline:
     return load_pipeline(read_text(path), str(path), lambda name: text_of(name, _read(folder / name, SIZE_MAX)))
 
 
-def read_pipeline_in_place(path: str | Path) -> Pipeline:
+def read_pipeline_in_place(path: str | Path) -> PipelineConfig:
     """As ``read_pipeline``, its paths joined to its folder."""
     return in_folder(read_pipeline(path), str(Path(path).parent))
 

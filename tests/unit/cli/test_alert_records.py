@@ -23,7 +23,7 @@ from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.rules.base import Rule
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.replay.backtest import History, Judged
+from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.in_process import outcomes
 from crossline.rulelog.content import read_pipeline_in_place
 
@@ -115,7 +115,7 @@ class Project:
             rules.append(load_rules_text(yaml.safe_dump(body), "rules.yaml")[0].rule)
         config = read_pipeline_in_place(self.pipeline)
         inputs = {name: [config.sources[name].path] for name in streams}  # type: ignore[union-attr]
-        judged = Judged(RuleSet.from_rules(rules), History(config.streams, inputs))
+        judged = Judged(RuleSet.from_rules(rules), Recorded(config.streams, inputs))
         sink = SqliteSink(self.folder / "out" / "crossline.db", "payments")
         sink.open()
         told = [{"event": "published", "rule_id": rule.rule_id, "version": 1, "body": rule.to_json()} for rule in rules]

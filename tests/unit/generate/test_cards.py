@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.generate.cards import CardWorkload
-from crossline.generate.frauds import EPOCH_MS, SCENARIOS, Setting, plan_epoch
+from crossline.generate.frauds import EPOCH_MS, SCENARIOS, Scene, plan_epoch
 from crossline.generate.labels import Label, label_lines, read_labels, rfc3339
 
 WORKLOAD = CardWorkload(seed=5)
@@ -132,7 +132,7 @@ def test_a_cut_fraud_is_labelled_as_incomplete_in_both_parts(labels: list[Label]
 
 @pytest.mark.parametrize("rate_per_s", [1, 20, 2_000])
 def test_every_fraud_lies_inside_its_epoch_on_places_of_its_own(rate_per_s: int) -> None:
-    setting = Setting(3, 20_000, 1_000, 20_000, rate_per_s, 2)
+    setting = Scene(3, 20_000, 1_000, 20_000, rate_per_s, 2)
     for epoch in range(30):
         places = [place for fraud in plan_epoch(setting, epoch) for place in fraud.positions]
         assert len(set(places)) == len(places)

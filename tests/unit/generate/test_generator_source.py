@@ -8,17 +8,17 @@ import pytest
 
 from crossline.core.basics.errors import UsageError
 from crossline.generate.cards import CardWorkload
-from crossline.generate.source import GeneratorSource, make_workload, read_source
+from crossline.generate.source import Generator, make_workload, read_source
 from crossline.generate.tx import TxWorkload, tx_lines
 
 
 def test_ranges_are_the_workload_s_and_end_with_the_source() -> None:
     source = read_source({"kind": "generator", "workload": "tx", "seed": 3, "records": 100})
-    assert source == GeneratorSource(TxWorkload(seed=3), 100)
+    assert source == Generator(TxWorkload(seed=3), 100)
     assert source.lines(10, 20) == tx_lines(10, 20, 3)
     assert source.lines(90, 20) == tx_lines(90, 10, 3)
     assert source.lines(100, 5) == b""
-    assert GeneratorSource(TxWorkload(seed=3), None).lines(90, 20) == tx_lines(90, 20, 3)
+    assert Generator(TxWorkload(seed=3), None).lines(90, 20) == tx_lines(90, 20, 3)
 
 
 def test_it_travels_to_a_worker() -> None:
@@ -29,11 +29,11 @@ def test_it_travels_to_a_worker() -> None:
 
 
 def test_what_is_available_follows_the_pace() -> None:
-    assert GeneratorSource(TxWorkload(), 100).available(0) == 100
-    assert GeneratorSource(TxWorkload(), None).available(5_000) is None
-    paced = GeneratorSource(TxWorkload(), 100, pace_per_s=30)
+    assert Generator(TxWorkload(), 100).available(0) == 100
+    assert Generator(TxWorkload(), None).available(5_000) is None
+    paced = Generator(TxWorkload(), 100, pace_per_s=30)
     assert [paced.available(elapsed_ms) for elapsed_ms in (0, 33, 34, 1_000, 60_000)] == [0, 0, 1, 30, 100]
-    assert GeneratorSource(TxWorkload(), None, pace_per_s=30).available(60_000) == 1_800
+    assert Generator(TxWorkload(), None, pace_per_s=30).available(60_000) == 1_800
 
 
 @pytest.mark.parametrize(

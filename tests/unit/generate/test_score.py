@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.generate.labels import Label
-from crossline.generate.score import Found, Raised, score
+from crossline.generate.score import Caught, Raised, score
 
 
 def label(fraud_id: str, scenario: str, *record_ids: str, complete: bool = True) -> Label:
@@ -38,9 +38,9 @@ def test_a_small_case_by_hand() -> None:
     result = score(alerts, labels)
     assert result.raised == Raised(alerts=5, true=4)
     assert result.raised.precision == 0.8
-    assert result.found == Found(planted=3, caught=2)
+    assert result.found == Caught(planted=3, caught=2)
     assert result.found.recall == 2 / 3
-    assert result.scenarios == {"mule": Found(1, 1), "testing": Found(2, 1)}
+    assert result.scenarios == {"mule": Caught(1, 1), "testing": Caught(2, 1)}
     assert result.rules == {"burst": Raised(3, 2), "fan_in": Raised(2, 2)}
     assert result.missed == ("testing-1",)
     assert result.false_alerts == ("C",)
@@ -48,7 +48,7 @@ def test_a_small_case_by_hand() -> None:
 
 def test_one_alert_may_find_two_frauds() -> None:
     labels = [label("x-0", "x", "t1"), label("x-1", "x", "t2")]
-    assert score([alert("A", "r", "t2", "t1", "t2")], labels).found == Found(2, 2)
+    assert score([alert("A", "r", "t2", "t1", "t2")], labels).found == Caught(2, 2)
 
 
 def test_nothing_raised_has_no_precision_and_nothing_planted_no_recall() -> None:

@@ -16,7 +16,7 @@ from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import load_rules_text
 from crossline.core.streams.schema import load_streams
-from crossline.replay.backtest import History, Judged
+from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.trial import as_if_active, tried, verdicts
 
 STREAMS = load_streams(
@@ -65,7 +65,7 @@ def judged(folder: Path, rules: list[dict[str, Any]], records: list[dict[str, An
     path = folder / "in.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in records))
     loaded = [each.rule for each in load_rules_text(yaml.safe_dump(rules), "rules.yaml", STREAMS)]
-    return Judged(as_if_active(loaded), History(STREAMS, {"payments": [str(path)]}), {}, Defaults(), Bounds(60_000))
+    return Judged(as_if_active(loaded), Recorded(STREAMS, {"payments": [str(path)]}), {}, Defaults(), Bounds(60_000))
 
 
 def why(folder: Path, rule: dict[str, Any], records: list[dict[str, Any]], name: str) -> tuple[bool, Any, str]:

@@ -25,7 +25,7 @@ from crossline.core.basics.times import format_instant, parse_instant_ms
 from crossline.core.texts.plaintext import printable
 
 if TYPE_CHECKING:
-    from crossline.core.settings.config import Pipeline as Config
+    from crossline.core.settings.config import PipelineConfig as Config
     from crossline.core.streams.schema import StreamSpec
     from crossline.replay.records import Back, Found, Row
 

@@ -12,7 +12,7 @@ import orjson
 import typer
 
 from crossline.cli.doctor.kafka import kafka_findings
-from crossline.cli.doctor.machine import Finding, machine_findings
+from crossline.cli.doctor.machine import Checked, machine_findings
 from crossline.cli.screen import Listing, show
 from crossline.rulelog.content import read_pipeline_in_place
 
@@ -45,7 +45,7 @@ def doctor(
     raise typer.Exit(1 if missing else 0)
 
 
-def _table(findings: Sequence[Finding]) -> Listing:
+def _table(findings: Sequence[Checked]) -> Listing:
     table = Listing("what", "state", "found", "to do", long=("found", "to do"))
     for finding in findings:
         table.add(finding.name, finding.status, finding.found, finding.advice, style=_STYLES[finding.status])

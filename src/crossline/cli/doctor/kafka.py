@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from crossline.cli.doctor.machine import Finding
+from crossline.cli.doctor.machine import Checked
 from crossline.connectors.kafka.client import librdkafka_settings
-from crossline.core.settings.config import Pipeline
-from crossline.core.settings.kafka import KafkaSecurity, KafkaSink, KafkaSource
+from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.kafka import KafkaSecurity, KafkaSinkSettings, KafkaSourceSettings
 
 _ASK_S_MAX = 5.0
 _STAMP = "message.timestamp.type"
@@ -33,9 +33,9 @@ class _Use:
     own_time: str | None = None
 
 
-def kafka_findings(pipeline: Pipeline, environment: Mapping[str, str]) -> list[Finding]:
+def kafka_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[Checked]:
     """Whether each broker answers, each topic is there, and those read stamp the time of arrival. None for no Kafka."""
-    findings: list[Finding] = []
+    findings: list[Checked] = []
     clients: dict[str, AdminClient | None] = {}
     for use in _uses(pipeline):
         if use.brokers not in clients:
@@ -48,49 +48,49 @@ def kafka_findings(pipeline: Pipeline, environment: Mapping[str, str]) -> list[F
     return findings
 
 
-def _uses(pipeline: Pipeline) -> list[_Use]:
+def _uses(pipeline: PipelineConfig) -> list[_Use]:
     uses = []
     for name, source in pipeline.sources.items():
-        if isinstance(source, KafkaSource):
+        if isinstance(source, KafkaSourceSettings):
             ingest = pipeline.streams[name].ingest_time
             own_time = ingest.field if ingest else None
             uses.append(_Use(source.topic, source.brokers, source.security, name, own_time))
     for sink in pipeline.sinks:
-        if isinstance(sink, KafkaSink):
+        if isinstance(sink, KafkaSinkSettings):
             topics = [sink.topic] + ([sink.dead_letter_topic] if sink.dead_letter_topic else [])
             uses += [_Use(topic, sink.brokers, sink.security) for topic in topics]
     return uses
 
 
-def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | None, Finding]:
+def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | None, Checked]:
     name = f"kafka {use.brokers}"
     client = AdminClient(librdkafka_settings(use.brokers, use.security, environment), logger=_SILENT)
     try:
         count = len(client.list_topics(timeout=_ASK_S_MAX).brokers)
     except KafkaException as error:
         advice = "is it running, are `brokers` and `security` of the pipeline right?"
-        return None, Finding(name, "missing", f"no answer in {_ASK_S_MAX:.0f} s: {error.args[0].str()}", advice)
-    return client, Finding(name, "ok", f"answers; {count} broker{'s' if count > 1 else ''}")
+        return None, Checked(name, "missing", f"no answer in {_ASK_S_MAX:.0f} s: {error.args[0].str()}", advice)
+    return client, Checked(name, "ok", f"answers; {count} broker{'s' if count > 1 else ''}")
 
 
-def _topic(client: AdminClient, use: _Use) -> Finding:
+def _topic(client: AdminClient, use: _Use) -> Checked:
     name = f"topic {use.topic}"
     if use.topic not in client.list_topics(timeout=_ASK_S_MAX).topics:
         create = f"kafka-topics --bootstrap-server {use.brokers} --create --topic {use.topic}"
         if use.stream is None:
-            return Finding(name, "warning", "not there; the broker may make it at the first alert", create)
-        return Finding(
+            return Checked(name, "warning", "not there; the broker may make it at the first alert", create)
+        return Checked(
             name, "missing", f"not there; stream {use.stream} reads it", f"{create} --config {_STAMP}=LogAppendTime"
         )
     if use.stream is None:
-        return Finding(name, "ok", "there")
+        return Checked(name, "ok", "there")
     return _stamp(client, use, name)
 
 
-def _stamp(client: AdminClient, use: _Use, name: str) -> Finding:
+def _stamp(client: AdminClient, use: _Use, name: str) -> Checked:
     """Where the ingest time of the topic's records comes from."""
     if use.own_time is not None:
-        return Finding(name, "ok", f"there; ingest time is the records' own field {use.own_time}")
+        return Checked(name, "ok", f"there; ingest time is the records' own field {use.own_time}")
     resource = ConfigResource(ResourceType.TOPIC, use.topic)
     try:
         stamp = (
@@ -100,11 +100,11 @@ def _stamp(client: AdminClient, use: _Use, name: str) -> Finding:
         advice = (
             f"let this user describe the topic's configuration, or see to it yourself that {_STAMP} is LogAppendTime"
         )
-        return Finding(name, "warning", f"there; its {_STAMP} is not to be had: {error.args[0].str()}", advice)
+        return Checked(name, "warning", f"there; its {_STAMP} is not to be had: {error.args[0].str()}", advice)
     if stamp == "LogAppendTime":
-        return Finding(name, "ok", "there; stamps the time of arrival")
+        return Checked(name, "ok", "there; stamps the time of arrival")
     alter = f"kafka-configs --bootstrap-server {use.brokers} --alter --entity-type topics --entity-name {use.topic}"
-    return Finding(
+    return Checked(
         name,
         "warning",
         f"there; {_STAMP} is {stamp}: ingest time is what the senders' clocks say",

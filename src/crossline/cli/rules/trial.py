@@ -54,14 +54,14 @@ def try_rules(
     """Try rules on a sample, without a pipeline: each in its newest version, drafts and paused ones too."""
     from crossline.core.judge.shard import Bounds
     from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.backtest import History, Judged
+    from crossline.replay.backtest import Judged, Recorded
     from crossline.replay.trial import as_if_active, tried, verdicts
     from crossline.rulelog.lists import lists_in
 
     setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, as_of_log=False)
     named = lists_in(setting.lists) if setting.lists else {}
     known = Known(setting.streams, sorted(named) if setting.lists else None)
-    history = History(setting.streams, inputs_by_stream(input_, setting.streams))
+    history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
     found = read_rules(rules, known)
     judged = Judged(as_if_active(found), history, named, setting.defaults, Bounds(setting.partition_lag_ms))
     with own_folder_for("trial") as folder:

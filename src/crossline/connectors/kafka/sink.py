@@ -75,7 +75,7 @@ class KafkaSink:
         self._narrow: set[str] = set()  # topics that take less than the client puts into one batch
 
     @classmethod
-    def from_settings(cls, settings: config_kafka.KafkaSink, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
+    def from_settings(cls, settings: config_kafka.KafkaSinkSettings, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
         """The producer that ``settings`` describe; raises PermanentError where its password is not to be had."""
         options = {**settings.options, **librdkafka_settings(settings.brokers, settings.security, os.environ)}
         return cls(settings.brokers, settings.topic, options, dead_letter_topic=settings.dead_letter_topic)

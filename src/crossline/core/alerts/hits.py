@@ -62,7 +62,7 @@ class Hit:
 
 
 @dataclass(slots=True)
-class Judged:
+class JudgedRows:
     """A layer's part of a batch, judged: its rows in ingest order; ``chunks``: log, sequence, partition of each."""
 
     plan: StreamPlan
@@ -150,7 +150,7 @@ class Judged:
 class _LineOf:
     """What is asked of a line again and again."""
 
-    def __init__(self, judged: Judged, number: int, line: Line) -> None:
+    def __init__(self, judged: JudgedRows, number: int, line: Line) -> None:
         kernel = judged.layer_plan.kernel
         column = kernel.groups[line.group].column
         self._versions = judged.layer_plan.versions[number]

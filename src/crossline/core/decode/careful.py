@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crossline.core.decode.clock import NOT_A_TIME, TIME_MS_END, TIME_MS_MIN, real_to_ms, rfc3339_ms, whole_to_ms
-from crossline.core.decode.layout import Column, Layout, Role
+from crossline.core.decode.layout import Column, RecordLayout, Role
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import INTEGER, NUMBER, STRING, TIME_NUMBER, TIME_TEXT
 from crossline.core.decode.scan import DEPTH_MAX
@@ -53,7 +53,7 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def take_json(layout: Layout, raw: bytes) -> Taken:
+def take_json(layout: RecordLayout, raw: bytes) -> Taken:
     """Decode one record. Raises RefusedRecordError."""
     document = parse(raw)
     if not isinstance(document, dict):
@@ -149,7 +149,7 @@ def scalar(column: Column, value: Any) -> Any:
     raise _wrong(column, value)
 
 
-def with_roles(layout: Layout, cells: list[Any]) -> Taken:
+def with_roles(layout: RecordLayout, cells: list[Any]) -> Taken:
     """Check the id, and turn event and ingest time into epoch ms. Raises RefusedRecordError."""
     if cells[layout.id_column] == "":
         raise RefusedRecordError(
@@ -159,7 +159,7 @@ def with_roles(layout: Layout, cells: list[Any]) -> Taken:
     return cells, event_ms, None if layout.ingest is None else _role_ms(layout, layout.ingest, cells)
 
 
-def _role_ms(layout: Layout, role: Role, cells: list[Any]) -> int:
+def _role_ms(layout: RecordLayout, role: Role, cells: list[Any]) -> int:
     column, value = layout.columns[role.column], cells[role.column]
     stamp = value
     if column.kind == INTEGER:
@@ -240,7 +240,7 @@ def shown(text: str) -> str:
     return str(text) if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "…"
 
 
-def _id_of(layout: Layout, document: dict[str, Any]) -> str | None:
+def _id_of(layout: RecordLayout, document: dict[str, Any]) -> str | None:
     column = layout.columns[layout.id_column]
     try:
         return id_text(column, lookup(document, column))

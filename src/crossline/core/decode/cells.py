@@ -20,7 +20,7 @@ from crossline.core.decode.clock import (
     whole_column_ms,
 )
 from crossline.core.decode.jit import kernel
-from crossline.core.decode.layout import Column, Layout, Role
+from crossline.core.decode.layout import Column, RecordLayout, Role
 from crossline.core.decode.record import (
     BOOLEAN,
     ESCAPED,
@@ -49,7 +49,7 @@ class Cells:
     ``extra``: texts that the careful way read. ``lists``: (column, row) -> list. Times are epoch ms, of good rows only.
     """
 
-    layout: Layout
+    layout: RecordLayout
     buf: U8
     values: I64
     flags: U8
@@ -82,7 +82,7 @@ class Cells:
         self.status[row] = GOOD
 
 
-def new_cells(layout: Layout, buf: U8, rows: int) -> Cells:
+def new_cells(layout: RecordLayout, buf: U8, rows: int) -> Cells:
     """Empty cells for ``rows`` records that lie in ``buf``."""
     columns = len(layout.columns)
     return Cells(

@@ -26,7 +26,7 @@ from crossline.core.decode.clock import (
     text_column_ms,
     whole_column_ms,
 )
-from crossline.core.decode.layout import Column, Layout, Role
+from crossline.core.decode.layout import Column, RecordLayout, Role
 from crossline.core.decode.reasons import Reason
 from crossline.core.decode.record import TIME_ANY, TIME_NUMBER, TIME_TEXT
 from crossline.core.decode.spans import Decoded, as_bytes
@@ -54,7 +54,7 @@ Converted = tuple[pa.Array, dict[Reason, Mask]]
 
 
 def decode_table(
-    layout: Layout,
+    layout: RecordLayout,
     table: pa.Table,
     partition: str,
     offsets: I64,
@@ -271,7 +271,7 @@ _CONVERSIONS: dict[str, Any] = {
 }
 
 
-def _role_ms(layout: Layout, role: Role, arrays: list[pa.Array], faults: Faults, known_ms: int | None) -> I64:
+def _role_ms(layout: RecordLayout, role: Role, arrays: list[pa.Array], faults: Faults, known_ms: int | None) -> I64:
     column, array = layout.columns[role.column], arrays[role.column]
     if column.spec.kind == "string":
         stamps = _text_ms(array)
@@ -290,7 +290,7 @@ def _role_ms(layout: Layout, role: Role, arrays: list[pa.Array], faults: Faults,
     return stamps
 
 
-def _letters(layout: Layout, table: pa.Table, partition: str, offsets: I64, faults: Faults) -> list[DeadLetter]:
+def _letters(layout: RecordLayout, table: pa.Table, partition: str, offsets: I64, faults: Faults) -> list[DeadLetter]:
     numbers = np.flatnonzero(faults.number)
     if len(numbers) == 0:
         return []

@@ -12,7 +12,7 @@ from crossline.core.basics.values import I64
 from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import INT64_MAX, INT64_MIN, take_json
 from crossline.core.decode.cells import SIZE_MASK, Cells, new_cells, settle
-from crossline.core.decode.layout import Layout
+from crossline.core.decode.layout import RecordLayout
 from crossline.core.decode.record import BLANK, GOOD, LIST, SLOW, VALUE, scan_records
 from crossline.core.decode.scan import NOTES_SIZE
 from crossline.core.decode.spans import LINE_BYTES_MAX, Decoded, Span, as_bytes, find_lines, finish
@@ -27,7 +27,7 @@ PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def decode_lines(
-    layout: Layout,
+    layout: RecordLayout,
     chunk: bytes | pa.Buffer,
     partition: str,
     base_offset: int,
@@ -47,7 +47,7 @@ def decode_lines(
 
 
 def decode_values(
-    layout: Layout,
+    layout: RecordLayout,
     values: pa.Array,
     partition: str,
     offsets: I64,
@@ -69,7 +69,7 @@ def decode_values(
     return _decode(layout, span, line_bytes_max, arrival, skip_blank=False)
 
 
-def _decode(layout: Layout, span: Span, line_bytes_max: int, arrival: Arrival, *, skip_blank: bool) -> Decoded:
+def _decode(layout: RecordLayout, span: Span, line_bytes_max: int, arrival: Arrival, *, skip_blank: bool) -> Decoded:
     cells = new_cells(layout, span.buf, len(span.starts))
     notes = np.zeros(NOTES_SIZE, np.int64)
     # The tree is copied, as the kernel keeps notes in it.

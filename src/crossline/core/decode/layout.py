@@ -71,7 +71,7 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RecordLayout:
     """What decoding needs to know of a stream. ``tree``, ``keys``: see ``record``; ``root``: the record's row there.
 
     ``future_ms``: how far ahead of its being there a record may be dated.
@@ -88,7 +88,7 @@ class Layout:
     future_ms: int
 
 
-def make_layout(stream: str, spec: StreamSpec) -> Layout:
+def make_layout(stream: str, spec: StreamSpec) -> RecordLayout:
     """Compile a stream. ``stream``: its name, which stands in what is decoded."""
     names = list(spec.columns)
     times = {time.field: time for time in (spec.ingest_time, spec.event_time) if time is not None}
@@ -98,7 +98,7 @@ def make_layout(stream: str, spec: StreamSpec) -> Layout:
     def role(time: TimeField) -> Role:
         return Role(names.index(time.field), UNIT_CODES.get(time.unit, -1))
 
-    return Layout(
+    return RecordLayout(
         stream=stream,
         columns=columns,
         id_column=names.index(spec.id),

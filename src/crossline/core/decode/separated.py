@@ -17,7 +17,7 @@ from crossline.core.decode.careful import NumberText, Taken, as_text, cell, id_t
 from crossline.core.decode.cells import new_cells, settle
 from crossline.core.decode.clock import NOT_A_TIME, rfc3339_ms
 from crossline.core.decode.jit import kernel
-from crossline.core.decode.layout import Column, Layout
+from crossline.core.decode.layout import Column, RecordLayout
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import (
     ABSENT,
@@ -71,7 +71,7 @@ class Header:
     plan: I32
 
 
-def make_header(layout: Layout, names: list[str]) -> Header:
+def make_header(layout: RecordLayout, names: list[str]) -> Header:
     """Match a header's names to the layout's dotted ones."""
     columns = [column.name for column in layout.columns]
     plan = np.full((len(names), 3), -1, np.int32)
@@ -85,7 +85,7 @@ def make_header(layout: Layout, names: list[str]) -> Header:
 
 
 def decode_csv(
-    layout: Layout,
+    layout: RecordLayout,
     header: list[str],
     chunk: bytes | pa.Buffer,
     partition: str,
@@ -112,7 +112,7 @@ def decode_csv(
     return finish(cells, span, line_bytes_max, lambda _, raw: take_csv(layout, head, raw), arrival)
 
 
-def take_csv(layout: Layout, header: Header, raw: bytes) -> Taken:
+def take_csv(layout: RecordLayout, header: Header, raw: bytes) -> Taken:
     """Decode one record the careful way. Raises RefusedRecordError."""
     if header.twice is not None:
         raise RefusedRecordError("malformed_csv", f"the header names {shown(header.twice)} twice")

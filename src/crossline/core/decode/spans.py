@@ -14,7 +14,7 @@ from crossline.core.basics.values import I64, U8, Records
 from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import Taken
 from crossline.core.decode.cells import Cells, column_array
-from crossline.core.decode.layout import Layout, Role
+from crossline.core.decode.layout import RecordLayout, Role
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import DEAD, GOOD, SLOW
 
@@ -73,7 +73,7 @@ def find_lines(chunk: bytes | pa.Buffer, partition: str, base_offset: int) -> Sp
     return Span(buf, starts, ends, offsets, partition)
 
 
-Take = Callable[[Layout, bytes], Taken]
+Take = Callable[[RecordLayout, bytes], Taken]
 
 
 def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, arrival: Arrival) -> Decoded:
@@ -120,7 +120,7 @@ def _try(cells: Cells, row: int, raw: bytes, take: Take, arrival: Arrival) -> Re
     return None
 
 
-def _role_text(layout: Layout, role: Role) -> str:
+def _role_text(layout: RecordLayout, role: Role) -> str:
     return f"field {layout.columns[role.column].name}"
 
 

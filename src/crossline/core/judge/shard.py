@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from crossline.core.alerts.hits import Hit, Judged
+from crossline.core.alerts.hits import Hit, JudgedRows
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
 from crossline.core.judge.order import chunk_floors, in_ingest_order, settled
@@ -216,7 +216,7 @@ def _judge_layer(
     )
     hits = store.judge(batch)
     chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
-    judged = Judged(plan, layer_plan, batch, rows, chunks)
+    judged = JudgedRows(plan, layer_plan, batch, rows, chunks)
     if len(hits.line):
         output.hits += judged.window_hits(hits)
     output.deltas.append(LayerDelta(layer_plan.layer.name, store.delta(batch, hits), lines_of(layer_plan)))
@@ -241,7 +241,7 @@ def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
     return timely
 
 
-def _report(judged: Judged, known: BoolMask, parts: list[WirePart], output: ShardOutput) -> None:
+def _report(judged: JudgedRows, known: BoolMask, parts: list[WirePart], output: ShardOutput) -> None:
     """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone."""
     plan, batch = judged.plan, judged.batch
     output.records += len(batch.clock_ms)
@@ -257,7 +257,7 @@ def _report(judged: Judged, known: BoolMask, parts: list[WirePart], output: Shar
         output.hits += judged.stateless_hits(duplicates)
 
 
-def _position(judged: Judged, partitions: list[str], row: int) -> Position:
+def _position(judged: JudgedRows, partitions: list[str], row: int) -> Position:
     return Position(
         stream=judged.plan.stream,
         partition=partitions[int(judged.rows["chunk"][row])],

@@ -41,7 +41,7 @@ class Stateless:
 
 
 @dataclass(frozen=True, slots=True)
-class Lateness:
+class LatenessInForce:
     """What the rules in force at an ingest time leave unjudged, and what they take: from ``from_ms[i]`` on the i-th.
 
     ``late_after_ms``: lateness past which some rule leaves a record unjudged. ``allowed_ms``: past which every rule
@@ -79,7 +79,7 @@ class StreamPlan:
     stateless: tuple[Stateless, ...]
     conditions: dict[str, Condition]
     reporter: int
-    lateness: Lateness
+    lateness: LatenessInForce
     programs: dict[tuple[str, int], Program]
 
 
@@ -127,7 +127,7 @@ def compile_stream(
     )
 
 
-def _lateness(programs: Sequence[Programmed], defaults: Defaults) -> Lateness:
+def _lateness(programs: Sequence[Programmed], defaults: Defaults) -> LatenessInForce:
     """Of the versions of one stream that run on event time; the pipeline's own bound where none is in force."""
     bounds = [(v.effective_from_ms, v.effective_until_ms, program.feed.allowed_lateness_ms) for v, program in programs]
     changes = {edge for start, end, ms in bounds if ms is not None for edge in (start, end)}
@@ -139,7 +139,7 @@ def _lateness(programs: Sequence[Programmed], defaults: Defaults) -> Lateness:
         if not spans or spans[-1][1:] != (min(allowed), max(allowed)):
             spans.append((edge, min(allowed), max(allowed)))
     starts, late_after, widest = zip(*spans, strict=True)
-    return Lateness(starts, late_after, widest)
+    return LatenessInForce(starts, late_after, widest)
 
 
 def _stateless(version: RuleVersion, program: Program) -> Stateless:

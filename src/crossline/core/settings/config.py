@@ -151,7 +151,7 @@ class PipelineFile(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class PipelineConfig:
     """A pipeline that was checked whole: its streams are read, each source has its stream. Paths are as written."""
 
     name: str
@@ -164,7 +164,7 @@ class Pipeline:
     engine: EngineSettings
 
 
-def rule_defaults(pipeline: Pipeline) -> Defaults:
+def rule_defaults(pipeline: PipelineConfig) -> Defaults:
     """What holds for rules that do not say otherwise, as they take it."""
     given = pipeline.defaults
     return Defaults(
@@ -174,7 +174,7 @@ def rule_defaults(pipeline: Pipeline) -> Defaults:
     )
 
 
-def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipeline:
+def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> PipelineConfig:
     """The pipeline that ``text`` describes; ``source`` is what the file is called in messages.
 
     ``read`` gives the text of a file that is named relative to the pipeline file; what it raises as OSError, ValueError
@@ -198,7 +198,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
     if file is None or streams is None or report.problems or elsewhere:
         problems = sorted(_without_secrets(report.problems), key=lambda problem: problem.line)
         raise RefusedError([*problems, *elsewhere])
-    return Pipeline(
+    return PipelineConfig(
         file.name, streams, file.sources, file.rules, file.lists, tuple(file.sinks), file.defaults, file.engine
     )
 
@@ -248,7 +248,7 @@ def _without_secrets(problems: Sequence[Problem]) -> list[Problem]:
     return [replace(each, snippet="") if each.line in lines else each for each in problems]
 
 
-def in_folder(pipeline: Pipeline, folder: str) -> Pipeline:
+def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
     """``pipeline`` with its relative paths (those of ``PATH_KEYS``) joined to ``folder``."""
     return replace(
         pipeline,

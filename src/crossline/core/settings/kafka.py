@@ -98,7 +98,7 @@ class _Kafka(Settings):
     options: ClientOptions = Field(default={}, description="Further options of the Kafka client, by its own names.")
 
 
-class KafkaSource(_Kafka):
+class KafkaSourceSettings(_Kafka):
     """Records from a topic, one record a message."""
 
     kind: Literal["kafka"] = Field(description="Which kind of source this is.")
@@ -110,7 +110,7 @@ class KafkaSource(_Kafka):
     )
 
 
-class KafkaSink(_Kafka):
+class KafkaSinkSettings(_Kafka):
     """Alerts to a topic, keyed by entity, written once (idempotent producer, all replicas)."""
 
     kind: Literal["kafka"] = Field(description="Which kind of sink this is.")

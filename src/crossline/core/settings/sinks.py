@@ -8,17 +8,17 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator
 
 from crossline.core.settings.fields import Settings, by_kind
-from crossline.core.settings.kafka import KafkaSink
+from crossline.core.settings.kafka import KafkaSinkSettings
 
 
-class SqliteSink(Settings):
+class SqliteSettings(Settings):
     """A database file: alerts, shadow alerts, dead letters, late records, rule events; read by `crossline alerts`."""
 
     kind: Literal["sqlite"] = Field(description="Which kind of sink this is.")
     path: str = Field(min_length=1, description="Database file; made where it is not there.")
 
 
-class JsonlSink(Settings):
+class JsonlSettings(Settings):
     """Alerts as JSON, one a line, appended to a file."""
 
     kind: Literal["jsonl"] = Field(description="Which kind of sink this is.")
@@ -26,19 +26,19 @@ class JsonlSink(Settings):
     dead_letters: str | None = Field(default=None, min_length=1, description="File for dead letters; by default, none.")
 
 
-class ConsoleSink(Settings):
+class ConsoleSettings(Settings):
     """Alerts on the screen, one a line."""
 
     kind: Literal["console"] = Field(description="Which kind of sink this is.")
 
 
 SINKS: dict[str, type[Settings]] = {
-    "sqlite": SqliteSink,
-    "jsonl": JsonlSink,
-    "console": ConsoleSink,
-    "kafka": KafkaSink,
+    "sqlite": SqliteSettings,
+    "jsonl": JsonlSettings,
+    "console": ConsoleSettings,
+    "kafka": KafkaSinkSettings,
 }
-Sink = Annotated[SqliteSink | JsonlSink | ConsoleSink | KafkaSink, PlainValidator(by_kind(SINKS))]
+Sink = Annotated[SqliteSettings | JsonlSettings | ConsoleSettings | KafkaSinkSettings, PlainValidator(by_kind(SINKS))]
 
 
 def rule_topics(sinks: Iterable[Settings]) -> frozenset[str] | None:
@@ -46,5 +46,5 @@ def rule_topics(sinks: Iterable[Settings]) -> frozenset[str] | None:
 
     None where there is no Kafka sink: then topics mean nothing, and a rule written for another place may name any.
     """
-    known = [frozenset((sink.topic, *sink.topics)) for sink in sinks if isinstance(sink, KafkaSink)]
+    known = [frozenset((sink.topic, *sink.topics)) for sink in sinks if isinstance(sink, KafkaSinkSettings)]
     return frozenset.intersection(*known) if known else None

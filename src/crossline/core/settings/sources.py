@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator
 
 from crossline.core.settings.fields import Settings, by_kind
-from crossline.core.settings.kafka import KafkaSource
+from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.texts.problems import Finding, shown
 
 # Parameters that only one workload has.
@@ -15,7 +15,7 @@ _ONLY = {"merchants": "tx", "with_device": "tx", "frauds_per_epoch": "cards"}
 _OF_THE_SOURCE = {"kind", "workload", "records", "pace_per_s"}
 
 
-class FilesSource(Settings):
+class FilesSettings(Settings):
     """The files that match a pattern, in name order, as one log; a directory of files is one log."""
 
     kind: Literal["files"] = Field(description="Which kind of source this is.")
@@ -28,7 +28,7 @@ class FilesSource(Settings):
     )
 
 
-class GeneratorSource(Settings):
+class GeneratorSettings(Settings):
     """Made records: equal settings make equal records. What is left out is the workload's own default."""
 
     kind: Literal["generator"] = Field(description="Which kind of source this is.")
@@ -67,5 +67,9 @@ class GeneratorSource(Settings):
         return self.model_dump(exclude=_OF_THE_SOURCE, exclude_none=True)
 
 
-SOURCES: dict[str, type[Settings]] = {"files": FilesSource, "generator": GeneratorSource, "kafka": KafkaSource}
-Source = Annotated[FilesSource | GeneratorSource | KafkaSource, PlainValidator(by_kind(SOURCES))]
+SOURCES: dict[str, type[Settings]] = {
+    "files": FilesSettings,
+    "generator": GeneratorSettings,
+    "kafka": KafkaSourceSettings,
+}
+Source = Annotated[FilesSettings | GeneratorSettings | KafkaSourceSettings, PlainValidator(by_kind(SOURCES))]

@@ -14,7 +14,7 @@ from crossline.core.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBU
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.regions import HUGE_FROM, Region
 from crossline.core.windows.memory.watch import WATCHES, Piece, watching
-from crossline.core.windows.program import Program
+from crossline.core.windows.program import KernelProgram
 from crossline.core.windows.records.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
 from crossline.core.windows.wide import LIMBS
 
@@ -45,7 +45,7 @@ class MemoryMap:
     ``words`` is the table that compiled code reads; arrays live as long as their address stands there.
     """
 
-    def __init__(self, plan: KeySpacePlan, program: Program) -> None:
+    def __init__(self, plan: KeySpacePlan, program: KernelProgram) -> None:
         self.words: I64 = np.zeros(at.WORDS, np.int64)
         self._kept: dict[int, np.ndarray[Any, np.dtype[Any]]] = {}  # small things, and those of a batch
         self._regions: dict[int, Region] = {}  # pools and tables

@@ -21,7 +21,7 @@ I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 WIDEST = 2**120  # beyond any sum of as many int64 as there can be records
 
 
-class Program(NamedTuple):
+class KernelProgram(NamedTuple):
     """See ``compile_plan``. ``x_at`` arrays hold where the x of cursor c begin and end; ``_col`` columns of values."""
 
     column_float: U8
@@ -152,7 +152,7 @@ class _Parts:
         )
 
     def arrays(self) -> dict[str, Any]:
-        """The Program's fields for accumulators, chains and links."""
+        """The KernelProgram's fields for accumulators, chains and links."""
         out: dict[str, Any] = {f"{kind}_at": self.starts(k[0] for k in keys) for kind, keys in self.sorted.items()}
         pointers = self.sorted["pt"]
         accumulated = {k[0] for keys in self.sorted.values() for k in keys}
@@ -173,14 +173,14 @@ class _Parts:
         }
 
 
-def compile_plan(plan: KeySpacePlan) -> Program:
+def compile_plan(plan: KeySpacePlan) -> KernelProgram:
     """The arrays for ``plan``.
 
     Raises:
         ValueError: an aggregate of a column that it is not defined on.
     """
     check(plan)
-    return Program(
+    return KernelProgram(
         column_float=_bytes(kind == "float" for _, kind in plan.columns),
         entry=_ints(c.entry for c in plan.cursors),
         window=_longs(c.window_ms for c in plan.cursors),
@@ -229,7 +229,7 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     }
 
 
-def cooldown_columns(plan: KeySpacePlan, program: Program) -> dict[tuple[str, int], int]:
+def cooldown_columns(plan: KeySpacePlan, program: KernelProgram) -> dict[tuple[str, int], int]:
     """Column of the last emission, for each line (rule id, version) with a cooldown."""
     pairs = zip(program.line_plan.tolist(), program.cooldown_col.tolist(), strict=True)
     return {(plan.lines[i].rule_id, plan.lines[i].version): column for i, column in pairs if column >= 0}

@@ -15,7 +15,7 @@ import orjson
 
 from crossline.core.basics.errors import StateError
 from crossline.core.conditions.lists import Lists, list_from_json
-from crossline.core.decode import Layout as DecodeLayout
+from crossline.core.decode import RecordLayout as DecodeLayout
 from crossline.core.decode import make_layout
 from crossline.core.judge.shard import Bounds, ShardState
 from crossline.core.plan.compile import StreamPlan, compile_stream, layout_of

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from crossline.core.conditions.lists import Lists
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import Pipeline as Config
+from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.sinks import rule_topics
 from crossline.rulelog.directory import PREVIEW_MS, Changes, DirectoryRuleLog, IngestClock, earliest_ms, log_path
 from crossline.rulelog.events import EventKind, RuleEvent

@@ -15,12 +15,12 @@ from crossline.connectors.console import ConsoleSink
 from crossline.core.basics.errors import UsageError
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import Pipeline as Config
+from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.config import rule_defaults
 from crossline.core.settings.fields import Settings
-from crossline.core.settings.kafka import KafkaSource
-from crossline.core.settings.sinks import ConsoleSink as ConsoleSettings
-from crossline.core.settings.sources import FilesSource, GeneratorSource
+from crossline.core.settings.kafka import KafkaSourceSettings
+from crossline.core.settings.sinks import ConsoleSettings
+from crossline.core.settings.sources import FilesSettings, GeneratorSettings
 from crossline.engine.book.book import Book, BookFile
 from crossline.engine.book.checkpoint import Checkpoint, SourceMark, claim
 from crossline.engine.changes.rulefeed import DirectoryFeed
@@ -92,9 +92,9 @@ def assemble(spark: SparkSession, config: Config, options: RunOptions | None = N
 def _mark(stream: str, source: Any) -> SourceMark:
     """What of a source must stay. A path may change: which files were read is known by file, not by pattern."""
     reads: dict[str, Any] = {}
-    if isinstance(source, KafkaSource):
+    if isinstance(source, KafkaSourceSettings):
         reads = {"topics": sorted(name.strip() for name in source.topic.split(","))}
-    if isinstance(source, GeneratorSource):
+    if isinstance(source, GeneratorSettings):
         reads = source.model_dump(mode="json", exclude_none=True, exclude={"kind", "records", "pace_per_s"})
     return SourceMark(stream, source.kind, reads)
 
@@ -140,13 +140,13 @@ def _has_keepers(spark: SparkSession) -> bool:
 
 def _clock_of(config: Config, stream: str) -> IngestClock:
     """Whether ingest time comes from the records (files, generated traffic) or from a broker's clock."""
-    from_broker = isinstance(config.sources[stream], KafkaSource) and config.streams[stream].ingest_time is None
+    from_broker = isinstance(config.sources[stream], KafkaSourceSettings) and config.streams[stream].ingest_time is None
     return "wall" if from_broker else "records"
 
 
 def _check_format(config: Config, stream: str) -> None:
     """Which formats a source can be read in, in this version."""
-    readable = ("json", "csv", "parquet") if isinstance(config.sources[stream], FilesSource) else ("json",)
+    readable = ("json", "csv", "parquet") if isinstance(config.sources[stream], FilesSettings) else ("json",)
     form = config.streams[stream].format
     if form not in readable:
         kind = config.sources[stream].kind
@@ -159,13 +159,13 @@ def _check_format(config: Config, stream: str) -> None:
 def _source(config: Config, stream: str, number: int, checkpoint: str, cores: int, options: RunOptions) -> SourcePlan:
     source = config.sources[stream]
     _check_format(config, stream)
-    if isinstance(source, KafkaSource):
+    if isinstance(source, KafkaSourceSettings):
         records_max = source.max_records_per_batch or config.engine.max_batch_records
         return kafka_source(stream, source, os.environ, records_max, checkpoint, number)
-    if isinstance(source, GeneratorSource):
+    if isinstance(source, GeneratorSettings):
         generator = read_source(source.model_dump(exclude_none=True))
         return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)
-    if isinstance(source, FilesSource):
+    if isinstance(source, FilesSettings):
         files = FileInput(stream, (source.path,), config.streams[stream].format)
         return file_source(
             files, checkpoint, cores, source.max_batch_bytes or config.engine.max_batch_bytes, drain=options.complete

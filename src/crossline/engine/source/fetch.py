@@ -11,7 +11,7 @@ from crossline.connectors.files.identity import open_chunk
 from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.text import read_text
 from crossline.core.basics.errors import SourceError
-from crossline.generate.source import GeneratorSource
+from crossline.generate.source import Generator
 
 GENERATED_SHIFT = 32  # a generated record's offset: number of its chunk's first record, then its byte in the chunk
 _LINE_MAX = 1 << 20
@@ -63,7 +63,7 @@ def _line(text: bytes, at: int) -> bytes:
     return text[at : min(end if end >= 0 else len(text), at + _LINE_MAX)]
 
 
-def fetch_generated(source: GeneratorSource, offsets: Sequence[int]) -> dict[int, bytes]:
+def fetch_generated(source: Generator, offsets: Sequence[int]) -> dict[int, bytes]:
     """The lines made again; ``offsets`` as ``ChunkIntake`` counts them."""
     by_chunk: defaultdict[int, list[int]] = defaultdict(list)
     for offset in offsets:

@@ -11,11 +11,11 @@ from crossline.connectors.files.identity import open_chunk, read_chunk
 from crossline.connectors.files.tables import read_rows, rows_between
 from crossline.connectors.files.text import csv_header, read_text
 from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.decode import Decoded, Layout, decode_csv, decode_lines, decode_table
+from crossline.core.decode import Decoded, RecordLayout, decode_csv, decode_lines, decode_table
 from crossline.core.decode.spans import RAW_KEPT
 
 
-def decode_chunk(form: str, layout: Layout, chunk: ChunkRef) -> Decoded:
+def decode_chunk(form: str, layout: RecordLayout, chunk: ChunkRef) -> Decoded:
     """The records of a chunk: of JSON lines, of a CSV file, whose first line names the columns, of a Parquet file."""
     if chunk.fault is not None:
         return _broken_archive(layout, chunk)
@@ -31,7 +31,7 @@ def decode_chunk(form: str, layout: Layout, chunk: ChunkRef) -> Decoded:
     return decode_csv(layout, header, data, chunk.place, begin, known_ms=chunk.listed_ms)
 
 
-def _broken_archive(layout: Layout, chunk: ChunkRef) -> Decoded:
+def _broken_archive(layout: RecordLayout, chunk: ChunkRef) -> Decoded:
     """No record, and one dead letter for a compressed file of which nobody can say what it held."""
     with open_chunk(chunk) as file:
         raw = file.read(RAW_KEPT)
@@ -47,7 +47,7 @@ def _broken_archive(layout: Layout, chunk: ChunkRef) -> Decoded:
     return Decoded(nothing.records, [letter])
 
 
-def _decode_parquet(layout: Layout, chunk: ChunkRef) -> Decoded:
+def _decode_parquet(layout: RecordLayout, chunk: ChunkRef) -> Decoded:
     """The rows of a chunk; one dead letter where its bytes are there and are no table."""
     data = read_chunk(chunk) if chunk.row_bytes is None else b""
     table, dead = pa.table({}), []
@@ -66,7 +66,7 @@ def _decode_parquet(layout: Layout, chunk: ChunkRef) -> Decoded:
     return Decoded(decoded.records, dead + decoded.dead)
 
 
-def _not_parquet(layout: Layout, chunk: ChunkRef, error: Exception) -> DeadLetter:
+def _not_parquet(layout: RecordLayout, chunk: ChunkRef, error: Exception) -> DeadLetter:
     what = "a Parquet file that can be read"
     first = 0
     if chunk.row_bytes is not None:

@@ -14,7 +14,7 @@ from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, u
 from crossline.engine.source.intake import ChunkIntake
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.source.references import CHUNK_SCHEMA, chunk_rows
-from crossline.generate.source import GeneratorSource
+from crossline.generate.source import Generator
 
 SLICE_BYTES = 32 * 1024 * 1024  # of a past that is read at once
 GENERATED_CHUNK_RECORDS_MAX = 50_000
@@ -54,9 +54,7 @@ def file_source(
     )
 
 
-def generated_source(
-    stream: str, source: GeneratorSource, checkpoint: str, cores: int, batch_records: int
-) -> SourcePlan:
+def generated_source(stream: str, source: Generator, checkpoint: str, cores: int, batch_records: int) -> SourcePlan:
     """Traffic that the tasks make themselves; at most ``batch_records`` a batch."""
     chunk = max(1, min(GENERATED_CHUNK_RECORDS_MAX, batch_records // cores))
     if source.pace_per_s is not None:

@@ -20,7 +20,7 @@ from crossline.engine.source.fetch import GENERATED_SHIFT
 from crossline.engine.source.formats import decode_chunk
 from crossline.engine.source.references import chunks_of
 from crossline.engine.work.task import Task
-from crossline.generate.source import GeneratorSource
+from crossline.generate.source import Generator
 
 LOG_APPEND_TIME = 1  # as Spark numbers it
 _STREAM = b"stream"
@@ -41,7 +41,7 @@ class ChunkIntake:
     """Rows of a chunk log (``chunk_rows``); the bytes are read here. ``generator``: they are made here."""
 
     stream: str
-    generator: GeneratorSource | None = None
+    generator: Generator | None = None
 
     def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
         """Decode the chunks that the rows name."""

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from crossline.connectors.kafka.client import java_settings, librdkafka_settings
 from crossline.connectors.kafka.fetch import KafkaFetch
 from crossline.connectors.kafka.topics import TopicWatch
-from crossline.core.settings.kafka import KafkaSource
+from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.engine.book.sparklog import next_offsets
 from crossline.engine.source.intake import KafkaIntake
 from crossline.engine.source.plan_source import SourcePlan
@@ -54,7 +54,12 @@ class KafkaReader:
 
 
 def kafka_source(
-    stream: str, source: KafkaSource, environment: Mapping[str, str], records_max: int, checkpoint: str, number: int
+    stream: str,
+    source: KafkaSourceSettings,
+    environment: Mapping[str, str],
+    records_max: int,
+    checkpoint: str,
+    number: int,
 ) -> SourcePlan:
     """The topics of ``source`` as source ``number`` of a pipeline, at most ``records_max`` records a batch."""
     reader = kafka_reader(source, environment, records_max)
@@ -75,7 +80,7 @@ def kafka_source(
     return SourcePlan(stream, opened, KafkaIntake(stream), fetch, reader.history, close, verify=watch.ask, client=tail)
 
 
-def kafka_reader(source: KafkaSource, environment: Mapping[str, str], records_max: int) -> KafkaReader:
+def kafka_reader(source: KafkaSourceSettings, environment: Mapping[str, str], records_max: int) -> KafkaReader:
     """A reader of the source's topics (separated by commas), taking at most ``records_max`` records a batch."""
     return KafkaReader(
         {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import textwrap
 
-from crossline.core.decode import Layout, make_layout
+from crossline.core.decode import RecordLayout, make_layout
 from crossline.core.streams.schema import StreamSpec, load_streams
 
 
@@ -12,7 +12,7 @@ def stream(text: str) -> StreamSpec:
     return load_streams(f"schema_version: 1\nstreams:\n  s:\n{body}\n", "stream.yaml")["s"]
 
 
-def layout_of(spec: StreamSpec) -> Layout:
+def layout_of(spec: StreamSpec) -> RecordLayout:
     return make_layout("s", spec)
 
 

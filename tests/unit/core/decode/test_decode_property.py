@@ -16,7 +16,7 @@ from decode_told import bits, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.decode import Layout, decode_lines, decode_values
+from crossline.core.decode import RecordLayout, decode_lines, decode_values
 from crossline.core.streams.schema import StreamSpec
 
 VALUES = (
@@ -99,7 +99,7 @@ def expected(spec: StreamSpec, line: bytes) -> Any:
     return {name: bits(value) for name, value in {**record, "@id": str(record[spec.id])}.items()}
 
 
-def check(spec: StreamSpec, layout: Layout, lines: list[bytes]) -> None:
+def check(spec: StreamSpec, layout: RecordLayout, lines: list[bytes]) -> None:
     chunk = b"\n".join(lines)
     base = 7_000_000_000
     offsets, wanted, kept = [], {}, []

@@ -1,7 +1,7 @@
 from typing import Any
 
 from crossline.core.basics.times import BEGINNING_MS
-from crossline.core.plan.compile import Lateness, compile_stream, layout_of
+from crossline.core.plan.compile import LatenessInForce, compile_stream, layout_of
 from crossline.core.plan.layers import RETIRED, EntrySpec
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, read_rule
@@ -74,4 +74,4 @@ def test_an_entry_that_lost_its_rule_is_never_used_again() -> None:
 
 def test_lateness_past_which_a_record_is_kept_apart() -> None:
     plan = compile_stream(rules({"allowed_lateness": "5m"}, {"allowed_lateness": "3m"}), "s", SPEC, DEFAULTS)
-    assert plan.lateness == Lateness((BEGINNING_MS,), (180_000,), (300_000,))
+    assert plan.lateness == LatenessInForce((BEGINNING_MS,), (180_000,), (300_000,))

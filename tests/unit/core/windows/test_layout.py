@@ -10,7 +10,7 @@ import pytest
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.page import page
-from crossline.core.windows.program import Program, compile_plan
+from crossline.core.windows.program import KernelProgram, compile_plan
 from crossline.core.windows.store import KeySpaceState
 
 from .naive import line
@@ -40,7 +40,7 @@ def test_the_words_after_a_tables_are_those_of_its_growth() -> None:
 
 
 def test_the_program_is_declared_and_nothing_else_stands_among_it() -> None:
-    assert sorted(word.name.lower() for word in at.OF_PROGRAM) == sorted(Program._fields)
+    assert sorted(word.name.lower() for word in at.OF_PROGRAM) == sorted(KernelProgram._fields)
 
 
 def test_arrays_have_as_many_items_as_declared() -> None:

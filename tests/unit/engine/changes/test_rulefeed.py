@@ -13,7 +13,7 @@ from crossline.core.conditions.lists import named_list
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import Pipeline as Config
+from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.config import in_folder, load_pipeline
 from crossline.engine.book.book import Book
 from crossline.engine.changes.changes import RuleChanges

@@ -11,7 +11,7 @@ from crossline.connectors.files.log import FileChunks
 from crossline.core.decode import decode_lines, make_layout
 from crossline.core.streams.schema import StreamSpec
 from crossline.engine.source.fetch import GENERATED_SHIFT, FileFetch, fetch_generated
-from crossline.generate.source import GeneratorSource, read_source
+from crossline.generate.source import Generator, read_source
 
 DATA = b'{"n": 1}\n\n{"n": 2}\r\n{"n": "\xff"}\nlast'
 LINES = {0: b'{"n": 1}', 10: b'{"n": 2}\r', 20: b'{"n": "\xff"}', 31: b"last"}
@@ -64,7 +64,7 @@ def test_when_time_is_up_the_rest_stays_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workload", ["tx", "cards"])
 def test_each_generated_record_by_the_offset_it_is_decoded_at(workload: str) -> None:
-    source: GeneratorSource = read_source({"workload": workload, "records": 50})
+    source: Generator = read_source({"workload": workload, "records": 50})
     all_lines = source.lines(0, 50).splitlines()
     ids = {"id": "transaction_id", "event_time": {"field": "event_time"}}
     spec = StreamSpec.model_validate({**ids, "fields": {"transaction_id": "string", "event_time": "integer"}})
