@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from connectors.kafka_mock import read_topic
-from crossline.engine.pipeline import batches, direct
+from crossline.engine.pipeline import batches
 from crossline.engine.runtime.launch import session_folder
 from crossline.engine.workers.keeper import MET_AT
 
@@ -286,7 +286,6 @@ def test_small_batches_run_without_a_job(
         return collect(*arguments)
 
     monkeypatch.setattr(batches, "collect", counted)
-    monkeypatch.setattr(direct, "REST", 2)
     project = project_on(kafka_broker.brokers, tmp_path, topics, alerts, BY_ACCOUNT, max_records_per_batch=20)
     with project.start(spark) as running:
         send(kafka_broker.brokers, sent[:240])

@@ -78,7 +78,11 @@ class Planner:
 
 
 def direct_runner(
-    settings: PipelineSettings, sources: Sequence[SourcePlan], book: BookSource, cache: ShardCache
+    settings: PipelineSettings,
+    sources: Sequence[SourcePlan],
+    book: BookSource,
+    cache: ShardCache,
+    stopping: threading.Event,
 ) -> DirectRunner | None:
     """What runs small batches without a job; None where tasks run elsewhere, or the sources are not all topics."""
     java = started()
@@ -87,7 +91,8 @@ def direct_runner(
         return None
     intakes = {source.stream: source.intake for source in sources}
     folder = java.folder.path
-    return DirectRunner(folder / "prefork", Setup(book, cache, settings.partitions, folder, intakes, clients))
+    setup = Setup(book, cache, settings.partitions, folder, intakes, clients)
+    return DirectRunner(folder / "prefork", setup, stopping)
 
 
 class Batches:
@@ -118,7 +123,7 @@ class Batches:
         self._stopping = stopping
         self._on_batch = on_batch
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
-        self._direct = direct_runner(settings, sources, changes.file, self._cache)
+        self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
         self.totals = Totals()
         self.enough: int | None = None
         self.reached = threading.Event()

@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import socket
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,7 +20,8 @@ from crossline.engine.work.task import Task
 from crossline.engine.workers.direct import Asked, Setup
 
 ANSWER_S_MAX = 30.0  # of a batch that was handed over; then Spark runs it
-REST = 200  # batches that Spark runs after one that could not be handed over
+REST_MAX = 200  # batches that Spark runs after one that could not be handed over: one, then twice as many each time
+_LOOK_S = 0.1  # whether it is being stopped
 MODULE = "crossline.engine.workers.direct"
 
 Ranges = Mapping[str, Mapping[Place, Range]]
@@ -31,6 +34,8 @@ def ranges_of(checkpoint: str, batch_id: int, sources: Sequence[SourcePlan]) -> 
     try:
         begins, ends = offsets_of(checkpoint, batch_id - 1), offsets_of(checkpoint, batch_id)
     except OSError:
+        return None
+    if not len(begins) == len(ends) == len(sources):
         return None
     found: dict[str, dict[Place, Range]] = {}
     for source, begin, end in zip(sources, begins, ends, strict=True):
@@ -52,11 +57,13 @@ def records_in(ranges: Ranges) -> int:
 class DirectRunner:
     """Has batches run by one process forked from ``prefork`` (its socket); what it does not do, it says with None."""
 
-    def __init__(self, prefork: Path, setup: Setup) -> None:
+    def __init__(self, prefork: Path, setup: Setup, stopping: threading.Event) -> None:
         self._prefork = prefork
         self._setup = setup
+        self._stopping = stopping
         self._connection: Connection | None = None
         self._rests = 0
+        self._rest = 1
         self._reading = False
 
     def run(self, task: Task, ranges: Ranges) -> Rows | None:
@@ -69,15 +76,25 @@ class DirectRunner:
             connection = self._connected()
             connection.send_bytes(pickle.dumps(Asked(task, ranges)))
             self._reading = True
-            if connection.poll(ANSWER_S_MAX):
+            if self._answered(connection):
                 rows = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own process
             else:
                 self.close()
         except (EOFError, OSError):
             self.close()
         if rows is None:
-            self._rests = REST
+            self._rests, self._rest = self._rest, min(2 * self._rest, REST_MAX)
+        else:
+            self._rest = 1
         return rows
+
+    def _answered(self, connection: Connection) -> bool:
+        """Wait for the answer; False where it does not come in time, or the pipeline is being stopped."""
+        until_s = time.monotonic() + ANSWER_S_MAX
+        while not connection.poll(_LOOK_S):
+            if self._stopping.is_set() or time.monotonic() > until_s:
+                return False
+        return True
 
     def rest(self) -> None:
         """Larger batches are under way: what is read ahead would be read for nothing."""
