@@ -107,8 +107,14 @@ def family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 
 def named(process: subprocess.Popen[bytes], what: str) -> list[psutil.Process]:
-    """Of the processes that ``process`` started, those whose command line holds ``what``."""
-    return [each for each in family(process) if what in " ".join(_command(each))]
+    """Of the processes that ``process`` started, those with this name, or whose command line holds ``what``."""
+    return [each for each in family(process) if what == _name(each) or what in " ".join(_command(each))]
+
+
+def _name(process: psutil.Process) -> str:
+    with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        return str(process.name())
+    return ""
 
 
 def until(done: Callable[[], bool], project: Project, process: subprocess.Popen[bytes]) -> None:

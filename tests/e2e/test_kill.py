@@ -44,7 +44,10 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Alerts) ->
     project = project_at(tmp_path)
     feed = fed(project)
     with running(project) as process:
-        feed.kill_some(process, "-m crossline.engine.workers.daemon pyspark.worker", WORKER_KILLS, random.Random(SEED))
+        draw = random.Random(SEED)
+        feed.kill_some(process, "cl-worker", WORKER_KILLS, draw)
+        for what in ("cl-keeper", "cl-daemon", "cl-prefork"):
+            feed.kill_some(process, what, 1, draw)
         assert 0 < len(project.alerts()) < len(undisturbed), "the kills did not come under load"
         feed.rest()
         feed.until_done(process)

@@ -12,6 +12,8 @@ import signal
 import sys
 from typing import Any
 
+from crossline.engine.machine.title import call_myself
+
 
 def _trim_path() -> None:
     sys.path[:] = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"))]
@@ -58,6 +60,7 @@ def _serve() -> None:
 
     def worker(sock: Any, authenticated: bool) -> int:
         """As PySpark's; a Spark that is gone while a worker still writes is no news."""
+        call_myself("cl-worker")
         try:
             code: int = serve_one(sock, authenticated)
         except BrokenPipeError:

@@ -29,6 +29,7 @@ from typing import NoReturn
 
 from crossline.core.basics.errors import CrosslineError
 from crossline.engine.hops.judging import Judging
+from crossline.engine.machine.title import call_myself
 from crossline.engine.work.stopwatch import Stopwatch
 
 ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
@@ -126,6 +127,7 @@ def _connect(address: str) -> Connection:
 def _live(where: Place, listening: socket.socket, lifeline: int) -> NoReturn:
     """What the forked process does; it never returns into the worker that it was."""
     try:
+        call_myself("cl-keeper")
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers; a keeper goes after them
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _leave_files({listening.fileno(), lifeline})

@@ -21,6 +21,8 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
+from crossline.engine.machine.title import call_myself
+
 ASKED_MAX = 4 << 20  # bytes of arguments and environment
 LOADED_MODULES = ("crossline.engine.workers.daemon", "crossline.engine.workers.direct")
 _LENGTH = 8
@@ -33,6 +35,7 @@ def serve(path: str) -> None:
     listening.listen(64)  # who comes while this process loads waits here
     from crossline.engine.workers.daemon import preload  # noqa: PLC0415 - once somebody can come
 
+    call_myself("cl-prefork")
     preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
     gc.collect()
@@ -91,6 +94,7 @@ def _become(connection: socket.socket) -> dict[str, Any]:
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.argv[:] = asked["arguments"]
+    call_myself(f"cl-{asked['module'].rpartition('.')[2]}")
     return asked
 
 
