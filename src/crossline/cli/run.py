@@ -35,6 +35,7 @@ def run(
     """Run ``pipeline``; relative paths in it start at its folder."""
     progress = Progress(sys.stderr)
     startup = Startup(progress.show)
+    said = None
     with stoppable(endless=not drain) as stopping:
         try:
             startup.step("loading")
@@ -42,7 +43,8 @@ def run(
         finally:
             startup.done()
             progress.done()
-    sys.stdout.write(f"{said}\n")
+    if said is not None:  # it was not stopped before it began
+        sys.stdout.write(f"{said}\n")
 
 
 def _run(

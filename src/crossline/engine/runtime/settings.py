@@ -54,7 +54,9 @@ def java_options(archive: str) -> str:
     few = (os.cpu_count() or 1) <= FEW_CORES
     collector = " -XX:+UseSerialGC" if few else ""
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
-    return f"{logging} -XX:TieredStopAtLevel=1{collector} {OPEN_PACKAGES} {archive}".strip()
+    # Spark looks into what stopped a query with an expression that takes some frames for each character of the text: with
+    # the usual megabyte a stop in the midst of a batch could end in an overflow.
+    return f"{logging} -Xss8m -XX:TieredStopAtLevel=1{collector} {OPEN_PACKAGES} {archive}".strip()
 
 
 def base_settings(jars: Sequence[Path]) -> dict[str, str]:
