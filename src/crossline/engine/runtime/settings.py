@@ -56,7 +56,8 @@ def java_options(archive: str) -> str:
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     # Spark looks into what stopped a query with an expression that takes some frames for each character of the text: with
     # the usual megabyte a stop in the midst of a batch could end in an overflow.
-    return f"{logging} -Xss8m -XX:TieredStopAtLevel=1{collector} {OPEN_PACKAGES} {archive}".strip()
+    quick = f"-Xss8m -XX:TieredStopAtLevel=1{collector}"
+    return f"{logging} {quick} {OPEN_PACKAGES} {archive}".strip()
 
 
 def base_settings(jars: Sequence[Path]) -> dict[str, str]:
