@@ -54,8 +54,8 @@ def java_options(archive: str) -> str:
     few = (os.cpu_count() or 1) <= FEW_CORES
     collector = " -XX:+UseSerialGC" if few else ""
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
-    # Spark looks into what stopped a query with an expression that takes some frames for each character of the text: with
-    # the usual megabyte a stop in the midst of a batch could end in an overflow.
+    # Spark looks into what stopped a query with an expression that takes some frames for each character of the text:
+    # with the usual megabyte a stop in the midst of a batch could end in an overflow.
     quick = f"-Xss8m -XX:TieredStopAtLevel=1{collector}"
     return f"{logging} {quick} {OPEN_PACKAGES} {archive}".strip()
 
