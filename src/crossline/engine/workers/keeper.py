@@ -59,6 +59,16 @@ class Place:
                 raise
             return self._fork(number, self.lifeline[0])
 
+    def tell(self) -> None:
+        """Note in ``MET_AT`` that these are the keepers that Spark's tasks use: it may have several daemons."""
+        met = Path(tempfile.gettempdir()) / MET_AT
+        with suppress(OSError):
+            if met.exists() and met.read_text(encoding="utf-8") == str(self.folder):
+                return
+            aside = met.with_suffix(f".{os.getpid()}")
+            aside.write_text(str(self.folder), encoding="utf-8")
+            aside.replace(met)
+
     def _address(self, number: int) -> str:
         return str(self.folder / f"keeper-{number}")
 
@@ -88,20 +98,15 @@ def place() -> Place | None:
 
 
 def open_place() -> None:
-    """In the daemon, before it forks: where its workers will find keepers; others read it in ``MET_AT``."""
+    """In the daemon, before it forks: where its workers will find keepers."""
     global _place  # noqa: PLW0603 - what a fork inherits
     folder = Path(tempfile.gettempdir()) / f"crossline-{os.getpid()}-{secrets.token_hex(8)}"
     if len(os.fsencode(folder / "keeper-000")) <= ADDRESS_BYTES_MAX:
         _place = Place(folder, os.pipe())
-        with suppress(OSError):
-            met = Path(tempfile.gettempdir()) / MET_AT
-            aside = met.with_suffix(f".{os.getpid()}")
-            aside.write_text(str(folder), encoding="utf-8")
-            aside.replace(met)
 
 
 def met_place(folder: Path) -> Place | None:
-    """Where the keepers of the daemon listen whose temporary folder is ``folder``; None where it opened none yet."""
+    """Where the keepers listen that tasks used last, of a Spark with the temporary folder ``folder``; None: none yet."""
     try:
         return Place(Path((folder / MET_AT).read_text(encoding="utf-8")), None)
     except OSError:

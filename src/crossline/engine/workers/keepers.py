@@ -58,6 +58,8 @@ def judged(work: Judging, given: Given, keepers: int, watch: Stopwatch) -> Itera
             mine = {shard: blobs for shard, blobs in given.items() if shard % count == number}
             if mine:
                 asked.append(open_connections.enter_context(_Asked(where, number, work, mine)))
+        if where.lifeline is not None:
+            where.tell()
         watch.lap("hand_over")
         for each in asked:
             rows, spent_ms = each.answer()
