@@ -106,7 +106,7 @@ def open_place() -> None:
 
 
 def met_place(folder: Path) -> Place | None:
-    """Where the keepers listen that tasks used last, of a Spark with the temporary folder ``folder``; None: none yet."""
+    """Where the keepers listen that tasks used last, of a Spark whose temporary folder is ``folder``; None: nowhere."""
     try:
         return Place(Path((folder / MET_AT).read_text(encoding="utf-8")), None)
     except OSError:
