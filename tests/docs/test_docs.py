@@ -28,6 +28,7 @@ REASONS = {
     "make": "its targets are looked up here, and what they do is tested where it is written",
     "needs a Kafka broker": "the reader's own",
     "needs a cluster": "the reader's own",
+    "minutes of compiling": "the tests that are named run in the suite, and the measurement among the others",
 }
 LANGUAGES = {"", "sh", "python", "yaml", "json"}
 RUN = ("sh", "python")
