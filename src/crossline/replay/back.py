@@ -16,6 +16,7 @@ from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.text import csv_header, read_text
 from crossline.core.basics.errors import SourceError
 from crossline.core.streams.schema import StreamSpec
+from crossline.engine.source.positions import GENERATED_SHIFT
 from crossline.replay.records import Row
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 BOM = b"\xef\xbb\xbf"
 LINE_BYTES_MAX = 1 << 20  # a longer one is a dead letter
-GENERATED_SHIFT = 32  # as positions of generated records are made (``engine.source.fetch``)
 
 Parse = Callable[[bytes], Any]
 

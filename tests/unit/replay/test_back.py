@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from crossline.core.streams.schema import StreamSpec, TimeField
-from crossline.engine.source.fetch import GENERATED_SHIFT, fetch_generated
+from crossline.engine.source.fetch import fetch_generated
+from crossline.engine.source.positions import GENERATED_SHIFT
 from crossline.generate.source import read_source
 from crossline.replay import back
 from crossline.replay.back import GeneratedBack, csv_parser, json_record, lines_backwards

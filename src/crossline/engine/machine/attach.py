@@ -11,17 +11,18 @@ import socket
 import sys
 
 
-def ask(path: str, module: str, arguments: list[str]) -> socket.socket:
-    """Hand over to a fork of the process at ``path``. Raises OSError where there is none."""
+def ask(path: str, module: str, arguments: list[str], descriptors: list[int]) -> socket.socket:
+    """Have a fork of the process at ``path`` run ``module``, with these three descriptors for its standard streams.
+
+    Raises OSError where there is none.
+    """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
     folder = os.getcwd()  # noqa: PTH109 - pathlib takes as long to load as all else here
     asked = {"module": module, "arguments": ["-m", *arguments], "folder": folder, "environment": dict(os.environ)}
     body = json.dumps(asked).encode()
-    socket.send_fds(connection, [len(body).to_bytes(8, "little")], [0, 1, 2])
+    socket.send_fds(connection, [len(body).to_bytes(8, "little")], descriptors)
     connection.sendall(body)
-    for number in (0, 1):  # theirs now: what waits for their end must not wait for this process
-        os.close(number)
     return connection
 
 
@@ -32,11 +33,13 @@ def main() -> None:
     connection = None
     if path and arguments[:1] == ["-m"] and len(arguments) > 1:
         try:
-            connection = ask(path, arguments[1], arguments[2:])
+            connection = ask(path, arguments[1], arguments[2:], [0, 1, 2])
         except OSError:
             connection = None
     if connection is None:
         os.execv(python, [python, *arguments])  # noqa: S606 - it becomes what was asked for
+    for number in (0, 1):  # theirs now: what waits for their end must not wait for this process
+        os.close(number)
     code = connection.recv(1)
     os._exit(code[0] if code else 1)
 

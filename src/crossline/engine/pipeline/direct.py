@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 import socket
 import threading
@@ -14,6 +12,7 @@ from pathlib import Path
 
 from crossline.connectors.kafka.tail import Place, Range
 from crossline.engine.book.sparklog import offsets_of
+from crossline.engine.machine.attach import ask
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.task import Task
@@ -121,11 +120,7 @@ class DirectRunner:
 def _forked(prefork: Path) -> Connection:
     """A new process that runs ``MODULE``, as ``attach`` asks for one, with a socket for its standard input."""
     mine, theirs = socket.socketpair()
-    with socket.socket(socket.AF_UNIX) as asking, theirs:
-        asking.connect(str(prefork))
-        asked = {"module": MODULE, "arguments": ["-m"], "folder": str(Path.cwd()), "environment": dict(os.environ)}
-        body = json.dumps(asked).encode()
-        # Nothing of it is a result: what it says goes where errors go.
-        socket.send_fds(asking, [len(body).to_bytes(8, "little")], [theirs.fileno(), 2, 2])
-        asking.sendall(body)
+    with theirs:
+        # Nothing that it says is a result: all of it goes where errors go.
+        ask(str(prefork), MODULE, [], [theirs.fileno(), 2, 2]).close()
     return Connection(mine.detach())

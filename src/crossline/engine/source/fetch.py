@@ -11,9 +11,9 @@ from crossline.connectors.files.identity import open_chunk
 from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.text import read_text
 from crossline.core.basics.errors import SourceError
+from crossline.engine.source.positions import GENERATED_SHIFT
 from crossline.generate.source import Generator
 
-GENERATED_SHIFT = 32  # a generated record's offset: number of its chunk's first record, then its byte in the chunk
 _LINE_MAX = 1 << 20
 
 

@@ -16,8 +16,8 @@ from crossline.core.basics.values import Records
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.core.route.parts import Chunk
 from crossline.engine.book.book import Book
-from crossline.engine.source.fetch import GENERATED_SHIFT
 from crossline.engine.source.formats import decode_chunk
+from crossline.engine.source.positions import GENERATED_SHIFT
 from crossline.engine.source.references import chunks_of
 from crossline.engine.work.task import Task
 from crossline.generate.source import Generator

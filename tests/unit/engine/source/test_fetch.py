@@ -10,7 +10,8 @@ import pytest
 from crossline.connectors.files.log import FileChunks
 from crossline.core.decode import decode_lines, make_layout
 from crossline.core.streams.schema import StreamSpec
-from crossline.engine.source.fetch import GENERATED_SHIFT, FileFetch, fetch_generated
+from crossline.engine.source.fetch import FileFetch, fetch_generated
+from crossline.engine.source.positions import GENERATED_SHIFT
 from crossline.generate.source import Generator, read_source
 
 DATA = b'{"n": 1}\n\n{"n": 2}\r\n{"n": "\xff"}\nlast'
