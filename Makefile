@@ -23,7 +23,7 @@ demo: setup
 
 test:
 	$(SETUP) broker
-	$(VENV)/python -m pytest $(ARGS)
+	$(VENV)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 bench:
 	$(SETUP) broker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from crossline.services.broker import LocalBroker
+
+# Processes of pytest-xdist are told the width of a terminal that they have not.
+os.environ.pop("COLUMNS", None)
 
 # How long an example takes says nothing here: kernels compile on first use, and machines are shared.
 settings.register_profile("crossline", deadline=None)
@@ -46,6 +50,14 @@ def kafka_broker() -> Iterator[LocalBroker]:
 
     with LocalBroker() as broker:
         yield broker
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run in several processes, those that share the session and the broker share a process."""
+    for item in items:
+        if {"spark", "kafka_broker"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("shared"))
 
 
 _numbers = count()

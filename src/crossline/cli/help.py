@@ -1,7 +1,11 @@
-"""Help pages that fit narrow screens: there, options stand one below the other, and nothing is cut off."""
+"""Help pages that fit narrow screens, and commands that are made when they are asked for.
+
+On a narrow screen options stand one below the other, and nothing is cut off.
+"""
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
@@ -9,6 +13,8 @@ from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info, get_command_name, get_group
+from typer.models import CommandInfo
 
 # Below this, typer's own pages cut off names of options.
 _WIDTH_MIN = 80
@@ -54,6 +60,45 @@ class FittedGroup(_Fitting, TyperGroup):
     """Commands under one name, whose help fits."""
 
 
+def _function(info: CommandInfo) -> str:
+    return "" if info.callback is None else info.callback.__name__
+
+
+class _Registered(Mapping[str, Any]):
+    """The commands of a group, each made when it is asked for: to read the signatures of all takes time."""
+
+    def __init__(self, app: typer.Typer) -> None:
+        self._app = app
+        self._infos = {each.name or get_command_name(_function(each)): each for each in app.registered_commands}
+
+    def __getitem__(self, name: str) -> Any:
+        return get_command_from_info(
+            self._infos[name],
+            pretty_exceptions_short=self._app.pretty_exceptions_short,
+            rich_markup_mode=self._app.rich_markup_mode,
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._infos)
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+
+def made(part: typer.Typer, name: str) -> Any:
+    """The one command or group that ``part`` has, ``name``."""
+    fit_help(part)
+    whole = part.registered_groups[0].typer_instance if part.registered_groups else None
+    if whole is None:
+        return get_group(part).commands[name]
+    bare = copy.copy(whole)
+    bare.registered_commands = []
+    part.registered_groups[0].typer_instance = bare
+    group: Any = get_group(part).commands[name]
+    group.commands = _Registered(whole)
+    return group
+
+
 class LazyGroup(FittedGroup):
     """Commands each of which is loaded when it is asked for: none waits for what only another one imports.
 
@@ -64,7 +109,7 @@ class LazyGroup(FittedGroup):
     _listing = False
 
     @classmethod
-    def load(cls, name: str) -> TyperCommand | TyperGroup:
+    def load(cls, name: str) -> Any:
         """The command, with what it imports."""
         raise NotImplementedError
 

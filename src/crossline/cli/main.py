@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
-from crossline.cli.help import LazyGroup, fit_help
+from crossline.cli.help import LazyGroup, made
 from crossline.cli.logs import configure
 from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
 
@@ -34,16 +34,14 @@ class Crossline(LazyGroup):
     known = COMMANDS
 
     @classmethod
-    def load(cls, name: str) -> TyperCommand | TyperGroup:
+    def load(cls, name: str) -> Any:
         """The command ``name``, with what it imports."""
         part = typer.Typer()
         module = importlib.import_module(f"crossline.cli.{name}")
         if hasattr(module, "__path__"):
             module = importlib.import_module(f"crossline.cli.{name}.command")
         module.register(part)
-        fit_help(part)
-        command: TyperCommand | TyperGroup = typer.main.get_group(part).commands[name]  # type: ignore[assignment]
-        return command
+        return made(part, name)
 
 
 app = typer.Typer(

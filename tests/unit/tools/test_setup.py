@@ -65,7 +65,7 @@ esac
     [
         ("setup", ["tools/setup.py"]),
         ("demo", ["tools/setup.py", ".venv/bin/crossline demo"]),
-        ("test", ["tools/setup.py broker", ".venv/bin/python -m pytest"]),
+        ("test", ["tools/setup.py broker", ".venv/bin/python -m pytest -n 2 --dist loadgroup"]),
         ("bench", ["tools/setup.py broker", ".venv/bin/python -m bench"]),
         ("lint", ["tools/setup.py", ".venv/bin/ruff check", ".venv/bin/ruff format --check", ".venv/bin/mypy"]),
     ],

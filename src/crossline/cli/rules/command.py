@@ -12,7 +12,6 @@ import typer
 import yaml
 
 from crossline.cli import screen
-from crossline.cli.rules import trial as rules_trial
 from crossline.cli.rules.tables import (
     about,
     event_row,
@@ -23,6 +22,7 @@ from crossline.cli.rules.tables import (
     show_text,
     written_row,
 )
+from crossline.cli.rules.trial import try_rules
 from crossline.cli.screen import note, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import in_folder
@@ -69,7 +69,6 @@ RULES = Path("rules")
 
 def register(parent: typer.Typer) -> None:
     """Add the command to the command line."""
-    rules_trial.register(app)
     parent.add_typer(app, name="rules")
 
 
@@ -255,3 +254,6 @@ def _names(folder: RuleFolder) -> set[str]:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+app.command(name="test")(try_rules)

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 SHOWN = 3  # alerts of a rule
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``crossline rules``."""
-    app.command(name="test")(try_rules)
-
-
 def try_rules(
     rules: Annotated[Path, typer.Argument(metavar="RULES", help="A rule file, or a folder of them.", exists=True)],
     *,
