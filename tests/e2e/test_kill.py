@@ -16,7 +16,7 @@ from .project import Alerts
 
 pytestmark = pytest.mark.spark
 
-DRIVER_KILLS = 10 if os.environ.get("CROSSLINE_DEEP") == "1" else 6  # each is a start: some 12 seconds
+DRIVER_KILLS = 10 if os.environ.get("CROSSLINE_DEEP") == "1" else 4  # each is a start: some 12 seconds
 WORKER_KILLS = 5
 
 

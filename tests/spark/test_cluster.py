@@ -1,4 +1,7 @@
-"""The unchanged pipeline on clusters of several processes says what it says on one, which is what the twin says."""
+"""The unchanged pipeline on a standalone cluster says what it says in one process, which is what the twin says.
+
+Executors that come and go are in ``e2e/test_kill_executor``, those that read topics in ``e2e/test_kafka_cluster``.
+"""
 
 from __future__ import annotations
 
@@ -115,13 +118,6 @@ def same(project: Project, on_one: Project, log: list[Record]) -> None:
     assert project.dead() == on_one.dead() == sorted(("duplicate_id", log[n]["id"]) for n in twin.duplicates)
     assert project.late() == on_one.late() == sorted(log[n]["id"] for n in twin.late)
     assert project.rows("SELECT count(*) FROM batches")[0][0] > SHARDS
-
-
-@pytest.mark.timeout(600)
-def test_two_workers_in_processes_of_their_own(tmp_path: Path, on_one: Project, log: list[Record]) -> None:
-    project = project_on("local-cluster[2,1,1024]", tmp_path, log)
-    finish(project)
-    same(project, on_one, log)
 
 
 @pytest.mark.timeout(600)
