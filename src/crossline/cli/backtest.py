@@ -15,6 +15,7 @@ import orjson
 import typer
 from rich.text import Text
 
+from crossline.cli.alone import do_without_pandas
 from crossline.cli.screen import Listing, screen
 from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress
@@ -176,6 +177,7 @@ def _judge(stopping: Stopping, judged: Sequence[Judged], output: Path, on: Runne
 def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Replay]]:
     """What judges, and can be stopped; Spark, where that is asked for, for as long as the context lasts."""
     if on is not Runner.SPARK:
+        do_without_pandas()
         from crossline.replay import in_process
 
         yield partial(in_process.backtest, on_start=stopping.stops)

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from crossline.cli.alone import be_alone
 from crossline.cli.help import LazyGroup, made
 from crossline.cli.logs import configure
 from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
@@ -63,6 +64,7 @@ def crossline() -> None:
 
 def main() -> None:
     """Run the command line; exit 0 done, 1 the answer is no or work failed, 2 wrong use, 128 + a signal's number."""
+    be_alone()
     open_standard_streams()
     configure()
     sys.exit(run_command(sys.argv[1:]))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import inputs_by_stream, setting_of
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.core.alerts.alertjson import json_bytes
@@ -53,6 +54,7 @@ def try_rules(
     from crossline.replay.trial import as_if_active, tried, verdicts
     from crossline.rulelog.lists import lists_in
 
+    do_without_pandas()
     setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, as_of_log=False)
     named = lists_in(setting.lists) if setting.lists else {}
     known = Known(setting.streams, sorted(named) if setting.lists else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,13 +16,36 @@ U8 = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
+class Columns(Mapping[str, pa.Array]):
+    """Columns by name, each made by ``make(its number)`` when it is asked for, and kept."""
+
+    names: tuple[str, ...]
+    make: Callable[[int], pa.Array]
+    made: dict[str, pa.Array] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> pa.Array:
+        found = self.made.get(name)
+        if found is None:
+            if name not in self.names:
+                raise KeyError(name)
+            found = self.made[name] = self.make(self.names.index(name))
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """n decoded records of one stream, from one partition, in offset order, as columns.
 
     ``ids``: string array, no nulls. ``event_ms``: int64[n]. ``ingest_ms``: int64[n], or None when ingest time is the
     running maximum of event time (resolved where the log is seen whole). ``offsets``: int64[n], strictly increasing
     in ``partition``. ``fields``: dotted field name -> array of length n (string, int64, float64, bool; a timestamp is
-    int64 epoch ms; list fields pa.list_).
+    int64 epoch ms; list fields pa.list_); made when it is asked for, as most are by nobody.
     """
 
     stream: str
@@ -30,7 +54,7 @@ class Records:
     event_ms: I64
     ingest_ms: I64 | None
     offsets: I64
-    fields: dict[str, pa.Array] = field(default_factory=dict)
+    fields: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.event_ms)

@@ -19,7 +19,7 @@ from crossline.core.decode.clock import (
     rfc3339_ms,
     whole_column_ms,
 )
-from crossline.core.decode.jit import kernel
+from crossline.core.decode.jit import WORD_BYTES, eight_bytes, kernel, put_eight_bytes
 from crossline.core.decode.layout import Column, RecordLayout, Role
 from crossline.core.decode.record import (
     BOOLEAN,
@@ -181,7 +181,7 @@ def text_column(cells: Cells, number: int, rows: I64) -> pa.Array:
     size = text_sizes(values, flags, rows)
     if size > np.iinfo(np.int32).max:
         raise OverflowError("a column of one chunk holds more than 2 GiB of text: read smaller chunks")
-    data = np.empty(size, np.uint8)
+    data = np.empty(size + WORD_BYTES, np.uint8)
     extra = np.frombuffer(bytes(cells.extra), np.uint8)
     size = copy_texts(cells.buf, extra, values, flags, rows, offsets, data)
     valid = flags[rows] >= VALUE
@@ -219,11 +219,23 @@ def copy_texts(buf: U8, extra: U8, values: I64, flags: U8, rows: I64, offsets: I
         elif flag == ESCAPED:
             at = unescape(buf, start, start + size, data, at)
         else:
-            for step in range(size):
-                data[at + step] = buf[start + step]
+            copy_text(buf, start, size, data, at)
             at += size
     offsets[len(rows)] = at
     return at
+
+
+@kernel
+def copy_text(buf: U8, start: int, size: int, data: U8, at: int) -> None:
+    """Write ``size`` bytes from ``start`` at ``at``, and up to WORD_BYTES - 1 behind them where there is room."""
+    done: Any = 0
+    words = min(len(buf) - start, len(data) - at)
+    while done < size and done + WORD_BYTES <= words:
+        put_eight_bytes(data, at + done, eight_bytes(buf, start + done))
+        done += WORD_BYTES
+    while done < size:
+        data[at + done] = buf[start + done]
+        done += 1
 
 
 @kernel

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from crossline.core.basics.values import I32, U8
 from crossline.core.decode.clock import UNIT_CODES
+from crossline.core.decode.jit import WORD_BYTES
 from crossline.core.decode.record import (
     BOOLEAN,
     COLUMN,
@@ -154,4 +155,4 @@ def _tree(columns: tuple[Column, ...]) -> tuple[I32, U8, int]:
                 tree[child, [COLUMN, KIND, UNIT, REQUIRED]] = target, column.kind, column.unit, required
             keys += raw
             child += 1
-    return tree, np.frombuffer(keys, np.uint8), root
+    return tree, np.frombuffer(keys + bytes(WORD_BYTES), np.uint8), root

@@ -10,7 +10,7 @@ import numpy as np
 
 from crossline.core.basics.values import I32, I64, U8
 from crossline.core.decode.clock import NOT_A_TIME, real_to_ms, rfc3339_ms, whole_to_ms
-from crossline.core.decode.jit import kernel
+from crossline.core.decode.jit import WORD_BYTES, byte_at, eight_bytes, kernel
 from crossline.core.decode.scan import (
     BRACE,
     BRACE_END,
@@ -59,12 +59,22 @@ TREE_WIDTH = 8
 def same_key(buf: U8, p: int, end: int, tree: I32, keys: U8, child: int) -> bool:
     """Whether the text at ``p`` is the child's key and its closing quote."""
     size = tree[child, KEY_SIZE]
-    if p + size >= end or buf[p + size] != QUOTE:
+    if p + size >= end or byte_at(buf, p + size) != QUOTE:
         return False
     at = tree[child, KEY_AT]
-    for k in range(size):  # noqa: SIM110  (numba compiles no generators into all())
-        if buf[p + k] != keys[at + k]:
+    k: Any = 0
+    while size - k >= WORD_BYTES:
+        if eight_bytes(buf, p + k) != eight_bytes(keys, at + k):
             return False
+        k += WORD_BYTES
+    if k < size and p + k + WORD_BYTES <= end:
+        # What follows the key is shifted out of both.
+        unlike = eight_bytes(buf, p + k) ^ eight_bytes(keys, at + k)
+        return bool(unlike << np.uint64(8 * (WORD_BYTES - (size - k))) == 0)
+    while k < size:
+        if byte_at(buf, p + k) != keys[at + k]:
+            return False
+        k += 1
     return True
 
 
@@ -86,7 +96,7 @@ def match_key(buf: U8, p: int, end: int, tree: I32, keys: U8, node: int, previou
 @kernel
 def read_time(buf: U8, p: int, end: int, kind: int, unit: int) -> tuple[int, int, int]:
     """(past the time at ``p``, its epoch ms, VALUE or HARD); DOUBT where it is none."""
-    if buf[p] == QUOTE:
+    if byte_at(buf, p) == QUOTE:
         stop, escaped = skip_string(buf, p + 1, end)
         if stop < 0 or escaped or kind == TIME_NUMBER:
             return DOUBT, 0, VALUE
@@ -107,7 +117,7 @@ def read_cell(buf: U8, p: int, end: int, kind: int, unit: int, depth: int, notes
 
     A cell holds a whole number, the bits of a double, or a span of the buffer as start << 32 | size.
     """
-    b = buf[p]
+    b = byte_at(buf, p)
     if b == LOWER_N:
         stop, _ = read_literal(buf, p, end)
         return stop, 0, NULL
@@ -151,7 +161,7 @@ def open_inner(buf: U8, p: int, end: int, row: int, tree: I32, node: int, child:
     if tree[inner, MET] == row + 1:
         return DOUBT, False
     tree[inner, MET] = row + 1
-    if buf[p] == BRACE:
+    if byte_at(buf, p) == BRACE:
         tree[node, CAME] = child
         return skip_space(buf, p + 1, end), True
     stop, literal = read_literal(buf, p, end)
@@ -166,17 +176,17 @@ def scan_record(
     p = skip_space(buf, p, end)
     if p >= end:
         return BLANK
-    if buf[p] != BRACE:
+    if byte_at(buf, p) != BRACE:
         return SLOW
     notes[UNKNOWN] = 0
     notes[RECORD] = row + 1
     notes[OBJECTS] = len(tree)
     node, depth, previous = root, 1, root
     p = skip_space(buf, p + 1, end)
-    expect_key = p < end and buf[p] != BRACE_END
+    expect_key = p < end and byte_at(buf, p) != BRACE_END
     while True:
         if expect_key:
-            if p >= end or buf[p] != QUOTE:
+            if p >= end or byte_at(buf, p) != QUOTE:
                 return SLOW
             child = match_key(buf, p + 1, end, tree, keys, node, previous)
             if child < 0:
@@ -200,17 +210,17 @@ def scan_record(
                     p, opened = open_inner(buf, p, end, row, tree, node, child)
                     if opened:
                         node, previous, depth = inner, inner, depth + 1
-                        if p < end and buf[p] != BRACE_END:
+                        if p < end and byte_at(buf, p) != BRACE_END:
                             continue
         if p < 0:
             return SLOW
         p = skip_space(buf, p, end)
         if p >= end:
             return SLOW
-        expect_key = buf[p] == COMMA
+        expect_key = byte_at(buf, p) == COMMA
         if expect_key:
             p = skip_space(buf, p + 1, end)
-        elif buf[p] != BRACE_END:
+        elif byte_at(buf, p) != BRACE_END:
             return SLOW
         elif node == root:
             return complete(row, tree, flags) if skip_space(buf, p + 1, end) == end else SLOW

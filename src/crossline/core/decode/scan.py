@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from crossline.core.basics.values import I64, U8
-from crossline.core.decode.jit import kernel
+from crossline.core.decode.jit import WORD_BYTES, byte_at, eight_bytes, kernel, lowest_bit
 
 DOUBT = -1
 DEPTH_MAX = 64
@@ -58,10 +58,25 @@ def byte_classes() -> U8:
 CLASSES = byte_classes()
 
 
+# Eight bytes at a time: one, a quote, a backslash, the first byte that is no control, and the highest bit of each.
+ONES = np.uint64(0x0101010101010101)
+QUOTES, BACKSLASHES = ONES * np.uint64(QUOTE), ONES * np.uint64(BACKSLASH)
+SPACES, HIGHS = ONES * np.uint64(32), ONES * np.uint64(128)
+
+
+@kernel
+def unlike_plain(word: Any) -> Any:
+    """The highest bit of the first of eight bytes that is not plain (see ``byte_classes``), and perhaps later ones.
+
+    A difference borrows from the byte above it where it is below zero, which only what is not plain is.
+    """
+    return ((word - SPACES) | ((word ^ QUOTES) - ONES) | ((word ^ BACKSLASHES) - ONES) | word) & HIGHS
+
+
 @kernel
 def skip_space(buf: U8, p: int, end: int) -> int:
     """The first place from ``p`` that is not JSON white space, or ``end``."""
-    while p < end and (buf[p] == 32 or buf[p] == 9 or buf[p] == 13 or buf[p] == 10):
+    while p < end and (byte_at(buf, p) == 32 or byte_at(buf, p) == 9 or byte_at(buf, p) == 13 or byte_at(buf, p) == 10):
         p += 1
     return p
 
@@ -69,16 +84,16 @@ def skip_space(buf: U8, p: int, end: int) -> int:
 @kernel
 def utf8_step(buf: U8, p: int, end: int) -> int:
     """Past the character that starts at ``p`` (a byte beyond ASCII), or DOUBT where that is not valid UTF-8."""
-    lead = buf[p]
+    lead = byte_at(buf, p)
     if lead < 0xC2 or lead > 0xF4:
         return DOUBT
     size = 2 if lead < 0xE0 else (3 if lead < 0xF0 else 4)
     if p + size > end:
         return DOUBT
     for k in range(1, size):
-        if buf[p + k] & 0xC0 != 0x80:
+        if byte_at(buf, p + k) & 0xC0 != 0x80:
             return DOUBT
-    second = buf[p + 1]
+    second = byte_at(buf, p + 1)
     # Overlong forms, surrogates, and what lies beyond U+10FFFF.
     if (lead == 0xE0 and second < 0xA0) or (lead == 0xED and second > 0x9F):
         return DOUBT
@@ -94,7 +109,7 @@ def hex_quad(buf: U8, p: int, end: int) -> Any:
         return DOUBT
     value: Any = 0
     for k in range(4):
-        digit: Any = np.int64(buf[p + k])
+        digit: Any = np.int64(byte_at(buf, p + k))
         if 48 <= digit <= 57:
             digit -= 48
         elif 97 <= digit <= 102:
@@ -112,7 +127,7 @@ def escape_step(buf: U8, p: int, end: int) -> int:
     """Past the escape whose backslash is at ``p``, or DOUBT. A surrogate must be half of a pair."""
     if p + 1 >= end:
         return DOUBT
-    kind = buf[p + 1]
+    kind = byte_at(buf, p + 1)
     if kind != LOWER_U:
         plain = kind in (QUOTE, BACKSLASH, 47, 98, 102, 110, 114, 116)
         return p + 2 if plain else DOUBT
@@ -121,7 +136,7 @@ def escape_step(buf: U8, p: int, end: int) -> int:
         return DOUBT
     if code < 0xD800 or code > 0xDFFF:
         return p + 6
-    if p + 8 > end or buf[p + 6] != BACKSLASH or buf[p + 7] != LOWER_U:
+    if p + 8 > end or byte_at(buf, p + 6) != BACKSLASH or byte_at(buf, p + 7) != LOWER_U:
         return DOUBT
     low = hex_quad(buf, p + 8, end)
     return p + 12 if 0xDC00 <= low <= 0xDFFF else DOUBT
@@ -132,7 +147,13 @@ def skip_string(buf: U8, p: int, end: int) -> tuple[int, bool]:
     """The place of the quote that ends the string whose text starts at ``p``, and whether it has escapes; or DOUBT."""
     escaped = False
     while p < end:
-        kind = CLASSES[buf[p]]
+        if p + WORD_BYTES <= end:
+            unlike = unlike_plain(eight_bytes(buf, p))
+            if unlike == 0:
+                p += WORD_BYTES
+                continue
+            p += lowest_bit(unlike) >> 3
+        kind = CLASSES[byte_at(buf, p)]
         if kind == 0:
             p += 1
         elif kind == 1:
@@ -156,32 +177,32 @@ def read_number(buf: U8, p: int, end: int) -> tuple[int, int, int, float]:
     NUMBER_INTEGER has both values; NUMBER_EXACT has the correctly rounded double; NUMBER_HARD is a good number whose
     double takes more care than this; NUMBER_DOUBT is anything else.
     """
-    negative = buf[p] == MINUS
+    negative = byte_at(buf, p) == MINUS
     if negative:
         p += 1
     first = p
     mantissa: Any = 0
-    while p < end and ZERO <= buf[p] <= NINE:
-        mantissa = mantissa * 10 + (np.int64(buf[p]) - ZERO)
+    while p < end and ZERO <= byte_at(buf, p) <= NINE:
+        mantissa = mantissa * 10 + (np.int64(byte_at(buf, p)) - ZERO)
         p += 1
     digits = p - first
-    if digits == 0 or (digits > 1 and buf[first] == ZERO) or digits > DIGITS_MAX:
+    if digits == 0 or (digits > 1 and byte_at(buf, first) == ZERO) or digits > DIGITS_MAX:
         return p, NUMBER_DOUBT, 0, 0.0
-    if p >= end or (buf[p] != DOT and buf[p] != LOWER_E and buf[p] != UPPER_E):
+    if p >= end or (byte_at(buf, p) != DOT and byte_at(buf, p) != LOWER_E and byte_at(buf, p) != UPPER_E):
         value = -mantissa if negative else mantissa
         return p, NUMBER_INTEGER, value, float(value)
     power = 0
-    if buf[p] == DOT:
+    if byte_at(buf, p) == DOT:
         p += 1
         point = p
-        while p < end and ZERO <= buf[p] <= NINE:
-            mantissa = mantissa * 10 + (np.int64(buf[p]) - ZERO)
+        while p < end and ZERO <= byte_at(buf, p) <= NINE:
+            mantissa = mantissa * 10 + (np.int64(byte_at(buf, p)) - ZERO)
             p += 1
         power = point - p
         digits -= power
         if power == 0:
             return p, NUMBER_DOUBT, 0, 0.0
-    if p < end and (buf[p] == LOWER_E or buf[p] == UPPER_E):
+    if p < end and (byte_at(buf, p) == LOWER_E or byte_at(buf, p) == UPPER_E):
         p, exponent = read_exponent(buf, p + 1, end)
         if p < 0:
             return p, NUMBER_DOUBT, 0, 0.0
@@ -198,13 +219,13 @@ def read_number(buf: U8, p: int, end: int) -> tuple[int, int, int, float]:
 @kernel
 def read_exponent(buf: U8, p: int, end: int) -> tuple[int, int]:
     """(past it, its value) of the exponent whose sign or first digit is at ``p``; (DOUBT, 0) where there is none."""
-    negative = p < end and buf[p] == MINUS
-    if p < end and (buf[p] == MINUS or buf[p] == PLUS):
+    negative = p < end and byte_at(buf, p) == MINUS
+    if p < end and (byte_at(buf, p) == MINUS or byte_at(buf, p) == PLUS):
         p += 1
     first = p
     value: Any = 0
-    while p < end and ZERO <= buf[p] <= NINE:
-        value = min(value * 10 + (np.int64(buf[p]) - ZERO), 100_000)
+    while p < end and ZERO <= byte_at(buf, p) <= NINE:
+        value = min(value * 10 + (np.int64(byte_at(buf, p)) - ZERO), 100_000)
         p += 1
     if p == first:
         return DOUBT, 0
@@ -214,13 +235,31 @@ def read_exponent(buf: U8, p: int, end: int) -> tuple[int, int]:
 @kernel
 def read_literal(buf: U8, p: int, end: int) -> tuple[int, int]:
     """(past it, 1 true, 0 false, 2 null) of the literal at ``p``, or (DOUBT, 0)."""
-    b = buf[p]
-    if p + 4 <= end and b == LOWER_T and buf[p + 1] == 114 and buf[p + 2] == LOWER_U and buf[p + 3] == LOWER_E:
+    b = byte_at(buf, p)
+    if (
+        p + 4 <= end
+        and b == LOWER_T
+        and byte_at(buf, p + 1) == 114
+        and byte_at(buf, p + 2) == LOWER_U
+        and byte_at(buf, p + 3) == LOWER_E
+    ):
         return p + 4, 1
-    if p + 4 <= end and b == LOWER_N and buf[p + 1] == LOWER_U and buf[p + 2] == 108 and buf[p + 3] == 108:
+    if (
+        p + 4 <= end
+        and b == LOWER_N
+        and byte_at(buf, p + 1) == LOWER_U
+        and byte_at(buf, p + 2) == 108
+        and byte_at(buf, p + 3) == 108
+    ):
         return p + 4, 2
-    if p + 5 <= end and b == LOWER_F and buf[p + 1] == 97 and buf[p + 2] == 108 and buf[p + 3] == 115:
-        return (p + 5, 0) if buf[p + 4] == LOWER_E else (DOUBT, 0)
+    if (
+        p + 5 <= end
+        and b == LOWER_F
+        and byte_at(buf, p + 1) == 97
+        and byte_at(buf, p + 2) == 108
+        and byte_at(buf, p + 3) == 115
+    ):
+        return (p + 5, 0) if byte_at(buf, p + 4) == LOWER_E else (DOUBT, 0)
     return DOUBT, 0
 
 
@@ -236,7 +275,7 @@ def unknown_key(buf: U8, p: int, end: int, owner: int, notes: I64) -> int:
         return DOUBT
     seen = np.int64(owner) * np.int64(1_000_003) + np.int64(stop - p)
     for k in range(p, stop):
-        seen = (seen ^ np.int64(buf[k])) * np.int64(1_099_511_628_211)
+        seen = (seen ^ np.int64(byte_at(buf, k))) * np.int64(1_099_511_628_211)
     count = notes[UNKNOWN]
     if count >= UNKNOWN_KEYS_MAX:
         return DOUBT
@@ -255,7 +294,7 @@ def unknown_key(buf: U8, p: int, end: int, owner: int, notes: I64) -> int:
 def past_colon(buf: U8, p: int, end: int) -> int:
     """The place of the value behind the colon that must come at ``p``, or DOUBT."""
     p = skip_space(buf, p, end)
-    if p >= end or buf[p] != COLON:
+    if p >= end or byte_at(buf, p) != COLON:
         return DOUBT
     p = skip_space(buf, p + 1, end)
     return p if p < end else DOUBT
@@ -264,7 +303,7 @@ def past_colon(buf: U8, p: int, end: int) -> int:
 @kernel
 def skip_scalar(buf: U8, p: int, end: int) -> int:
     """Past the string, number or literal at ``p``, or DOUBT."""
-    b = buf[p]
+    b = byte_at(buf, p)
     if b == QUOTE:
         stop, _ = skip_string(buf, p + 1, end)
         return stop + 1 if stop >= 0 else DOUBT
@@ -280,7 +319,7 @@ def skip_value(buf: U8, p: int, end: int, depth: int, notes: I64) -> int:
     """Past the value at ``p`` (p < end), read strictly and forgotten; or DOUBT. ``depth``: containers around it."""
     level = 0
     while True:
-        b = buf[p]
+        b = byte_at(buf, p)
         if b in (BRACE, BRACKET):
             level += 1
             if depth + level > DEPTH_MAX:
@@ -292,13 +331,13 @@ def skip_value(buf: U8, p: int, end: int, depth: int, notes: I64) -> int:
             p = skip_space(buf, p + 1, end)
             if p >= end:
                 return DOUBT
-            if buf[p] == b + 2:
+            if byte_at(buf, p) == b + 2:
                 p += 1
                 level -= 1
             elif b == BRACKET:
                 continue
             else:
-                p = unknown_key(buf, p + 1, end, notes[OBJECTS], notes) if buf[p] == QUOTE else DOUBT
+                p = unknown_key(buf, p + 1, end, notes[OBJECTS], notes) if byte_at(buf, p) == QUOTE else DOUBT
                 if p < 0:
                     return DOUBT
                 continue
@@ -319,7 +358,7 @@ def after_value(buf: U8, p: int, end: int, owner: int, notes: I64) -> tuple[int,
     p = skip_space(buf, p, end)
     if p >= end:
         return DOUBT, True
-    b = buf[p]
+    b = byte_at(buf, p)
     if b == (BRACE_END if owner else BRACKET_END):
         return p + 1, False
     if b != COMMA:
@@ -328,5 +367,5 @@ def after_value(buf: U8, p: int, end: int, owner: int, notes: I64) -> tuple[int,
     if p >= end:
         return DOUBT, True
     if owner:
-        return (unknown_key(buf, p + 1, end, owner, notes) if buf[p] == QUOTE else DOUBT), True
+        return (unknown_key(buf, p + 1, end, owner, notes) if byte_at(buf, p) == QUOTE else DOUBT), True
     return p, True

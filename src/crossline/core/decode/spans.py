@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import UsageError
-from crossline.core.basics.values import I64, U8, Records
+from crossline.core.basics.values import I64, U8, Columns, Records
 from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import Taken
 from crossline.core.decode.cells import Cells, column_array
+from crossline.core.decode.jit import WORD_BYTES, eight_bytes, kernel, lowest_bit
 from crossline.core.decode.layout import RecordLayout, Role
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import DEAD, GOOD, SLOW
+from crossline.core.decode.scan import HIGHS, ONES
 
 LINE_BYTES_MAX = 1 << 20
 RAW_KEPT = 4 << 10
 CHUNK_BYTES_MAX = (1 << 31) - 1
 BOM = b"\xef\xbb\xbf"
 NEWLINE = 10
-# Blocks that stay in the cache between the comparison and the search.
-NEWLINE_BLOCK = 1 << 18
+NEWLINES = ONES * np.uint64(NEWLINE)
+BELOW_HIGHS = ~HIGHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,36 @@ def as_bytes(data: bytes | pa.Buffer | None) -> U8:
     return array
 
 
+@kernel
+def count_newlines(buf: U8) -> int:
+    """How many there are."""
+    count = 0
+    for place in range(len(buf)):
+        count += buf[place] == NEWLINE
+    return count
+
+
+@kernel
+def find_newlines(buf: U8, places: I64) -> None:
+    """Where they are, the first ones first."""
+    found = 0
+    place: Any = 0
+    while place + WORD_BYTES <= len(buf):
+        unlike = eight_bytes(buf, place) ^ NEWLINES
+        # The highest bit of each byte that is zero, and of no other: a sum of two that are below it carries nothing.
+        like = ~(((unlike & BELOW_HIGHS) + BELOW_HIGHS) | unlike | BELOW_HIGHS)
+        while like != 0:
+            places[found] = place + (lowest_bit(like) >> 3)
+            found += 1
+            like &= like - np.uint64(1)
+        place += WORD_BYTES
+    while place < len(buf):
+        if buf[place] == NEWLINE:
+            places[found] = place
+            found += 1
+        place += 1
+
+
 def find_lines(chunk: bytes | pa.Buffer, partition: str, base_offset: int) -> Span:
     """The lines of a chunk. Raises UsageError where the chunk is too large."""
     buf = as_bytes(chunk)
@@ -60,11 +93,9 @@ def find_lines(chunk: bytes | pa.Buffer, partition: str, base_offset: int) -> Sp
         raise UsageError(
             f"a chunk of {len(buf)} bytes of {partition}: expected less than 2 GiB; read it in smaller chunks"
         )
-    blocks = range(0, len(buf), NEWLINE_BLOCK)
-    found = [np.flatnonzero(buf[at : at + NEWLINE_BLOCK] == NEWLINE) + at for at in blocks]
-    ends = np.concatenate(found) if found else np.zeros(0, np.int64)
-    if len(buf) and buf[-1] != NEWLINE:
-        ends = np.append(ends, len(buf))
+    lines = count_newlines(buf) + int(len(buf) > 0 and buf[-1] != NEWLINE)
+    ends = np.full(lines, len(buf), np.int64)  # that of a last line without a newline
+    find_newlines(buf, ends)
     starts = np.zeros(len(ends), np.int64)
     starts[1:] = ends[:-1] + 1
     offsets = starts + base_offset
@@ -128,7 +159,8 @@ def records_of(cells: Cells, partition: str, offsets: I64, ingest_ms: I64 | None
     """The good rows. ``ingest_ms``: of all rows, used where the stream names no column of its own."""
     layout = cells.layout
     rows = np.flatnonzero(cells.status == GOOD)
-    fields = {column.name: column_array(cells, number, rows) for number, column in enumerate(layout.columns)}
+    names = tuple(column.name for column in layout.columns)
+    fields = Columns(names, lambda number: column_array(cells, number, rows))
     ingest = ingest_ms if cells.ingest_ms is None else cells.ingest_ms
     return Records(
         stream=layout.stream,
