@@ -271,15 +271,18 @@ def add_row(report: Report, phase: Phase, alerts: Sequence[Mapping[str, Any]]) -
 def waterfall(figures: Mapping[str, Any], phases: Sequence[Phase]) -> dict[str, Any]:
     """Median milliseconds of Spark's phases and of the tasks of a batch, by rate."""
     found = {}
+    # Of a batch without a job Spark knows no records.
+    taken = {each["batch"]: each["records"] for each in figures["batches"]}
     for phase in phases:
         start = datetime.fromtimestamp(phase.due_us(phase.first) / 1e6 + phase.warm_s, UTC)
         end = datetime.fromtimestamp(phase.due_us(phase.first + phase.count) / 1e6, UTC)
-        mine = [p for p in figures["progress"] if start <= datetime.fromisoformat(p["started"]) <= end and p["rows"]]
+        in_time = [p for p in figures["progress"] if start <= datetime.fromisoformat(p["started"]) <= end]
+        mine = [p for p in in_time if taken.get(p["batch"])]
         numbers = {p["batch"] for p in mine}
         batches = [b for b in figures["batches"] if b["batch"] in numbers]
         found[str(phase.rate)] = {
             "batches": len(mine),
-            "records_per_batch": median([p["rows"] for p in mine]) if mine else None,
+            "records_per_batch": median([taken[p["batch"]] for p in mine]) if mine else None,
             "spark_ms": medians([p["ms"] for p in mine]),
             "batch_ms": medians([{**b["wall_ms"], **b["after_ms"]} for b in batches]),
             "tasks_together_ms": medians([b["spent_ms"] for b in batches]),

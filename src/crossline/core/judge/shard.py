@@ -11,11 +11,11 @@ import numpy.typing as npt
 from crossline.core.alerts.hits import Hit, JudgedRows
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
+from crossline.core.judge.kernels import Kernel, new_kernel
 from crossline.core.judge.order import chunk_floors, in_ingest_order, settled
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import Layer
 from crossline.core.windows.batch import Delta, KeyedBatch, texts_of
-from crossline.core.windows.store import KeySpaceState
 
 BoolMask = npt.NDArray[np.bool_]
 
@@ -42,7 +42,7 @@ class ShardState:
     seen to after the last batch (see ``evict``).
     """
 
-    stores: dict[str, KeySpaceState] = field(default_factory=dict)
+    stores: dict[str, Kernel] = field(default_factory=dict)
     log_clock: dict[str, dict[str, int]] = field(default_factory=dict)
     kept_from: int = 0
     waiting: set[str] = field(default_factory=set)
@@ -172,12 +172,12 @@ def lines_of(layer_plan: LayerPlan) -> tuple[tuple[str, int], ...]:
     return tuple((line.rule_id, line.version) for line in layer_plan.kernel.lines)
 
 
-def store_of(state: ShardState, layer_plan: LayerPlan) -> KeySpaceState:
+def store_of(state: ShardState, layer_plan: LayerPlan) -> Kernel:
     """The layer's store, made when first met, and brought to the layer's present lines."""
     name = layer_plan.layer.name
     store = state.stores.get(name)
     if store is None:
-        store = state.stores[name] = KeySpaceState(layer_plan.kernel)
+        store = state.stores[name] = new_kernel(layer_plan.kernel)
     elif store.plan is not layer_plan.kernel and store.plan != layer_plan.kernel:
         store.replan(layer_plan.kernel)
     store.duplicate_ms = layer_plan.layer.remembers_ms
@@ -192,7 +192,7 @@ def evict_before(layer: Layer, horizon_ms: int) -> int:
 def _judge_layer(
     plan: StreamPlan,
     layer_plan: LayerPlan,
-    store: KeySpaceState,
+    store: Kernel,
     rows: Arrays,
     parts: list[WirePart],
     output: ShardOutput,
