@@ -12,6 +12,7 @@ import yaml
 
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.engine.hops.aside import clear
 from crossline.engine.pipeline import batches
 from crossline.engine.spark import flow
 from crossline.replay import in_process, in_spark
@@ -74,6 +75,24 @@ def test_the_drained_stream_is_what_the_naive_twin_says(drained: Project, log: l
     assert figures(drained.alerts()) == from_twin(twin)
     assert drained.dead() == sorted(("duplicate_id", log[n]["id"]) for n in twin.duplicates)
     assert drained.late() == sorted(log[n]["id"] for n in twin.late)
+
+
+def test_large_batches_travel_in_files_which_go(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[set[Path]] = []
+
+    def noted(folder: Path) -> None:
+        met.append(set(folder.iterdir()) if folder.exists() else set())
+        clear(folder)
+
+    monkeypatch.setattr(batches, "clear", noted)
+    log, project = records(10 * COUNT, seed=2), Project(tmp_path, RULES)
+    project.give("all.jsonl", lines(log))
+    project.drain(spark)
+    assert figures(project.alerts()) == from_twin(expected(RULES, log))
+    assert met[0], "the batch was to be large enough"
+    assert not any(path.exists() for paths in met for path in paths)
 
 
 def test_a_backtest_says_what_the_stream_said(drained: Project) -> None:

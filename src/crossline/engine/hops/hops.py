@@ -120,7 +120,7 @@ def _spent(watch: Stopwatch) -> pa.RecordBatch:
     return rows_of([(OUT, 0, "spent", watch.to_json())])
 
 
-def rows_of(rows: Sequence[tuple[int, int, str, bytes]]) -> pa.RecordBatch:
+def rows_of(rows: Sequence[tuple[int, int, str, bytes | memoryview]]) -> pa.RecordBatch:
     """Rows (hop, shard, kind, body) of ROWS_SCHEMA."""
     columns = zip(*rows, strict=True) if rows else ((), (), (), ())
     arrays = [pa.array(list(column), each.type) for column, each in zip(columns, _ROWS, strict=True)]

@@ -11,8 +11,8 @@ import orjson
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.judge.shard import ShardOutput, judge
-from crossline.core.route.pack import unpack
 from crossline.engine.book.book import Book, BookSource
+from crossline.engine.hops.aside import parts_of
 from crossline.engine.state.cache import Rows, ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
 
@@ -37,7 +37,7 @@ class Judging:
             if known is not None:
                 return known
         watch.start()
-        parts = [part for blob in blobs for part in unpack(blob, f"parts for shard {shard}")]
+        parts = list(parts_of(blobs, f"parts of batch {self.batch_id} for shard {shard}"))
         watch.lap("unpack")
         if self.cache is None:
             output = judge(book.plans(), book.new_state(), parts, book.bounds)

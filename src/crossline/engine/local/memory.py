@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crossline.core.judge.shard import ShardState, judge
-from crossline.core.route.pack import unpack
 from crossline.engine.book.book import BookSource
+from crossline.engine.hops.aside import parts_of
 from crossline.engine.hops.judging import outcome_of
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.stopwatch import Stopwatch
@@ -29,7 +29,7 @@ class MemoryJudge:
             state = self.states.get(shard)
             if state is None:
                 state = self.states[shard] = book.new_state()
-            parts = [part for blob in blobs for part in unpack(blob, f"parts of batch {task.batch_id}, shard {shard}")]
+            parts = list(parts_of(blobs, f"parts of batch {task.batch_id} for shard {shard}"))
             watch.lap("unpack")
             output = judge(book.plans(), state, parts, book.bounds)
             watch.lap("judge")

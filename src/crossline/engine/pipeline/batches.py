@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from crossline.connectors.chunks import READY
 from crossline.engine.book.book import BookSource
 from crossline.engine.book.sparklog import began_ms
 from crossline.engine.changes.changes import RuleChanges
+from crossline.engine.hops.aside import clear
 from crossline.engine.hops.hops import hops_of
 from crossline.engine.hops.outcome import Outcome, collect, gathered
 from crossline.engine.pipeline.direct import DirectRunner, ranges_of, records_in
@@ -63,14 +65,14 @@ class Planner:
         self._settings = settings
         self._last_records = NARROW_RECORDS + 1
 
-    def plan(self, raw: Input, book: BookSource, cache: ShardCache) -> DataFrame:
-        """Spark does not say how large a batch is before it is read, so the last one tells."""
+    def plan(self, raw: Input, book: BookSource, cache: ShardCache, aside: Path | None = None) -> DataFrame:
+        """Spark does not say how large a batch is before it is read, so the last one tells. ``aside``: see ``wide``."""
         frame, intake = raw
         partitions = self._settings.partitions
         hops = hops_of(book, intake, KeptJudge(book, cache, partitions))
         if self._settings.narrow and self._last_records <= NARROW_RECORDS:
             return narrow(frame, hops)
-        return wide(frame, hops, partitions)
+        return wide(frame, hops, partitions, aside)
 
     def saw(self, records: int) -> None:
         """A batch had so many records."""
@@ -93,6 +95,14 @@ def direct_runner(
     folder = java.folder.path
     setup = Setup(book, cache, settings.partitions, folder, intakes, clients)
     return DirectRunner(folder / "prefork", setup, stopping)
+
+
+def folder_aside(settings: PipelineSettings) -> Path | None:
+    """Where tasks put what others of this machine read, within Java's folder; None where they may run elsewhere."""
+    java = started()
+    if java is None or not settings.narrow:
+        return None
+    return java.folder.path / f"aside-{secrets.token_hex(8)}"
 
 
 class Batches:
@@ -123,6 +133,7 @@ class Batches:
         self._stopping = stopping
         self._on_batch = on_batch
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
+        self._aside = folder_aside(settings)
         self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
         self.totals = Totals()
         self.enough: int | None = None
@@ -161,7 +172,11 @@ class Batches:
                     return gathered(rows, fetchers)
             else:
                 self._direct.rest()
-        return collect(self._planner.plan((frame, intake), self._changes.file, self._cache), fetchers)
+        try:
+            return collect(self._planner.plan((frame, intake), self._changes.file, self._cache, self._aside), fetchers)
+        finally:
+            if self._aside is not None:
+                clear(self._aside)
 
     def close(self) -> None:
         """Let go of what runs batches."""

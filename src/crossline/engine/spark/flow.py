@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
+from crossline.engine.hops.aside import PutAside
 from crossline.engine.hops.hops import ROWS_SCHEMA, ArrowBatches, Hop, Step, in_one
 from crossline.engine.source.intake import Intake, TaggedIntake
 from crossline.engine.spark.task import running_task
@@ -27,12 +29,16 @@ def together(inputs: Sequence[Input]) -> Input:
     return reduce(union, tagged), TaggedIntake(tuple(intake for _, intake in inputs))
 
 
-def wide(frame: DataFrame, hops: Sequence[Hop], partitions: int) -> DataFrame:
-    """What came out (ROWS_SCHEMA): a stage a hop; shard s is judged by task s % ``partitions``."""
+def wide(frame: DataFrame, hops: Sequence[Hop], partitions: int, aside: Path | None = None) -> DataFrame:
+    """What came out (ROWS_SCHEMA): a stage a hop; shard s is judged by task s % ``partitions``.
+
+    ``aside``: a folder for what goes from stage to stage, where all tasks are on one machine.
+    """
     for hop in hops:
         if hop.by_shard:
             frame = frame.repartitionById(partitions, frame.shard % partitions)
-        frame = frame.mapInArrow(_in_task(hop.step, partitions), ROWS_SCHEMA)
+        step = hop.step if aside is None else PutAside(hop.step, aside)
+        frame = frame.mapInArrow(_in_task(step, partitions), ROWS_SCHEMA)
     return frame
 
 
