@@ -27,7 +27,6 @@ ArrowBatches = Iterator[pa.RecordBatch]
 Step = Callable[[Task, ArrowBatches], ArrowBatches]
 
 OUT = -1
-ROWS_SCHEMA = "hop int, shard int, kind string, body binary"
 _ROWS = pa.schema([("hop", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])
 
 # Judges the packed parts that a batch has for each shard; the outcome of each of them.
@@ -121,7 +120,7 @@ def _spent(watch: Stopwatch) -> pa.RecordBatch:
 
 
 def rows_of(rows: Sequence[tuple[int, int, str, bytes | memoryview]]) -> pa.RecordBatch:
-    """Rows (hop, shard, kind, body) of ROWS_SCHEMA."""
+    """Rows (hop, shard, kind, body) of ``_ROWS``."""
     columns = zip(*rows, strict=True) if rows else ((), (), (), ())
     arrays = [pa.array(list(column), each.type) for column, each in zip(columns, _ROWS, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ROWS)

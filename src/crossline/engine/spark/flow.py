@@ -8,13 +8,24 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from crossline.engine.hops.aside import PutAside
-from crossline.engine.hops.hops import ROWS_SCHEMA, ArrowBatches, Hop, Step, in_one
+from crossline.engine.hops.hops import ArrowBatches, Hop, Step, in_one
 from crossline.engine.source.intake import Intake, TaggedIntake
 from crossline.engine.spark.task import running_task
 
 Input = tuple[DataFrame, Intake]
+
+# As a type, not as text, which Java would be asked to read for each batch anew.
+_ROWS = StructType(
+    [
+        StructField("hop", IntegerType()),
+        StructField("shard", IntegerType()),
+        StructField("kind", StringType()),
+        StructField("body", BinaryType()),
+    ]
+)
 
 
 def together(inputs: Sequence[Input]) -> Input:
@@ -30,7 +41,7 @@ def together(inputs: Sequence[Input]) -> Input:
 
 
 def wide(frame: DataFrame, hops: Sequence[Hop], partitions: int, aside: Path | None = None) -> DataFrame:
-    """What came out (ROWS_SCHEMA): a stage a hop; shard s is judged by task s % ``partitions``.
+    """What came out: a stage a hop; shard s is judged by task s % ``partitions``.
 
     ``aside``: a folder for what goes from stage to stage, where all tasks are on one machine.
     """
@@ -38,13 +49,13 @@ def wide(frame: DataFrame, hops: Sequence[Hop], partitions: int, aside: Path | N
         if hop.by_shard:
             frame = frame.repartitionById(partitions, frame.shard % partitions)
         step = hop.step if aside is None else PutAside(hop.step, aside)
-        frame = frame.mapInArrow(_in_task(step, partitions), ROWS_SCHEMA)
+        frame = frame.mapInArrow(_in_task(step, partitions), _ROWS)
     return frame
 
 
 def narrow(frame: DataFrame, hops: Sequence[Hop]) -> DataFrame:
     """The same from one task for all hops and shards: for batches done before a shuffle would be."""
-    return frame.coalesce(1).mapInArrow(_in_task(partial(in_one, hops), 1), ROWS_SCHEMA)
+    return frame.coalesce(1).mapInArrow(_in_task(partial(in_one, hops), 1), _ROWS)
 
 
 def _in_task(step: Step, partitions: int) -> Callable[[ArrowBatches], ArrowBatches]:
