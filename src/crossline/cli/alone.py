@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
+import threading
 from dataclasses import dataclass
+from typing import NoReturn
 
 
 @dataclass(slots=True)
@@ -39,3 +43,24 @@ def do_without_pandas() -> None:
     """
     if _process.alone and "pandas" not in sys.modules:
         sys.meta_path.insert(0, _NoPandas)
+
+
+def leave(code: int) -> NoReturn:
+    """End as ``sys.exit`` does, all that is to be done at the end included; only then at once.
+
+    Python would take its objects apart first, half a second where compiled kernels are loaded, and then be gone anyway.
+    """
+    if all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        atexit._run_exitfuncs()  # noqa: SLF001 - nothing else does it without the rest
+        if _flushed():
+            os._exit(code)
+    sys.exit(code)
+
+
+def _flushed() -> bool:
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return False
+    return True

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from crossline.cli.alone import be_alone
+from crossline.cli.alone import be_alone, leave
 from crossline.cli.help import LazyGroup, made
 from crossline.cli.logs import configure
 from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
@@ -67,7 +67,7 @@ def main() -> None:
     be_alone()
     open_standard_streams()
     configure()
-    sys.exit(run_command(sys.argv[1:]))
+    leave(run_command(sys.argv[1:]))
 
 
 def run_command(arguments: Sequence[str]) -> int:
