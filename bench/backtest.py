@@ -2,7 +2,8 @@
 
 ``crossline backtest`` over the files of workload tx: in processes of this machine, with ``--spark`` in Spark as well.
 Where DuckDB is installed in this environment (``pip install duckdb``), SQL over the same files gives the same figures:
-window functions, no alerts, no state and no order of arrival. All take turns; each run is a process of its own.
+window functions, no alerts, no state and no order of arrival. ``--forms json,csv,parquet`` compares forms of the same
+records. All take turns; each run is a process of its own.
 """
 
 from __future__ import annotations
@@ -15,8 +16,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
 
 from bench.report import Report, median, say
 from bench.runs import ROOT, environment
@@ -25,6 +33,8 @@ from crossline.core.basics.times import parse_duration_ms
 from crossline.engine.machine.temp import own_folder_for
 from crossline.generate.tx import TxWorkload
 
+SUFFIXES = {"json": "*.jsonl", "csv": "*.csv", "parquet": "*.parquet"}
+LOOK_S = 0.5  # between two looks at the memory
 TYPES = {"string": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE"}
 SQL = """
 import sys, duckdb
@@ -51,15 +61,41 @@ def sql_of(rules: Rules, files: Path, fields: Mapping[str, str]) -> str:
     return f"SELECT {', '.join(counts)} FROM (SELECT {', '.join(figures)} FROM {source})"  # noqa: S608 - our own rules
 
 
-def timed(command: Sequence[str]) -> tuple[float, float]:
-    """Seconds from the start of a command to its end, and seconds of processor time in it and below it."""
-    used = _processor_s()
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A command: seconds from its start to its end, of processor time too, and the most memory of all its processes."""
+
+    seconds: float
+    processor_s: float
+    peak_mib: float
+
+
+def timed(command: Sequence[str]) -> Timed:
+    """Run a command to its end."""
+    used, peak = _processor_s(), 0.0
     began = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, env=_as_installed(), capture_output=True, text=True, check=False)
+    with subprocess.Popen(
+        command, cwd=ROOT, env=_as_installed(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as running:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                _, said = running.communicate(timeout=LOOK_S)
+                break
+            peak = max(peak, _mib_of(running.pid))
     passed = time.monotonic() - began
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command[:4])} … failed:\n{done.stderr[-3000:]}")
-    return passed, _processor_s() - used
+    if running.returncode:
+        raise SystemExit(f"{' '.join(command[:4])} … failed:\n{said[-3000:]}")
+    return Timed(passed, _processor_s() - used, peak)
+
+
+def _mib_of(pid: int) -> float:
+    """Of a process and all below it, what they share counted once."""
+    held = 0
+    with suppress(psutil.Error):
+        for each in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+            with suppress(psutil.Error):
+                held += each.memory_full_info().pss
+    return held / 2**20
 
 
 def _as_installed() -> dict[str, str]:
@@ -72,16 +108,33 @@ def _processor_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def commands(name: str, records: int, folder: Path, *, spark: bool) -> dict[str, list[str]]:
+def in_form(form: str, files: Path, folder: Path) -> Path:
+    """The records of ``files`` in another form, a file for each, in a folder of their own."""
+    made = folder / form
+    made.mkdir(exist_ok=True)
+    for file in sorted(files.glob("*.jsonl")):
+        table = pyarrow.json.read_json(file)
+        if form == "csv":
+            pyarrow.csv.write_csv(table, made / f"{file.stem}.csv")
+        else:
+            pyarrow.parquet.write_table(table, made / f"{file.stem}.parquet")
+    return made
+
+
+def commands(name: str, records: int, folder: Path, forms: Sequence[str], *, spark: bool) -> dict[str, list[str]]:
     """What takes turns for a rule set."""
     files = files_of(TxWorkload(), records, "tx")
     rules = rule_set(name)
-    pipeline = write_pipeline(folder / name, rules, {"kind": "files", "path": str(files)})
-    own = [sys.executable, "-m", "crossline.cli.main", "backtest", "--pipeline", str(pipeline)]
-    own += ["--input", f"{files}/*.jsonl", "--output", str(folder / "alerts.jsonl")]
-    found = {"processes": own}
-    if spark:
-        found["spark"] = [*own, "--on", "spark"]
+    found: dict[str, list[str]] = {}
+    for form in forms:
+        there = files if form == "json" else in_form(form, files, folder)
+        source = {"kind": "files", "path": str(there)}
+        pipeline = write_pipeline(folder / f"{name}-{form}", rules, source, form=form)
+        own = [sys.executable, "-m", "crossline.cli.main", "backtest", "--pipeline", str(pipeline)]
+        own += ["--input", str(there / SUFFIXES[form]), "--output", str(folder / "alerts.jsonl")]
+        found[f"processes, {form}"] = own
+        if spark:
+            found[f"spark, {form}"] = [*own, "--on", "spark"]
     if importlib.util.find_spec("duckdb") is not None:
         query = sql_of(rules, files, stream_spec()["fields"])
         found["duckdb"] = [sys.executable, "-c", SQL, query, str(os.cpu_count())]
@@ -93,32 +146,34 @@ def main() -> None:
     parser.add_argument("--sets", default="R1,R5", help="rule sets, separated by commas")
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--forms", default="json", help=f"out of {', '.join(SUFFIXES)}, separated by commas")
     parser.add_argument("--spark", action="store_true", help="in Spark as well")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, one run")
     options = parser.parse_args()
     records = options.records // 10 if options.quick else options.records
-    report = Report("backtest", f"Backtest of {records:,} records, JSON lines, from the command to the prompt")
+    report = Report("backtest", f"Backtest of {records:,} records, from the command to the prompt")
     with own_folder_for("bench") as folder:
         for name in options.sets.split(","):
-            runs: dict[str, list[tuple[float, float]]] = {}
-            turns = commands(name, records, folder, spark=options.spark)
+            runs: dict[str, list[Timed]] = {}
+            turns = commands(name, records, folder, options.forms.split(","), spark=options.spark)
             for number in range(1 if options.quick else options.runs):
                 for what, command in turns.items():
                     runs.setdefault(what, []).append(timed(command))
-                    say(f"{name}, run {number + 1}, {what}: {runs[what][-1][0]:.2f} s")
+                    say(f"{name}, run {number + 1}, {what}: {runs[what][-1].seconds:.2f} s")
             add_rows(report, name, records, runs)
-    report.notes.append("processor_s: of the command and all processes below it")
+    report.notes.append("processor_s, peak_mib: of the command and all processes below it, together")
     report.finish()
 
 
-def add_rows(report: Report, name: str, records: int, runs: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+def add_rows(report: Report, name: str, records: int, runs: Mapping[str, Sequence[Timed]]) -> None:
     """A row for each that took turns, and its time as a multiple of DuckDB's."""
-    duck = median([passed for passed, _ in runs["duckdb"]]) if "duckdb" in runs else None
+    duck = median([each.seconds for each in runs["duckdb"]]) if "duckdb" in runs else None
     for what, each in runs.items():
-        passed = median([one for one, _ in each])
+        passed = median([one.seconds for one in each])
         row: dict[str, Any] = {"rules": name, "what": what, "runs": len(each), "seconds": passed}
-        row["range_s"] = f"{min(each)[0]:.2f}-{max(each)[0]:.2f}"
-        row["processor_s"] = median([used for _, used in each])
+        row["range_s"] = f"{min(one.seconds for one in each):.2f}-{max(one.seconds for one in each):.2f}"
+        row["processor_s"] = median([one.processor_s for one in each])
+        row["peak_mib"] = max(one.peak_mib for one in each)
         row["records_per_s"] = records / passed
         row["of_duckdb"] = passed / duck if duck else None
         report.add(**row)

