@@ -22,9 +22,9 @@ class Startup:
 
     def step(self, name: str) -> None:
         """What was under way is done, ``name`` is now."""
-        if not self.steps:
-            threading.Thread(target=self._tick, name="startup", daemon=True).start()
         self.steps.append((name, time.monotonic()))
+        if len(self.steps) == 1:
+            threading.Thread(target=self._tick, name="startup", daemon=True).start()
         self.show(self.line())
 
     def done(self) -> None:
@@ -36,14 +36,15 @@ class Startup:
     @property
     def spent_ms(self) -> dict[str, int]:
         """Milliseconds by step."""
-        ends = [*(at for _, at in self.steps[1:]), self._done_s or time.monotonic()]
-        return {name: round((end - at) * 1000) for (name, at), end in zip(self.steps, ends, strict=True)}
+        steps = tuple(self.steps)  # one more may begin while the other thread looks
+        ends = [*(at for _, at in steps[1:]), self._done_s or time.monotonic()]
+        return {name: round((end - at) * 1000) for (name, at), end in zip(steps, ends, strict=True)}
 
     def line(self) -> str:
         """``starting, 3 s: Spark (loading 1.2 s)``: what is under way, and what was before."""
-        spent = [f"{name} {ms / 1000:.1f} s" for name, ms in self.spent_ms.items()]
-        before = f" ({', '.join(spent[:-1])})" if len(spent) > 1 else ""
-        return f"starting, {time.monotonic() - self.began_s:.0f} s: {self.steps[-1][0]}{before}"
+        *before, (name, _) = self.spent_ms.items()
+        spent = ", ".join(f"{each} {ms / 1000:.1f} s" for each, ms in before)
+        return f"starting, {time.monotonic() - self.began_s:.0f} s: {name}{f' ({spent})' if spent else ''}"
 
     def _tick(self) -> None:
         while not self._ended.wait(_TICK_S):
