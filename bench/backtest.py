@@ -27,7 +27,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from bench.report import Report, median, say
-from bench.runs import ROOT, environment
+from bench.runs import ROOT, as_installed
 from bench.workload import Rules, files_of, rule_set, stream_spec, write_pipeline
 from crossline.core.basics.times import parse_duration_ms
 from crossline.engine.machine.temp import own_folder_for
@@ -75,7 +75,7 @@ def timed(command: Sequence[str]) -> Timed:
     used, peak = _processor_s(), 0.0
     began = time.monotonic()
     with subprocess.Popen(
-        command, cwd=ROOT, env=_as_installed(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, cwd=ROOT, env=as_installed(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as running:
         while True:
             with suppress(subprocess.TimeoutExpired):
@@ -96,11 +96,6 @@ def _mib_of(pid: int) -> float:
             with suppress(psutil.Error):
                 held += each.memory_full_info().pss
     return held / 2**20
-
-
-def _as_installed() -> dict[str, str]:
-    """An environment in which Python may keep what it has compiled, as a user's does."""
-    return {name: value for name, value in environment().items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _processor_s() -> float:

@@ -23,7 +23,7 @@ import orjson
 import psutil
 
 from bench.report import Report, median, say
-from bench.runs import LOG_TAIL, ROOT, environment
+from bench.runs import LOG_TAIL, ROOT, as_installed
 from bench.workload import Rules, rule_set, velocity, write_pipeline
 from crossline.engine.machine.temp import own_folder_for
 from crossline.engine.runtime.tied import end_with_parent
@@ -45,7 +45,7 @@ def start(pipeline: Path, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,
             cwd=ROOT,
-            env={name: value for name, value in environment().items() if name != "PYTHONDONTWRITEBYTECODE"},
+            env=as_installed(),
             stdout=log,
             stderr=log,
             preexec_fn=end_with_parent,  # noqa: PLW1509 - one thread

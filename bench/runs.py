@@ -118,6 +118,11 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [path, str(ROOT)]))}
 
 
+def as_installed() -> dict[str, str]:
+    """The same, in which Python may keep what it has compiled, as a user's does."""
+    return {name: value for name, value in environment().items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def spread(values: Sequence[float]) -> str:
     """Lowest to highest, in thousands."""
     return f"{min(values) / 1e3:,.1f}-{max(values) / 1e3:,.1f}"

@@ -118,7 +118,7 @@ def _assembled(
         trigger_ms=config.engine.trigger,
         shards_held=held,
         backfill=config.engine.backfill,
-        narrow=local and shards <= held,
+        one_machine=local and shards <= held,
     )
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     feed = DirectoryFeed(config, {stream: _clock_of(config, stream) for stream in config.sources})

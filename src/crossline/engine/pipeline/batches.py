@@ -41,7 +41,8 @@ class PipelineSettings:
     """Plain values.
 
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
-    ``shards_held``: shards whose state a process may hold. ``narrow``: small batches may be done by one task.
+    ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
+    batches may be one task or none, and large ones travel in files.
     """
 
     name: str
@@ -50,7 +51,7 @@ class PipelineSettings:
     trigger_ms: int
     shards_held: int
     backfill: bool = True
-    narrow: bool = False
+    one_machine: bool = False
 
     @property
     def state_root(self) -> str:
@@ -70,7 +71,7 @@ class Planner:
         frame, intake = raw
         partitions = self._settings.partitions
         hops = hops_of(book, intake, KeptJudge(book, cache, partitions))
-        if self._settings.narrow and self._last_records <= NARROW_RECORDS:
+        if self._settings.one_machine and self._last_records <= NARROW_RECORDS:
             return narrow(frame, hops)
         return wide(frame, hops, partitions, aside)
 
@@ -89,7 +90,7 @@ def direct_runner(
     """What runs small batches without a job; None where tasks run elsewhere, or the sources are not all topics."""
     java = started()
     clients = {source.stream: source.client for source in sources if source.client is not None}
-    if java is None or java.prefork is None or not settings.narrow or len(clients) < len(sources):
+    if java is None or java.prefork is None or not settings.one_machine or len(clients) < len(sources):
         return None
     intakes = {source.stream: source.intake for source in sources}
     folder = java.folder.path
@@ -100,7 +101,7 @@ def direct_runner(
 def folder_aside(settings: PipelineSettings) -> Path | None:
     """Where tasks put what others of this machine read, within Java's folder; None where they may run elsewhere."""
     java = started()
-    if java is None or not settings.narrow:
+    if java is None or not settings.one_machine:
         return None
     return java.folder.path / f"aside-{secrets.token_hex(8)}"
 
