@@ -15,6 +15,7 @@ from crossline.core.windows.store import Delta, KeySpaceState
 from .invariants import check
 from .naive import FOREVER, Naive, Row, batch_of, line, plain
 
+RETENTION_MS = 80  # as long as the longest window
 COLUMNS = (("i", "int"), ("f", "float"), ("c", "code"))
 FLOATS = st.one_of(
     st.sampled_from([0.0, -0.0, 0.1, 0.2, 0.3, 1.0, -1.0, 1e16, -1e16, 1e-9, 1e100, -1e100, 2.5e-300]),
@@ -52,7 +53,7 @@ def plans(draw: Any) -> KeySpacePlan:
         )
         for i in range(count)
     )
-    return KeySpacePlan(COLUMNS, 2, tuple(cursors), tuple(groups), lines, 80)
+    return KeySpacePlan(COLUMNS, 2, tuple(cursors), tuple(groups), lines, RETENTION_MS)
 
 
 def _groups(cursors: int) -> st.SearchStrategy[Group]:
@@ -67,15 +68,19 @@ def _groups(cursors: int) -> st.SearchStrategy[Group]:
 
 @st.composite
 def streams(draw: Any) -> list[list[Row]]:
-    """Batches of rows; clocks go up with jitter, so that some come late, and ids sometimes come twice."""
-    batches, now, number = [], 0, 0
+    """Batches of rows; clocks go up with jitter, so that some come late, and ids sometimes come twice.
+
+    An id comes again only while nothing may have forgotten it: the twin forgets nothing, an eviction does.
+    """
+    batches, now, number, began = [], 0, 0, 0
     for size in draw(st.lists(st.integers(0, 12), min_size=1, max_size=7)):
         rows = []
         now += draw(st.sampled_from([0, 0, 0, 0, 0, 0, 2**31, 2**33]))  # clocks in records are 32 bits, where these do
         for _ in range(size):
             now += draw(st.sampled_from([0, 0, 1, 3, 10, 30]))
             late = draw(st.sampled_from([0, 0, 0, 0, 2, 10, 20]))
-            number += draw(st.sampled_from([1, 1, 1, 1, 1, 1, 1, 0]))
+            if now - began > RETENTION_MS or draw(st.sampled_from([True] * 7 + [False])):
+                number, began = number + 1, now
             rows.append(
                 Row(
                     key=draw(st.sampled_from(["a", "a", "bb"])),
@@ -117,6 +122,6 @@ def test_same_as_the_naive_twin(plan: KeySpacePlan, batches: list[list[Row]], be
         elif then == "replan":
             state.replan(dataclasses.replace(plan, groups=plan.groups))
         elif then == "evict" and rows:
-            # What is behind this is in no future window, and has no duplicates to come: ids repeat side by side.
+            # What is behind this is in no future window, and has no duplicates to come.
             state.evict(rows[-1].ingest_ms - LATE_MAX - plan.retention_ms - 1)
         check(state)
