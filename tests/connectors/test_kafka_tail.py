@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from crossline.connectors.kafka.tail import KafkaTail, Place, Range
+from crossline.connectors.kafka import tail as kafka_tail
+from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Range
 from crossline.services.broker import LocalBroker
 
 pytestmark = pytest.mark.kafka
@@ -37,10 +38,14 @@ Found = dict[Place, list[tuple[int, bytes]]]
 
 
 def read(tail: KafkaTail, ranges: dict[Place, Range], wait_s: float = 30) -> Found | None:
-    found = tail.read(ranges, time.monotonic() + wait_s)
-    if found is None:
+    found: Found = {place: [] for place in ranges}
+    try:
+        for place, mine in tail.read(ranges, wait_s):
+            assert 0 < len(mine) <= kafka_tail.SLICE
+            found[place] += [(int(m.offset() or 0), bytes(m.value() or b"")) for m in mine]
+    except NotThereError:
         return None
-    return {place: [(int(m.offset() or 0), bytes(m.value() or b"")) for m in mine] for place, mine in found.items()}
+    return found
 
 
 def numbered(values: range) -> list[tuple[int, bytes]]:
@@ -55,6 +60,54 @@ def test_range_after_range(kafka_broker: LocalBroker, kafka_topic: Callable[...,
         ranges = {(topic, 0): (begin, end), (topic, 1): (min(other, 3) if other == 10 else 0, other)}
         found = read(tail, ranges)
         assert found == {place: numbered(range(*each)) for place, each in ranges.items()}
+
+
+def test_slices(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a partition in order, each record once; what is read ahead is for the next range."""
+    monkeypatch.setattr(kafka_tail, "SLICE", 700)
+    topic = kafka_topic(2)
+    for partition, count in ((0, 9_000), (1, 2_000)):
+        send(kafka_broker, topic, partition, range(count))
+    for ranges in (
+        {(topic, 0): (0, 5_000), (topic, 1): (0, 1)},
+        {(topic, 0): (5_000, 5_000), (topic, 1): (1, 1_999)},
+        {(topic, 0): (5_000, 9_000), (topic, 1): (1_999, 2_000)},
+    ):
+        assert read(tail, ranges) == {place: numbered(range(*each)) for place, each in ranges.items()}
+
+
+def test_who_stops_in_the_midst_reads_it_again(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_tail, "SLICE", 10)
+    place = (kafka_topic(1), 0)
+    send(kafka_broker, *place, range(100))
+    slices = tail.read({place: (0, 100)}, 30)
+    next(slices)
+    slices.close()
+    assert read(tail, {place: (0, 100)}) == {place: numbered(range(100))}
+
+
+def test_a_partition_that_goes_on_does_not_hide_one_that_stands_still(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail
+) -> None:
+    """Else a batch would never be left to Spark, and what is read ahead would fill the memory."""
+    topic = kafka_topic(2)
+    stop = threading.Event()
+
+    def go_on() -> None:
+        while not stop.is_set():
+            send(kafka_broker, topic, 0, range(50))
+
+    sending = threading.Thread(target=go_on)
+    sending.start()
+    try:
+        assert read(tail, {(topic, 0): (0, 10), (topic, 1): (0, 1)}, wait_s=2) is None
+    finally:
+        stop.set()
+        sending.join()
 
 
 def test_what_comes_later_is_waited_for_and_what_was_read_before_is_read_again(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -13,14 +13,20 @@ Place = tuple[str, int]  # topic, partition
 Range = tuple[int, int]  # the first offset, and the one behind the last
 
 AT_ONCE = 2_000  # records that are taken from the client in one go
+SLICE = 16_000  # records of a partition that are handed on together
 _ASK = {
     "enable.partition.eof": "true",
     "enable.auto.commit": "false",
     "auto.offset.reset": "error",  # records that are gone are nobody's to pass over
-    "queued.max.messages.kbytes": "8192",  # of a partition: what is read ahead of a batch that was not planned yet
+    "queued.max.messages.kbytes": "16384",  # of a partition: what is read ahead of a batch that was not planned yet
+    "fetch.queue.backoff.ms": "5",  # full, it would look after a second whether there is room again
     "isolation.level": "read_uncommitted",  # as Spark's source reads
     "log_level": "0",
 }
+
+
+class NotThereError(Exception):
+    """A range cannot be read: its records are not there in time, or gone, or the broker says anything else."""
 
 
 class KafkaTail:
@@ -33,20 +39,34 @@ class KafkaTail:
         self._done: dict[Place, int] = {}
         self._read_to: dict[Place, int] = {}
 
-    def read(self, ranges: Mapping[Place, Range], until_s: float) -> dict[Place, list[Message]] | None:
-        """The records of each range, by their offsets; None where they are not all there by ``until_s``.
+    def read(self, ranges: Mapping[Place, Range], patience_s: float) -> Generator[tuple[Place, list[Message]]]:
+        """The records of each range by their offsets, in slices as they come.
 
-        None too where the broker no longer has the first of them, or says anything else: whoever asks has another way
-        to read, and that tells what is wrong.
+        Raises:
+            NotThereError: nothing more of them came for ``patience_s``, the broker no longer has the first, or says
+                anything else. Whoever asks has another way to read, and that tells what is wrong.
         """
         try:
             self._go_to(ranges)
-            if self._fill(ranges, until_s):
-                return {place: self._taken(place, end) for place, (_, end) in ranges.items()}
-        except KafkaException:
-            pass
-        self.rest()
-        return None
+            left, until_s = self._left(ranges), time.monotonic() + patience_s
+            while left > 0:
+                self._fill(until_s - time.monotonic())
+                for place, (_, end) in ranges.items():
+                    if len(self._held[place]) >= SLICE and (taken := self._taken(place, end)):
+                        yield place, taken
+                before, left = left, self._left(ranges)
+                if left < before:
+                    until_s = time.monotonic() + patience_s
+            for place, (_, end) in ranges.items():
+                while taken := self._taken(place, end):
+                    yield place, taken
+                self._done[place] = end
+        except KafkaException as error:
+            self.rest()
+            raise NotThereError(str(error)) from error
+        except BaseException:  # whoever asks may have enough before the end
+            self.rest()
+            raise
 
     def rest(self) -> None:
         """Read no further; the next range is asked for anew."""
@@ -71,30 +91,31 @@ class KafkaTail:
         self._held = {place: deque() for place in ranges}
         self._consumer.assign([TopicPartition(*place, start) for place, start in self._done.items()])
 
-    def _fill(self, ranges: Mapping[Place, Range], until_s: float) -> bool:
-        """Whether each range was read to its end: offsets may be missing, so the end is told by what lies behind it."""
+    def _left(self, ranges: Mapping[Place, Range]) -> int:
+        """How many offsets there are still to read; what lies behind the ranges does not count."""
+        return sum(max(0, end - self._read_to[place]) for place, (_, end) in ranges.items())
+
+    def _fill(self, wait_s: float) -> None:
+        """Take over what the client has, and wait for it; offsets may be missing, so ends are told by what follows."""
         consumer = self._consumer
-        while consumer is not None and any(self._read_to[place] < end for place, (_, end) in ranges.items()):
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            # The first is waited for, the rest is what is there: asked for many, the client waits for all of them.
-            first = consumer.poll(left_s)
-            for message in (first, *consumer.consume(AT_ONCE, 0)) if first is not None else ():
-                place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
-                error = message.error()
-                if error is None:
-                    self._held[place].append(message)
-                    self._read_to[place] = offset + 1
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
-                    self._read_to[place] = max(self._read_to[place], offset)
-                else:
-                    return False
-        return True
+        # The first is waited for, the rest is what is there: asked for many, the client waits for all of them.
+        first = consumer.poll(wait_s) if consumer is not None and wait_s > 0 else None
+        if consumer is None or first is None:
+            raise NotThereError("its records did not come in time")
+        for message in (first, *consumer.consume(AT_ONCE, 0)):
+            place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
+            error = message.error()
+            if error is None:
+                self._held[place].append(message)
+                self._read_to[place] = offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
+                self._read_to[place] = max(self._read_to[place], offset)
+            else:
+                raise NotThereError(str(error))
 
     def _taken(self, place: Place, end: int) -> list[Message]:
-        held, taken = self._held[place], []
-        while held and int(held[0].offset() or 0) < end:
+        """The next slice of what lies before ``end``."""
+        held, taken = self._held[place], list[Message]()
+        while held and len(taken) < SLICE and int(held[0].offset() or 0) < end:
             taken.append(held.popleft())
-        self._done[place] = end
         return taken
