@@ -169,9 +169,13 @@ def _record(number: int, at_s: float, came_s: float | None = None) -> Record:
     }
 
 
-def _lived(made: Sequence[Record], ops: Sequence[Op], folder: Path, lag_ms: int = 0) -> Life:
+def _unlived(folder: Path, lag_ms: int = 0) -> Life:
     standing = Defaults(watermark_delay_ms=1000, allowed_lateness_ms=2000)
-    life = Life(folder, stream_spec(ingest_column=True), standing, 1, lag_ms, Feed())
+    return Life(folder, stream_spec(ingest_column=True), standing, 1, lag_ms, Feed())
+
+
+def _lived(made: Sequence[Record], ops: Sequence[Op], folder: Path, lag_ms: int = 0) -> Life:
+    life = _unlived(folder, lag_ms)
     live(life, ops, made)
     expected = naive_detect(life.feed.logged, made, defaults=SPREAD, lists=LISTS)
     assert told(life) == told_by_twin(expected, made)
@@ -225,6 +229,20 @@ def test_a_name_of_a_layer_is_never_used_again(tmp_path: Path) -> None:
         (("price", "float"),),
     ]
     assert [a["value"] for a in life.alerts if a["rule_id"] == "real"][-1] == pytest.approx(1.5)
+
+
+def test_layers_looked_at_ahead_do_not_share_a_past_for_being_called_alike(tmp_path: Path) -> None:
+    """A past was kept under the names of its layers: what was read for one was given to another of another shape."""
+    made = [{**_record(number, number), "amount": 1} for number in range(4)]
+    first = {**COUNT, "rule_id": "first"}
+    summed = {**COUNT, "rule_id": "sums", "aggregation_type": "sum", "aggregation_field": "amount"}
+    life = _unlived(tmp_path)
+    live(life, [("batch", (3, 1, None)), ("ahead", first), ("ahead", summed)], made)
+    life.feed.waiting.pop()  # its file is gone again before it is taken up
+    life.look()
+    life.between()
+    _go_on(life, [("batch", (1, 1, None))], made, 3)
+    assert [a["value"] for a in life.alerts] == [3], "its window of three seconds has the two before"
 
 
 def test_a_publication_is_not_lost_when_the_book_cannot_be_written(

@@ -130,7 +130,8 @@ class PastReader:
         slowest_ms = end.ingest_ms[stream] - book.bounds.partition_lag_ms
         reach_ms = min(_reach_ms(layer, slowest_ms) for layer in layers)
         start = self.history.before(stream, reach_ms)
-        folder = blake2b("\n".join(names).encode(), digest_size=8).hexdigest()
+        # Layers that are only looked at ahead may be called as those that come instead: of a folder each.
+        folder = blake2b(repr(layers).encode(), digest_size=8).hexdigest()
         shutil.rmtree(past_root(self.state_root, folder), ignore_errors=True)  # of a run that ended before it was used
         clocks = {stream: start.ingest_ms[stream]} if start and stream in start.ingest_ms else {}
         of_then = lists.since({stream: reach_ms - SLOWEST_MS})
