@@ -23,6 +23,7 @@ from crossline.core.formula.vectors import (
     real,
     row_by_row,
     settled,
+    texts,
 )
 from crossline.core.formula.zones import DAY_MS, near_the_ends, offsets_ms
 
@@ -33,7 +34,7 @@ _THURSDAY = 3  # 1 January 1970
 _TWO_63 = 2.0**63
 
 
-def function_of(call: Call) -> Function:
+def function_of(call: Call) -> Function:  # noqa: PLR0911 - a table
     """What computes ``call`` from the vectors of its arguments, but for the option, which is a constant of the call."""
     match call:
         case Call("abs"):
@@ -73,15 +74,12 @@ def _as_kind(kind: str, given: list[Vector]) -> list[Vector]:
 def _first_there(given: list[Vector]) -> Vector:
     if isinstance(given[0].values, np.ndarray):
         return first_there(given)
-    return Vector(pc.coalesce(*(each.values for each in given)), None)
+    found = pc.coalesce(*(each.values for each in given))
+    return texts(found) if isinstance(found, pa.Array) else Vector(found, None)
 
 
 def _missing(given: Vector) -> Any:
-    if isinstance(given.values, pa.Scalar):
-        return np.asarray(not given.values.is_valid)
-    if isinstance(given.values, pa.Array):
-        return given.values.is_null().to_numpy(zero_copy_only=False)
-    return np.zeros(given.values.shape, dtype=np.bool_) if given.valid is None else np.logical_not(given.valid)
+    return np.zeros(1, dtype=np.bool_) if given.valid is None else np.logical_not(given.valid)
 
 
 def _rounded(given: Vector) -> Vector:
@@ -90,8 +88,7 @@ def _rounded(given: Vector) -> Vector:
     nearest = np.rint(given.values)
     if (np.abs(nearest) < _TWO_63).all():
         return integers(nearest.astype(np.int64), given.valid)
-    exact = np.array([int(each) for each in nearest.ravel().tolist()], dtype=object)
-    return integers(exact.reshape(nearest.shape), given.valid)
+    return integers(np.array([int(each) for each in nearest.tolist()], dtype=object), given.valid)
 
 
 def _rounded_to(given: Vector, digits: int) -> Vector:
@@ -101,14 +98,14 @@ def _rounded_to(given: Vector, digits: int) -> Vector:
 
 
 def _libm(function: Callable[[Any], Any], values: F64) -> F64:
-    """Arrow's functions are those of the C library, as Python's are; numpy's differ in the last bit on some machines."""
-    found: F64 = function(pa.array(values.ravel())).to_numpy(zero_copy_only=False)
-    return found.reshape(values.shape)
+    """Arrow's functions are those of the C library, as Python's are; numpy's may differ in the last bit."""
+    found: F64 = function(pa.array(values)).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _where_above(function: Callable[[Any], Any], given: Vector, above: Callable[[Any, float], Any]) -> Vector:
     """``function`` of the values that are ``above`` zero; the others are missing."""
-    there = np.asarray(above(given.values, 0.0), dtype=np.bool_)
+    there = above(given.values, 0.0)
     if there.all():
         return Vector(_libm(function, given.values), given.valid)
     return settled(_libm(function, np.where(there, given.values, 1.0)), both(given.valid, there))
@@ -131,7 +128,7 @@ def _clock(name: str, given: Vector, where: str) -> Vector:
     if given.wide:
         far = np.abs(given.values) > 2**62
         given = integers(np.where(far, 2**62, given.values), given.valid)
-    instants_ms: I64 = given.values.ravel()
+    instants_ms: I64 = given.values
     odd = near_the_ends(instants_ms)
     usual_ms = instants_ms
     if len(odd):
@@ -144,5 +141,5 @@ def _clock(name: str, given: Vector, where: str) -> Vector:
     for row in odd.tolist():
         shown = ask(int(instants_ms[row]), where)
         found[row], there[row] = (0, False) if shown is None else (shown, True)
-    valid = given.valid if not len(odd) else both(given.valid, there.reshape(given.values.shape))
-    return integers(found.reshape(given.values.shape), valid, 23)
+    valid = given.valid if not len(odd) else both(given.valid, there)
+    return integers(found, valid, 23)

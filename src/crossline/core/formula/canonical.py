@@ -1,4 +1,4 @@
-"""A tree written plainly: one space around operators, brackets only where they are needed, durations in milliseconds."""
+"""A tree written plainly: one space around operators, brackets only where needed, durations in milliseconds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def canonical(node: Node) -> str:
     return _written(node)[0]
 
 
-def _written(node: Node) -> tuple[str, int]:
+def _written(node: Node) -> tuple[str, int]:  # noqa: PLR0911 - a table
     """The text, and how strongly it binds."""
     match node:
         case Constant(value):
@@ -43,7 +43,9 @@ def _written(node: Node) -> tuple[str, int]:
             return f"{_within(left, binds)} {operator} {_within(right, binds + 1)}", binds
         case Compare(operands, operators):
             first, *others = [_within(each, _COMPARE + 1) for each in operands]
-            return " ".join((first, *(f"{sign} {each}" for sign, each in zip(operators, others, strict=True)))), _COMPARE
+            return " ".join(
+                (first, *(f"{sign} {each}" for sign, each in zip(operators, others, strict=True)))
+            ), _COMPARE
         case Membership(operand, members, negated):
             written = ", ".join(_literal(each.value)[0] for each in members)
             inside = f"({written},)" if len(members) == 1 else f"({written})"
@@ -61,7 +63,7 @@ def _within(node: Node, binds: int) -> str:
     return text if strength >= binds else f"({text})"
 
 
-def _literal(value: int | float | str | bool) -> tuple[str, int]:
+def _literal(value: float | str | bool) -> tuple[str, int]:
     match value:
         case bool():
             return ("true" if value else "false"), _ATOM

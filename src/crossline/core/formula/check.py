@@ -1,4 +1,4 @@
-"""A formula checked: names that are there, kinds that fit, the whole of the kind that is wanted; else all that is wrong."""
+"""A formula checked: names that are there, kinds that fit, a whole that is what is wanted; or all that is wrong."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from crossline.core.basics.times import parse_instant_ms
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.functions import DIGITS_MAX, SIGNATURES, Signature, kind_of_arithmetic, kind_of_call
 from crossline.core.formula.parse import DEPTH_MAX, Skeleton, parse
-from crossline.core.formula.told import Report
 from crossline.core.formula.tokens import LENGTH_MAX
+from crossline.core.formula.told import Report
 from crossline.core.formula.tree import (
     FAMILIES,
     Arithmetic,
@@ -57,8 +57,8 @@ _SAID: dict[Family, str] = {"number": "a number", "text": "a text", "boolean": "
 def check(text: object, names: Mapping[str, FieldKind], path: Path, wanted: Wanted) -> Formula | list[Finding]:
     """The formula that ``text`` writes over ``names`` (fields, dotted, and figures, with their kinds).
 
-    Else all that is wrong with it, at ``path``, in the order of the text. ``wanted``: a verdict is true or false, a value
-    is a number. Never raises, whatever the text.
+    Else all that is wrong with it, at ``path``, in the order of the text. ``wanted``: a verdict is true or false, a
+    value is a number. Never raises, whatever the text.
     """
     unreadable = _unreadable(text, path)
     if unreadable is not None:
@@ -87,7 +87,7 @@ def _unreadable(text: object, path: Path) -> Finding | None:
 
 
 class _Typing:
-    """Python's tree to ours. What is wrong gives None and is told once; what holds it then gives None without a word."""
+    """Python's tree to ours. What is wrong gives None and is told once; what holds it gives None without a word."""
 
     def __init__(self, skeleton: Skeleton, names: Mapping[str, FieldKind], report: Report) -> None:
         self.skeleton, self.names, self.report = skeleton, names, report
@@ -106,7 +106,7 @@ class _Typing:
     def _told(self, node: Node, expected: str, hint: str | None = None) -> None:
         self.report.add(node.span, expected, hint, f", of type {node.kind}")
 
-    def _node(self, at: ast.expr, depth: int) -> Node | None:
+    def _node(self, at: ast.expr, depth: int) -> Node | None:  # noqa: PLR0911 - a table
         span = self.skeleton.span(at)
         if depth > DEPTH_MAX:
             hint = "brackets make it flatter: (a + b) + (c + d)"
@@ -126,7 +126,9 @@ class _Typing:
                 return self._arithmetic(_ARITHMETIC[type(operator)], left, right, span, depth)
             case ast.BoolOp(operator, operands):
                 return self._join("and" if isinstance(operator, ast.And) else "or", operands, span, depth)
-            case ast.Compare(left, operators, others) if not any(isinstance(each, ast.In | ast.NotIn) for each in operators):
+            case ast.Compare(left, operators, others) if not any(
+                isinstance(each, ast.In | ast.NotIn) for each in operators
+            ):
                 return self._compare([left, *others], [_COMPARISONS[type(each)] for each in operators], span, depth)
             case ast.Compare(left, [operator], [members]):
                 return self._membership(left, members, isinstance(operator, ast.NotIn), span, depth)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from crossline.core.formula.vectors import (
     integers,
     negate,
     settled,
+    texts,
 )
 
 # By name an Arrow array with nulls, or numpy values and where they are not missing (None: everywhere).
@@ -61,7 +62,7 @@ _DTYPES: dict[FieldKind, tuple[str, type[Any]]] = {
 
 
 class FormulaProgram:
-    """Several formulas over one batch: what they share is computed once. Immutable; ``names`` are the columns it reads."""
+    """Several formulas over one batch; what they share is computed once. Immutable; ``names``: the columns it reads."""
 
     def __init__(self, formulas: Sequence[Formula]) -> None:
         self.names = tuple(dict.fromkeys(name for formula in formulas for name in formula.names))
@@ -72,8 +73,8 @@ class FormulaProgram:
     def run(self, columns: Inputs, rows: int) -> list[Result]:
         """Of each formula its values and where they are not missing, each of length ``rows``; do not write to them.
 
-        Values are bool, int64, float64 or, for a text, an Arrow array; 0 or False where missing. A column that is absent is
-        all missing. Raises TypeError where a column is not of the kind that its name was said to have.
+        Values are bool, int64 or float64, 0 or False where missing. A column that is absent is all missing.
+        Raises TypeError where a column is not of the kind that its name was said to have.
         """
         done: list[Vector] = []
         with np.errstate(all="ignore"):
@@ -84,23 +85,10 @@ class FormulaProgram:
     def _number(self, node: Node) -> int:
         known = self._numbers.get(node)
         if known is None:
-            parts = children(node)[: operands_of(node)] if isinstance(node, Call) else children(node)
-            inner = [] if isinstance(node, Membership) else [self._number(each) for each in parts]
-            step = self._membership(node) if isinstance(node, Membership) else _step(node, inner)
+            step = _step(node, [self._number(each) for each in _operands(node)])
             self._steps.append(step)
             known = self._numbers[node] = len(self._steps) - 1
         return known
-
-    def _membership(self, node: Membership) -> _Step:
-        operand, negated = self._number(node.operand), node.negated
-        stands = _members(node.operand.kind, [each.value for each in node.members])
-
-        def look(_columns: Inputs, _rows: int, done: list[Vector]) -> Vector:
-            found, valid = stands(done[operand]), _valid(done[operand])
-            found = np.logical_not(found) if negated else found
-            return Vector(found if valid is None else np.logical_and(found, valid), None)
-
-        return look
 
 
 def compile_formula(formula: Formula) -> Callable[[Inputs, int], Result]:
@@ -109,7 +97,17 @@ def compile_formula(formula: Formula) -> Callable[[Inputs, int], Result]:
     return lambda columns, rows: program.run(columns, rows)[0]
 
 
-def _step(node: Node, parts: list[int]) -> _Step:
+def _operands(node: Node) -> tuple[Node, ...]:
+    """What is computed before ``node``."""
+    match node:
+        case Membership(operand):
+            return (operand,)
+        case Call(_, arguments):
+            return arguments[: operands_of(node)]
+    return children(node)
+
+
+def _step(node: Node, parts: list[int]) -> _Step:  # noqa: PLR0911 - a table
     match node:
         case Constant(value, kind):
             constant = _constant(value, kind)
@@ -129,7 +127,9 @@ def _step(node: Node, parts: list[int]) -> _Step:
         case Call():
             function = function_of(node)
             return lambda _columns, _rows, done: function([done[part] for part in parts])
-    raise TypeError(f"{type(node).__name__} is compiled by the program")
+        case Membership(operand, members, negated):
+            return _membership(_members(operand.kind, [each.value for each in members]), parts[0], negated)
+    assert_never(node)
 
 
 def _join(ufunc: np.ufunc, parts: list[int]) -> _Step:
@@ -154,33 +154,36 @@ def _chain(holds: Callable[[str, Vector, Vector], Mask], parts: list[int], opera
     return chain
 
 
+def _membership(stands: Callable[[Vector], Mask], operand: int, negated: bool) -> _Step:
+    def look(_columns: Inputs, _rows: int, done: list[Vector]) -> Vector:
+        found, valid = stands(done[operand]), done[operand].valid
+        found = np.logical_not(found) if negated else found
+        return Vector(found if valid is None else np.logical_and(found, valid), None)
+
+    return look
+
+
 def _text_mask(operator: str, left: Vector, right: Vector) -> Mask:
     return _truths(_TEXT[operator](left.values, right.values))
 
 
 def _truths(found: Any) -> Mask:
-    return np.asarray(bool(found.as_py())) if isinstance(found, pa.Scalar) else as_mask(found)
-
-
-def _valid(vector: Vector) -> Mask | None:
-    if isinstance(vector.values, np.ndarray):
-        return vector.valid
-    return _truths(vector.values.is_valid() if isinstance(vector.values, pa.Array) else pa.scalar(vector.values.is_valid))
+    return np.array([bool(found.as_py())]) if isinstance(found, pa.Scalar) else as_mask(found)
 
 
 def _members(kind: FieldKind, members: Sequence[Any]) -> Callable[[Vector], Mask]:
     """Which values are one of ``members``, whatever is missing."""
     if kind == "string":
-        texts = pa.array(members, pa.string())
-        return lambda vector: _truths(pc.is_in(vector.values, value_set=texts))
+        wanted = pa.array(members, pa.string())
+        return lambda vector: _truths(pc.is_in(vector.values, value_set=wanted))
     exact = frozenset(members)
     whole = np.array([int(each) for each in exact if each == int(each) and -(2**63) <= each < 2**63], dtype=np.int64)
     doubles = np.array([float(each) for each in exact if float(each) == each], dtype=np.float64)
 
     def stands(vector: Vector) -> Mask:
         if vector.wide:
-            found = [each in exact for each in vector.values.ravel().tolist()]
-            return np.array(found, dtype=np.bool_).reshape(vector.values.shape)
+            found = [each in exact for each in vector.values.tolist()]
+            return np.array(found, dtype=np.bool_)
         return np.isin(vector.values, whole if vector.values.dtype.kind == "i" else doubles)
 
     return stands
@@ -189,7 +192,7 @@ def _members(kind: FieldKind, members: Sequence[Any]) -> Callable[[Vector], Mask
 def _constant(value: Any, kind: FieldKind) -> Vector:
     if kind == "string":
         return Vector(pa.scalar(value, pa.string()), None)
-    return Vector(np.asarray(value, dtype=_DTYPES[kind][1]), None, abs(value) if kind == "integer" else 0)
+    return Vector(np.array([value], dtype=_DTYPES[kind][1]), None, abs(value) if kind == "integer" else 0)
 
 
 def _read(name: str, kind: FieldKind, column: Column | None, rows: int) -> Vector:
@@ -198,7 +201,7 @@ def _read(name: str, kind: FieldKind, column: Column | None, rows: int) -> Vecto
         if not isinstance(text, pa.Array | pa.ChunkedArray):
             raise TypeError(f"column {name} is {type(text).__name__}; expected an Arrow array of texts")
         whole = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
-        return Vector(whole if whole.type == pa.string() else whole.cast(pa.string()), None)
+        return texts(whole if whole.type == pa.string() else whole.cast(pa.string()))
     accepted, dtype = _DTYPES[kind]
     if column is None:
         return Vector(np.zeros(rows, dtype=dtype), np.zeros(rows, dtype=np.bool_))
@@ -220,11 +223,8 @@ def _unpacked(column: Any) -> tuple[Any, Mask | None]:
 
 
 def _result(vector: Vector, rows: int) -> Result:
-    valid = _valid(vector)
-    if not isinstance(vector.values, np.ndarray):
-        return vector.values, np.broadcast_to(True if valid is None else valid, rows)
+    values, valid = vector.values, vector.valid
     if vector.wide:
-        fits = np.asarray(np.abs(vector.values) <= I64_MAX, dtype=np.bool_)
-        vector = Vector(np.where(fits, vector.values, 0).astype(np.int64), None)
-        valid = both(valid, fits)
-    return np.broadcast_to(vector.values, rows), np.broadcast_to(True if valid is None else valid, rows)
+        fits = np.logical_and(values >= -I64_MAX - 1, values <= I64_MAX)
+        values, valid = np.where(fits, values, 0).astype(np.int64), both(valid, fits)
+    return np.broadcast_to(values, rows), np.broadcast_to(True if valid is None else valid, rows)

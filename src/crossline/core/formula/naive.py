@@ -1,8 +1,8 @@
 """A formula evaluated for one record: the naive twin of the columns, plain enough to be seen to be right.
 
-Missing is None. A comparison or ``in`` with a missing side is false, ``!=`` and ``not in`` too; a missing truth is false to
-``and``, ``or`` and ``not``. Arithmetic and functions of something missing are missing, and so are quotients by zero, real
-results that are not finite, the logarithm or root of what has none, and local times outside the years 1 to 9999.
+Missing is None. A comparison or ``in`` with a missing side is false, ``!=`` and ``not in`` too; a missing truth is false
+to ``and``, ``or`` and ``not``. Arithmetic and functions of something missing are missing, and so are quotients by zero,
+real results that are not finite, logarithms and roots of what has none, and local times outside the years 1 to 9999.
 Integers are Python's: exact at any size. Where a real number is asked for, one that no double reaches is missing.
 """
 
@@ -41,7 +41,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def evaluate(node: Node, record: Mapping[str, Any]) -> Any:
+def evaluate(node: Node, record: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a table
     """The value of ``node`` for ``record`` (nested, or flat with dotted names; figures by name); None: missing."""
     match node:
         case Constant(value):
@@ -78,7 +78,7 @@ def value_of(node: Node, record: Mapping[str, Any]) -> Any:
 
 
 def as_kind(value: Any, kind: FieldKind) -> Any:
-    """``value`` as one of ``kind``: a real number where that is asked for, missing where no finite double reaches it."""
+    """``value`` as one of ``kind``: a real one where that is asked for, missing where no finite double reaches it."""
     if kind != "number" or value is None:
         return value
     try:

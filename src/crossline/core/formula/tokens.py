@@ -82,6 +82,7 @@ _REFUSED_WORDS = {
 }
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _KEYWORDS = ("and", "or", "not", "in")
+_QUOTES = frozenset("`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Token:
 def lex(names: Collection[str], report: Report) -> tuple[list[Token], bool]:
     """The words of the text of ``report``, which has at most LENGTH_MAX characters; what is wrong is told to it.
 
-    What is in ``names`` is a name, also where it looks odd. And whether that is all: False where something was left out.
+    What is in ``names`` is a name, also where it looks odd. Second: whether that is all, and nothing was left out.
     """
     lexer = _Lexer(names, report)
     for match in _WORDS.finditer(report.text):
@@ -135,7 +136,7 @@ class _Lexer:
             case "symbol":
                 self._symbol(written, span)
             case "odd":
-                hint = "a text stands in ' or in \"" if set(written) & set("`´‘’“”„«»") else None
+                hint = "a text stands in ' or in \"" if _QUOTES & set(written) else None
                 self._refuse(span, "what a formula is made of: names, numbers, texts, operators", hint)
 
     def _refuse(self, span: Span, expected: str, hint: str | None = None) -> None:
@@ -149,7 +150,7 @@ class _Lexer:
             span, word = Span(before.span.start, span.end), "not in"
         self.tokens.append(Token(self.text[span.start : span.end], span, _SORTS[word], word))
 
-    def _value(self, span: Span, value: int | float | str | bool, kind: FieldKind) -> None:
+    def _value(self, span: Span, value: float | str | bool, kind: FieldKind) -> None:
         skeleton = "''" if kind == "string" else "1"
         self.tokens.append(Token(self.text[span.start : span.end], span, "value", skeleton, value, kind))
 
@@ -196,7 +197,7 @@ class _Lexer:
             self._add(span, word)
         elif word in _TRUTHS:
             self._value(span, _TRUTHS[word], "boolean")
-        elif word in self.names or word.lower() not in _KEYWORDS and word not in _REFUSED_WORDS:
+        elif word in self.names or (word.lower() not in _KEYWORDS and word not in _REFUSED_WORDS):
             self.tokens.append(Token(word, span, "value", "n", name=word))
         elif word in _REFUSED_WORDS:
             self._refuse(span, "what formulas know", _REFUSED_WORDS[word])

@@ -1,14 +1,13 @@
 """The typed tree of a formula. Every node knows its kind and where in the text it was written; it is never run as code.
 
-Kinds are those of fields. ``integer`` is exact at any size, ``number`` is a double, ``timestamp`` is an integer of epoch
-milliseconds. Nodes are equal when they mean the same: where they stand does not count.
+Kinds are those of fields. ``integer`` is exact at any size, ``number`` is a double, ``timestamp`` is an integer of
+epoch milliseconds. Nodes are equal when they mean the same: where they stand does not count.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from crossline.core.basics.fields import FieldKind
@@ -33,8 +32,7 @@ class Span(NamedTuple):
     end: int
 
 
-def _span() -> Span:
-    return dataclasses.field(default=Span(0, 0), compare=False, repr=False)
+_NOWHERE = Span(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Constant:
 
     value: int | float | str | bool
     kind: FieldKind
-    span: Span = _span()
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Name:
 
     name: str
     kind: FieldKind
-    span: Span = _span()
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class Negate:
 
     operand: Node
     kind: FieldKind
-    span: Span = _span()
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Arithmetic:
     left: Node
     right: Node
     kind: FieldKind
-    span: Span = _span()
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class Compare:
 
     operands: tuple[Node, ...]
     operators: tuple[ComparisonOperator, ...]
-    span: Span = _span()
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
     kind: FieldKind = "boolean"
 
 
@@ -92,7 +90,7 @@ class Membership:
     operand: Node
     members: tuple[Constant, ...]
     negated: bool
-    span: Span = _span()
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
     kind: FieldKind = "boolean"
 
 
@@ -101,7 +99,7 @@ class Not:
     """``not operand``."""
 
     operand: Node
-    span: Span = _span()
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
     kind: FieldKind = "boolean"
 
 
@@ -111,7 +109,7 @@ class Join:
 
     word: Literal["and", "or"]
     parts: tuple[Node, ...]
-    span: Span = _span()
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
     kind: FieldKind = "boolean"
 
 
@@ -122,13 +120,13 @@ class Call:
     function: str
     arguments: tuple[Node, ...]
     kind: FieldKind
-    span: Span = _span()
+    span: Span = field(default=_NOWHERE, compare=False, repr=False)
 
 
 Node = Constant | Name | Negate | Arithmetic | Compare | Membership | Not | Join | Call
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def children(node: Node) -> tuple[Node, ...]:  # noqa: PLR0911 - a table
     """The nodes right below ``node``, in the order written."""
     match node:
         case Negate(operand) | Not(operand):

@@ -1,7 +1,7 @@
 """Values of one node for all rows, and arithmetic on them that agrees with Python's to the last bit.
 
 What 64 bits cannot hold, or a double would round, is computed by Python's own integers, in arrays of objects. That is
-slow and rare: each vector of integers knows how large its values can be, so that one comparison tells when it is needed.
+slow and rare: each vector of integers knows how large its values can be, so one comparison tells when it is needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from crossline.core.basics.values import F64
-from crossline.core.conditions.members import Mask
+from crossline.core.conditions.members import Mask, as_mask
 from crossline.core.formula.naive import arithmetic, as_kind
 
 I64_MAX = 2**63 - 1
@@ -47,10 +47,10 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """One value for each row, or one for all of them (an array without dimensions).
+    """One value for each row, or a single one for all of them.
 
     ``values``: int64, float64, bool, or Python integers (dtype object) where some are beyond 64 bits; of texts an Arrow
-    array or scalar with nulls. ``valid``: bool, False where missing, where the value is 0 or False; None: none is missing.
+    array or scalar. ``valid``: bool, False where missing (the value is then 0, False or null); None: none is missing.
     ``reach``: no integer's absolute value is larger; 0 for what is no integer.
     """
 
@@ -78,7 +78,6 @@ def settled(values: Any, valid: Mask | None) -> Vector:
 
 def finite(values: Any, valid: Mask | None) -> Vector:
     """Doubles, of which those that are not finite are missing."""
-    values = np.asarray(values)
     good = np.isfinite(values)
     return settled(values, valid if good.all() else both(valid, good))
 
@@ -91,10 +90,15 @@ def integers(values: Any, valid: Mask | None, reach: int | None = None) -> Vecto
         try:
             values = values.astype(np.int64)
         except OverflowError:
-            return Vector(values, valid, max(map(abs, values.ravel().tolist())))
+            return Vector(values, valid, max(map(abs, values.tolist())))
     if reach is None or reach > I64_MAX:
         reach = max(-int(values.min()), int(values.max())) if values.size else 0
     return Vector(values, valid, reach)
+
+
+def texts(values: Any) -> Vector:
+    """Texts, of an Arrow array."""
+    return Vector(values, as_mask(values.is_valid()) if values.null_count else None)
 
 
 def both(left: Mask | None, right: Mask | None) -> Mask | None:
@@ -121,18 +125,17 @@ def real(vector: Vector) -> Vector:
 def row_by_row(function: Callable[..., float | None], *vectors: Vector) -> F64:
     """``function`` of Python's own numbers, row by row; NaN for None."""
     columns = np.broadcast_arrays(*(each.values for each in vectors))
-    rows = zip(*(each.ravel().tolist() for each in columns), strict=True)
-    found = np.array([np.nan if (value := function(*row)) is None else value for row in rows], dtype=np.float64)
-    return found.reshape(columns[0].shape)
+    rows = zip(*(each.tolist() for each in columns), strict=True)
+    return np.array([np.nan if (value := function(*row)) is None else value for row in rows], dtype=np.float64)
 
 
 def compute(operator: str, left: Vector, right: Vector) -> Vector:
     """``left operator right``; missing where one of them is, where the divisor is zero, and where it is not finite."""
     if not (left.whole and right.whole):
         return _reals(operator, real(left), real(right))
+    if operator == "/" and max(left.reach, right.reach) <= EXACT_MAX:
+        return _reals(operator, real(left), real(right))
     if operator == "/":
-        if max(left.reach, right.reach) <= EXACT_MAX:
-            return _reals(operator, real(left), real(right))
         found = row_by_row(lambda above, below: arithmetic("/", above, below, "number"), left, right)
         return finite(found, both(left.valid, right.valid))
     divisors, valid = right.values, both(left.valid, right.valid)
@@ -141,8 +144,8 @@ def compute(operator: str, left: Vector, right: Vector) -> Vector:
     reach = _REACH[operator](left.reach, right.reach)
     if left.wide or right.wide or reach > I64_MAX:
         found = _ARITHMETIC[operator](objects(left), divisors.astype(object))
-        return integers(np.asarray(found, dtype=object), valid)
-    return integers(np.asarray(_ARITHMETIC[operator](left.values, divisors)), valid, reach)
+        return integers(found, valid)
+    return integers(_ARITHMETIC[operator](left.values, divisors), valid, reach)
 
 
 def _reals(operator: str, left: Vector, right: Vector) -> Vector:
@@ -154,18 +157,18 @@ def _reals(operator: str, left: Vector, right: Vector) -> Vector:
 
 def _divisors(right: Vector, valid: Mask | None) -> tuple[Any, Mask | None]:
     """The values without zeros, and where there were none."""
-    usable: Mask = np.asarray(right.values != 0, dtype=np.bool_)
+    usable: Mask = right.values != 0
     if usable.all():
         return right.values, valid
     return np.where(usable, right.values, right.values.dtype.type(1) if not right.wide else 1), both(valid, usable)
 
 
 def compare(operator: str, left: Vector, right: Vector) -> Mask:
-    """Where ``left operator right`` holds; not where one of them is missing. Integers and doubles are compared exactly."""
+    """Where ``left operator right`` holds, exactly also of an integer and a double; not where one is missing."""
     a, b = left.values, right.values
     if left.wide or right.wide or (left.whole != right.whole and max(left.reach, right.reach) > EXACT_MAX):
         a, b = objects(left), objects(right)
-    mask: Mask = np.asarray(_COMPARE[operator](a, b), dtype=np.bool_)
+    mask: Mask = _COMPARE[operator](a, b)
     valid = both(left.valid, right.valid)
     return mask if valid is None else np.logical_and(mask, valid)
 
@@ -182,16 +185,16 @@ def absolute(operand: Vector) -> Vector:
 
 def _unary(function: Callable[[Any], Any], operand: Vector) -> Vector:
     if not operand.whole:
-        return Vector(np.asarray(function(operand.values)), operand.valid)
+        return Vector(function(operand.values), operand.valid)
     values = objects(operand) if operand.wide or operand.reach > I64_MAX else operand.values
-    return integers(np.asarray(function(values), dtype=values.dtype), operand.valid, operand.reach)
+    return integers(function(values), operand.valid, operand.reach)
 
 
 def furthest(operator: str, vectors: list[Vector]) -> Vector:
-    """The least (``<``) or greatest (``>``) of each row, the first of equal ones; missing where one is. All of one kind."""
+    """The least (``<``) or greatest (``>``) of each row, the first of equals; missing where one is. All of one kind."""
     found, *others = vectors
     for each in others:
-        better = np.asarray(_COMPARE[operator](each.values, found.values), dtype=np.bool_)
+        better = _COMPARE[operator](each.values, found.values)
         values, valid = np.where(better, each.values, found.values), both(found.valid, each.valid)
         reach = max(found.reach, each.reach)
         found = integers(values, valid, reach) if each.whole else settled(values, valid)

@@ -53,7 +53,7 @@ def offsets_ms(instants_ms: I64, name: str) -> I64:
     at_start: I64 = np.array([_offset_ms(name, day * DAY_MS) for day in numbers], dtype=np.int64)
     at_end: I64 = np.array([_offset_ms(name, (day + 1) * DAY_MS) for day in numbers], dtype=np.int64)
     which = days.indices.to_numpy()
-    offsets = at_start[which]
+    offsets: I64 = at_start[which]
     for row in np.flatnonzero((at_start != at_end)[which]).tolist():
         offsets[row] = _offset_ms(name, int(instants_ms[row]))
     return offsets
