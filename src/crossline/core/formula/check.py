@@ -220,8 +220,10 @@ class _Typing:
     def _membership(self, at: ast.expr, at_members: ast.expr, negated: bool, span: Span, depth: int) -> Node | None:
         operand = self._node(at, depth + 1)
         if not isinstance(at_members, ast.Tuple | ast.List):
-            hint = "a comma makes a list of one value: (1,)" if isinstance(at_members, ast.Constant) else None
-            self.report.add(self.skeleton.span(at_members), "a list of values in brackets, after in", hint)
+            where = self.skeleton.span(at_members)
+            alone = isinstance(at_members, ast.Constant)
+            hint = f"a comma makes a list of one value: ({self.report.written(where)},)" if alone else None
+            self.report.add(where, "a list of values in brackets, after in", hint)
             return None
         members = [self._member(each, operand) for each in at_members.elts]
         good = tuple(each for each in members if each is not None)
@@ -232,7 +234,8 @@ class _Typing:
     def _member(self, at: ast.expr, operand: Node | None) -> Constant | None:
         plain = isinstance(at, ast.Constant) or (isinstance(at, ast.UnaryOp) and isinstance(at.operand, ast.Constant))
         if not plain:
-            self.report.add(self.skeleton.span(at), "a plain value: a number, a text, true or false")
+            hint = "a text stands in quotes" if isinstance(at, ast.Name) else None
+            self.report.add(self.skeleton.span(at), "a plain value: a number, a text, true or false", hint)
             return None
         node = self._node(at, 1)
         if operand is not None and node is not None and FAMILIES[node.kind] != FAMILIES[operand.kind]:
@@ -264,9 +267,9 @@ class _Typing:
         return Call(name, (*arguments, *([option] if option is not None else [])), kind, span)
 
     def _argument(self, name: str, signature: Signature, at: ast.expr, depth: int) -> Node | None:
-        if signature.takes in {"alike", "anything"}:
-            return self._node(at, depth + 1)
-        node = self._needed(at, depth, "number", name)
+        if signature.takes == "numbers":
+            return self._needed(at, depth, "number", name)
+        node = self._node(at, depth + 1)
         if node is not None and signature.takes == "timestamp" and node.kind != "timestamp":
             self._told(node, f"a timestamp, for {name}", "a field is one where stream.yaml says so")
             return None

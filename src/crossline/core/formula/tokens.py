@@ -200,7 +200,7 @@ class _Lexer:
         elif word in self.names or (word.lower() not in _KEYWORDS and word not in _REFUSED_WORDS):
             self.tokens.append(Token(word, span, "value", "n", name=word))
         elif word in _REFUSED_WORDS:
-            self._refuse(span, "what formulas know", _REFUSED_WORDS[word])
+            self._refuse(span, "a name, a value, or one of and, or, not, in", _REFUSED_WORDS[word])
         else:
             self.report.add(span, word.lower(), f"write {word.lower()}")
             self._add(span, word.lower())
@@ -213,4 +213,4 @@ class _Lexer:
             self.report.add(span, meant, hint)
             self._add(span, meant)
         else:
-            self._refuse(span, "what formulas know", _REFUSED[symbol])
+            self._refuse(span, "an operator: + - * / // % == != < <= > >= and or not in", _REFUSED[symbol])

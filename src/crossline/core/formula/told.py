@@ -51,7 +51,8 @@ class Report:
         elif name in SIGNATURES:
             hint = f"the function is written {SIGNATURES[name].form}"
         else:
-            hint = nearest(name, names) or f"there is {one_of(names, 30)}" if names else None
+            quotes = "" if "." in name else f"; a text stands in quotes: '{name}'"
+            hint = nearest(name, names) or f"there is {one_of(names, 30)}{quotes}" if names else None
         self.add(span, "a field or figure", hint)
 
     def unknown_function(self, name: str, span: Span, names: Collection[str]) -> None:
