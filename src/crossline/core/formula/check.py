@@ -221,8 +221,9 @@ class _Typing:
         operand = self._node(at, depth + 1)
         if not isinstance(at_members, ast.Tuple | ast.List):
             where = self.skeleton.span(at_members)
-            alone = isinstance(at_members, ast.Constant)
-            hint = f"a comma makes a list of one value: ({self.report.written(where)},)" if alone else None
+            hint = f"a comma makes a list of one value: ({self.report.written(where)},)"
+            if not isinstance(at_members, ast.Constant):
+                hint = "the values stand there themselves; a named list is looked up by a condition"
             self.report.add(where, "a list of values in brackets, after in", hint)
             return None
         members = [self._member(each, operand) for each in at_members.elts]
