@@ -43,19 +43,22 @@ def local_time(ms: int, where: tzinfo) -> datetime | None:
         return None
 
 
-def offsets_ms(instants_ms: I64, name: str) -> I64:
+def offsets_ms(instants_ms: I64, name: str, blocks_ms: tuple[int, ...] = (DAY_MS, 60_000, 1)) -> I64:
     """How far clocks of the zone are ahead of UTC, for instants (int64, ms) more than two days within years 1 to 9999.
 
     No zone changes its clocks twice within a day: where they show the same at both ends of a day, they do all day long.
+    A day on which they do not is looked at by the minute, and such a minute by the millisecond.
     """
-    days = pa.array(instants_ms // DAY_MS).dictionary_encode()
-    numbers = days.dictionary.to_pylist()
-    at_start: I64 = np.array([_offset_ms(name, day * DAY_MS) for day in numbers], dtype=np.int64)
-    at_end: I64 = np.array([_offset_ms(name, (day + 1) * DAY_MS) for day in numbers], dtype=np.int64)
-    which = days.indices.to_numpy()
+    block_ms, *finer_ms = blocks_ms
+    blocks = pa.array(instants_ms // block_ms).dictionary_encode()
+    starts_ms = [block * block_ms for block in blocks.dictionary.to_pylist()]
+    at_start: I64 = np.array([_offset_ms(name, ms) for ms in starts_ms], dtype=np.int64)
+    at_end: I64 = np.array([_offset_ms(name, ms + block_ms - 1) for ms in starts_ms], dtype=np.int64)
+    which = blocks.indices.to_numpy()
     offsets: I64 = at_start[which]
-    for row in np.flatnonzero((at_start != at_end)[which]).tolist():
-        offsets[row] = _offset_ms(name, int(instants_ms[row]))
+    rows = np.flatnonzero((at_start != at_end)[which])
+    if len(rows):
+        offsets[rows] = offsets_ms(instants_ms[rows], name, tuple(finer_ms))
     return offsets
 
 

@@ -205,7 +205,7 @@ def test_kinds(text: str, kind: FieldKind) -> None:
 
 def test_nested_records_and_what_is_not_finite() -> None:
     of = formula("location.lat > 1 or missing(usual)")
-    names = {name: None for name in NAMES}
+    names = dict.fromkeys(NAMES)
     assert value_of(of.root, {"location": {"lat": 2.0}, "usual": 1.0}) is True
     assert value_of(of.root, {"location": {"lat": 1.0}, "usual": 1.0}) is False
     assert value_of(of.root, {**names, "usual": math.inf}) is True
