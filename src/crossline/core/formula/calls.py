@@ -16,12 +16,10 @@ from crossline.core.formula.vectors import (
     Vector,
     absolute,
     both,
-    finite,
     first_there,
     furthest,
     integers,
     real,
-    row_by_row,
     settled,
     texts,
 )
@@ -32,6 +30,7 @@ Function = Callable[[list[Vector]], Vector]
 _HOUR_MS = 3_600_000
 _THURSDAY = 3  # 1 January 1970
 _TWO_63 = 2.0**63
+_HALVES = 2.0**52  # from here on doubles have none
 
 
 def function_of(call: Call) -> Function:  # noqa: PLR0911 - a table
@@ -94,7 +93,15 @@ def _rounded(given: Vector) -> Vector:
 def _rounded_to(given: Vector, digits: int) -> Vector:
     if given.whole:
         return given
-    return finite(row_by_row(lambda value: round(value, digits), given), given.valid)
+    scale = 10.0**digits
+    scaled = given.values * scale
+    nearest = np.rint(scaled)
+    # The product is rounded once and never past a half: where it is none, that is not what decides.
+    sure = (np.abs(scaled) < _HALVES) & (np.abs(scaled - nearest) != 0.5)
+    found = nearest / scale
+    rows = np.flatnonzero(~sure)
+    found[rows] = [round(value, digits) for value in given.values[rows].tolist()]
+    return settled(found, given.valid)
 
 
 def _libm(function: Callable[[Any], Any], values: F64) -> F64:

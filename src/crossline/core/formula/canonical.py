@@ -31,7 +31,7 @@ def _written(node: Node) -> tuple[str, int]:  # noqa: PLR0911 - a table
     """The text, and how strongly it binds."""
     match node:
         case Constant(value):
-            return _literal(value)
+            return _literal(value), _ATOM
         case Name(name):
             return name, _ATOM
         case Negate(operand):
@@ -47,7 +47,7 @@ def _written(node: Node) -> tuple[str, int]:  # noqa: PLR0911 - a table
                 (first, *(f"{sign} {each}" for sign, each in zip(operators, others, strict=True)))
             ), _COMPARE
         case Membership(operand, members, negated):
-            written = ", ".join(_literal(each.value)[0] for each in members)
+            written = ", ".join(_literal(each.value) for each in members)
             inside = f"({written},)" if len(members) == 1 else f"({written})"
             return f"{_within(operand, _COMPARE + 1)} {'not in' if negated else 'in'} {inside}", _COMPARE
         case Join(word, parts):
@@ -63,11 +63,11 @@ def _within(node: Node, binds: int) -> str:
     return text if strength >= binds else f"({text})"
 
 
-def _literal(value: float | str | bool) -> tuple[str, int]:
+def _literal(value: float | str | bool) -> str:
     match value:
         case bool():
-            return ("true" if value else "false"), _ATOM
+            return "true" if value else "false"
         case str():
-            return f'"{value.translate(_ESCAPES)}"', _ATOM
+            return f'"{value.translate(_ESCAPES)}"'
         case _:
-            return repr(value), _SIGN if value < 0 else _ATOM
+            return repr(value)

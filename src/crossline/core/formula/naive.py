@@ -1,7 +1,7 @@
 """A formula evaluated for one record: the naive twin of the columns, plain enough to be seen to be right.
 
 Missing is None. A comparison or ``in`` with a missing side is false, ``!=`` and ``not in`` too; to ``and``, ``or`` and
-``not`` a missing truth is false. Arithmetic and functions of something missing are missing, and so are quotients by zero,
+``not`` a missing truth is false. Arithmetic and functions of something missing are missing; so are quotients by zero,
 real results that are not finite, logarithms and roots of what has none, and local times outside the years 1 to 9999.
 Integers are Python's: exact at any size. Where a real number is asked for, one that no double reaches is missing.
 """

@@ -11,6 +11,7 @@ from crossline.core.texts.problems import Finding, Path, nearest, one_of
 FINDINGS_MAX = 20
 
 _SHOWN_MAX = 40
+_A_NAME = "a field or figure"
 
 
 class Report:
@@ -19,6 +20,7 @@ class Report:
     def __init__(self, text: str, path: Path) -> None:
         self.text, self.path = text, path
         self._found: list[tuple[int, Finding]] = []
+        self._unknown: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -44,7 +46,13 @@ class Report:
         return said if len(said) <= _SHOWN_MAX else said[: _SHOWN_MAX - 1] + "…"
 
     def unknown_name(self, name: str, span: Span, names: Collection[str]) -> None:
-        """Tell that ``name`` is none of ``names``."""
+        """Tell once that ``name`` is none of ``names``; where much is wrong already, without looking for a near one."""
+        if name in self._unknown:
+            return
+        self._unknown.add(name)
+        if len(self._found) >= FINDINGS_MAX:
+            self.add(span, _A_NAME)
+            return
         inner = [known for known in names if known.startswith(f"{name}.")]
         if inner:
             hint: str | None = f"it holds {', '.join(inner[:4])}: name one of them"
@@ -53,7 +61,7 @@ class Report:
         else:
             quotes = "" if "." in name else f"; a text stands in quotes: '{name}'"
             hint = nearest(name, names) or f"there is {one_of(names, 30)}{quotes}" if names else None
-        self.add(span, "a field or figure", hint)
+        self.add(span, _A_NAME, hint)
 
     def unknown_function(self, name: str, span: Span, names: Collection[str]) -> None:
         """Tell that ``name``, which stands before a bracket, is no function."""

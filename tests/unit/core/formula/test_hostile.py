@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
-from crossline.core.formula.naive import evaluate
+from crossline.core.formula.naive import value_of
 from crossline.core.formula.parse import DEPTH_MAX, OPERATORS_MAX
 from crossline.core.formula.tokens import LENGTH_MAX
 from crossline.core.texts.problems import Finding
@@ -74,7 +74,7 @@ def judged(text: object) -> None:
         found = check(text, NAMES, ("when",), wanted)
         if isinstance(found, Formula):
             assert formula(found.canonical, wanted) == found
-            assert [evaluate(found.root, {})] == by_columns(found, [{}])
+            assert [value_of(found.root, {})] == by_columns(found, [{}])
         else:
             assert found
             assert all(isinstance(each, Finding) and each.found and each.expected for each in found)
@@ -157,6 +157,13 @@ def test_what_is_just_within_the_bounds_is_taken() -> None:
     assert by_columns(chained, [{"tries": 2}, {"tries": 1}]) == [True, False]
     members = formula(f"tries in ({', '.join(map(str, range(780)))})")
     assert by_columns(members, [{"tries": 779}, {"tries": 780}]) == [True, False]
+
+
+@pytest.mark.parametrize(
+    "part", ["-tries > 1", "(-tries) > 1", "-(tries) > 1", "not (not tries > 1)", "abs(-tries) < 0"]
+)
+def test_signs_and_brackets_side_by_side_are_not_deep(part: str) -> None:
+    assert by_columns(formula(" or ".join([part] * (DEPTH_MAX + 6))), [{"tries": 1}]) == [False]
 
 
 def test_the_product_of_many_large_integers_is_exact() -> None:

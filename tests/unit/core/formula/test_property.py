@@ -43,6 +43,12 @@ def test_formulas_judged_together_are_judged_as_alone(nodes: list[Node], rows: l
     assert [exactly(each) for each in together] == [exactly(by_columns(each, rows)) for each in formulas]
 
 
+@given(st.lists(st.floats(-1e6, 1e6) | st.integers(-(10**7), 10**7).map(lambda each: each / 2000)), st.integers(0, 15))
+def test_rounding_is_python_s(values: list[float], digits: int) -> None:
+    found = by_columns(formula(f"round(usual, {digits})", "value"), [{"usual": value} for value in values])
+    assert exactly(found) == exactly([round(value, digits) for value in values])
+
+
 @given(NUMBER_NODES)
 def test_a_value_written_plainly_is_read_as_itself(node: Node) -> None:
     again = formula(canonical(node), "value")

@@ -3,13 +3,15 @@
 To take a change up, delete the file and run the test once; then read what it wrote.
 """
 
+import difflib
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from crossline.core.formula.told import FINDINGS_MAX
 
-from .formulakit import refused, said
+from .formulakit import NAMES, refused, said
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "formulas" / "refused.txt"
 
@@ -139,6 +141,18 @@ def test_of_very_many_the_first_are_told() -> None:
     assert len(found) == FINDINGS_MAX + 1
     assert found[0].found == "at character 1: `x0`"
     assert (found[-1].found, found[-1].expected) == ("30 more of the kind", "a formula without them")
+
+
+def test_an_unknown_name_is_told_once() -> None:
+    assert len(refused("tris > 1 or tris > 2 or tris in (1, 2)")) == 1
+
+
+def test_thousands_of_unknown_names_do_not_take_long() -> None:
+    names = dict.fromkeys((f"field_number_{number}" for number in range(2_000)), NAMES["tries"])
+    text = "+".join(f"feld{number}" for number in range(490))
+    with mock.patch("difflib.get_close_matches", wraps=difflib.get_close_matches) as near:
+        assert len(refused(text, "value", names)) == FINDINGS_MAX + 1
+    assert near.call_count <= FINDINGS_MAX
 
 
 def test_where_there_are_no_names_none_is_suggested() -> None:

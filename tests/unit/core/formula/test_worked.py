@@ -70,6 +70,12 @@ def check_both(text: str, row: dict[str, Any], expected: Any, wanted: Any) -> No
         ("amount_cents * 3 > amount_cents", {"amount_cents": BIG}, True),
         ("amount_cents + 1 - 1 == amount_cents", {"amount_cents": BIG}, True),
         ("amount_cents * amount_cents // amount_cents in (1, 9223372036854775807)", {"amount_cents": BIG}, True),
+        ("tries - amount_cents > 0", {"tries": 2, "amount_cents": -BIG}, True),
+        ("amount_cents % declines * 4 > 0", {"amount_cents": BIG - 1, "declines": BIG}, True),
+        ("max(tries, amount_cents) * 4 > 0", {"tries": 1, "amount_cents": BIG}, True),
+        ("coalesce(tries, amount_cents) * 4 > 0", {"amount_cents": BIG}, True),
+        ("round(usual) > 0", {"usual": 2.0**63}, True),
+        ("tries in (5.5, 0.5)", {"tries": 5}, False),
         ("-amount_cents > 9223372036854775807", {"amount_cents": -(2**63)}, True),
         # texts: by code point, as Python has them
         ("status == 'it\\'s \"so\"'", {"status": 'it\'s "so"'}, True),
@@ -138,6 +144,11 @@ def test_verdicts(text: str, row: dict[str, Any], expected: bool) -> None:
         ("round(usual) % 7", {"usual": 2.0**70}, 2**70 % 7),
         ("round(usual, 2)", {"usual": 2.675}, 2.67),
         ("round(usual, 0)", {"usual": 2.5}, 2.0),
+        ("round(usual, 2)", {"usual": 1.005}, 1.0),
+        ("round(usual, 2)", {"usual": 1.015}, 1.01),
+        ("round(usual, 2)", {"usual": 0.125}, 0.12),
+        ("round(usual, 15)", {"usual": 1e300}, 1e300),
+        ("round(usual, 1)", {"usual": 1e308}, 1e308),
         ("round(tries, 2)", {"tries": 5}, 5),
         ("sqrt(tries)", {"tries": 9}, 3.0),
         ("sqrt(tries)", {"tries": -9}, None),
@@ -165,6 +176,8 @@ def test_verdicts(text: str, row: dict[str, Any], expected: bool) -> None:
         ("hour(event_time)", {"event_time": 253_402_300_800_000}, None),
         ("hour(event_time)", {"event_time": 253_402_300_799_999}, 23),
         ("hour(event_time, 'Asia/Kolkata')", {"event_time": 253_402_300_799_999}, None),
+        ("hour(event_time, 'America/New_York')", {"event_time": -62_135_596_800_000}, None),
+        ("hour(event_time, 'Asia/Kolkata')", {"event_time": -62_135_596_800_000}, 5),
         ("hour(event_time + 9223372036854775807)", {"event_time": 2**62}, None),
         ("hour(event_time + 9223372036854775807 - 9223372036854775807)", {"event_time": MONDAY_MS}, 0),
         ("hour(coalesce(event_time, 0))", MISSING, 0),
@@ -211,3 +224,8 @@ def test_nested_records_and_what_is_not_finite() -> None:
     assert value_of(of.root, {**names, "usual": math.inf}) is True
     assert value_of(of.root, {**names, "usual": math.nan}) is True
     assert by_columns(of, [{"usual": math.inf}, {"usual": math.nan}, {"usual": 1.0}]) == [True, True, False]
+
+
+def test_the_least_integer_beside_one_that_is_missing() -> None:
+    rows = [{"amount_cents": -(2**63)}, {"amount_cents": -(2**63) + 1}, {"amount_cents": BIG}]
+    assert by_columns(formula("amount_cents - 1", "value"), rows) == [None, -(2**63), BIG - 1]
