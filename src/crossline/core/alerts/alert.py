@@ -16,9 +16,10 @@ from crossline.core.alerts.alertjson import json_bytes, json_value
 from crossline.core.alerts.hits import Hit, WindowRecord
 from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.times import format_instant
-from crossline.core.figures.program import Program
+from crossline.core.figures.program import Formed, Program
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
+from crossline.core.windows.batch import FigureRead
 
 SCHEMA_VERSION = 1
 EVIDENCE_IDS_MAX = 50
@@ -70,7 +71,8 @@ class AlertMaker:
     """Makes the alerts of one rule version; what is the same in all of them is put together once."""
 
     def __init__(self, version: RuleVersion, program: Program) -> None:
-        rule, line = version.rule, program.verdict
+        rule = version.rule
+        line = program.verdict.line if isinstance(program.verdict, Formed) else program.verdict
         self._sentence = rule.sentence
         self._operator = line.operator if line else None
         self._threshold = line.threshold if line else None
@@ -95,12 +97,17 @@ class AlertMaker:
         Of ``record_ids`` the last 50 are kept.
         """
         evidence: dict[str, Any] = {"count": hit.count, "record_ids": list(hit.record_ids[-EVIDENCE_IDS_MAX:])}
-        if hit.fields:
+        said_of = hit.fields
+        if hit.figures is not None:
+            evidence["figures"] = {name: _read(figure) for name, figure in hit.figures.items()}
+            evidence["fields"] = {name: json_value(value) for name, value in hit.fields.items()}
+            said_of = {**hit.fields, **{name: figure.value for name, figure in hit.figures.items()}}
+        elif hit.fields:
             evidence["figures"] = dict(hit.fields)
         if hit.records is not None:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
-        said = self._sentence(value, self._threshold, self._operator, self._window_ms, hit.key, hit.count, hit.fields)
+        said = self._sentence(value, self._threshold, self._operator, self._window_ms, hit.key, hit.count, said_of)
         return {
             "schema_version": SCHEMA_VERSION,
             "alert_id": _uuid5(self._seeded, f"{canonical_key(hit.key)}\x1f{hit.record_id}"),
@@ -137,6 +144,16 @@ def alerts_of(plans: Iterable[StreamPlan], hits: Iterable[Hit], detected_ms: int
             maker = makers[id(hit.version)] = AlertMaker(hit.version, programs[rule.rule_id, rule.version])
         alerts.append(maker.make(hit, detected_ms))
     return alerts
+
+
+def _read(figure: FigureRead) -> dict[str, Any]:
+    """A figure that a formula read."""
+    return {
+        "value": json_value(figure.value),
+        "window_start": _instant(figure.window_start_ms),
+        "window_end": _instant(figure.window_end_ms),
+        "count": figure.count,
+    }
 
 
 def _listed(record: WindowRecord) -> dict[str, Any]:

@@ -51,9 +51,10 @@ def read_alerts(raw: bytes | str) -> list[dict[str, Any]]:
 
 
 def _is_cut(alert: Mapping[str, Any]) -> bool:
-    """Whether the alert's value, the only number that may be so large, may have been a longer integer."""
-    value = alert.get("value")
-    return isinstance(value, float) and abs(value) >= WORD
+    """Whether a figure of the alert, the only numbers that may be so large, may have been a longer integer."""
+    figures = (alert.get("evidence") or {}).get("figures") or {}
+    read = (figure["value"] for figure in figures.values() if isinstance(figure, Mapping) and "value" in figure)
+    return any(isinstance(value, float) and abs(value) >= WORD for value in (alert.get("value"), *read))
 
 
 def json_value(value: float | None) -> float | str | None:

@@ -18,10 +18,10 @@ from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.values import I64
 from crossline.core.basics.wire import Arrays
 from crossline.core.plan.compile import LayerPlan, Stateless, StreamPlan
-from crossline.core.plan.spaces import Line
+from crossline.core.plan.spaces import FormulaLine, Line
 from crossline.core.route.keys import key_values
 from crossline.core.rules.ruleset import RuleVersion
-from crossline.core.windows.batch import Hits, KeyedBatch
+from crossline.core.windows.batch import FigureRead, Hits, KeyedBatch
 
 # Of the record that was hit (ingest time, stream, log, sequence, offset, partition): what hits of several shards are
 # put in order by, and where it stands. Where a stream is one log the time is 0, for then the log has the order.
@@ -42,8 +42,9 @@ class Hit:
     """A rule version's hit at a record.
 
     ``key``: fields in the order of ``group_by``. ``value`` may be an integer of any size or infinite; it and the window
-    are None for a rule that looks at the record alone. ``record_ids``: the records that it rests on, oldest first.
-    ``fields``: what its alert shows of the record. ``records``: the window's, where the rule lists them.
+    are None for a rule that looks at the record alone, and the value where a formula has none to show.
+    ``record_ids``: the records that it rests on, oldest first. ``fields``: what its alert shows of the record.
+    ``records``: the window's, where the rule lists them. ``figures``: those that a formula read; None for other rules.
     """
 
     version: RuleVersion
@@ -59,6 +60,7 @@ class Hit:
     record_ids: Sequence[str]
     fields: Mapping[str, Any]
     records: Sequence[WindowRecord] | None
+    figures: Mapping[str, FigureRead] | None = None
 
 
 @dataclass(slots=True)
@@ -74,7 +76,7 @@ class JudgedRows:
 
     def window_hits(self, hits: Hits) -> Iterator[Hit]:
         """What the kernel found, in its order."""
-        lines = [_LineOf(self, number, line) for number, line in enumerate(self.layer_plan.kernel.lines)]
+        lines = [_LineOf(self, number, line) for number, line in enumerate(self.layer_plan.kernel.judging)]
         integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
         ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
         rows = hits.row.tolist()
@@ -82,6 +84,7 @@ class JudgedRows:
         for i, (number, row) in enumerate(zip(hits.line.tolist(), rows, strict=True)):
             line, first, last = lines[number], bounds[i], bounds[i + 1]
             ingest_ms = int(self.batch.ingest_ms[row])
+            read = hits.formed.get(i)
             yield Hit(
                 version=line.version(ingest_ms),
                 place=self.place(row),
@@ -89,13 +92,14 @@ class JudgedRows:
                 record_id=self.record_id(row),
                 event_ms=ingest_ms - int(self.batch.lateness_ms[row]),
                 ingest_ms=ingest_ms,
-                value=whole[i] + (up[i] << 64) if integral[i] else real[i],
+                value=read.value if read else whole[i] + (up[i] << 64) if integral[i] else real[i],
                 count=int(hits.count[i]),
                 window_start_ms=int(hits.window_start_ms[i]),
                 window_end_ms=int(hits.window_end_ms[i]),
                 record_ids=ids[first:last],
-                fields={},
+                fields=read.fields if read else {},
                 records=line.records(hits, ids, first, last),
+                figures=read.figures if read else None,
             )
 
     def stateless_hits(self, duplicates: np.ndarray[Any, Any]) -> Iterator[Hit]:
@@ -150,9 +154,9 @@ class JudgedRows:
 class _LineOf:
     """What is asked of a line again and again."""
 
-    def __init__(self, judged: JudgedRows, number: int, line: Line) -> None:
+    def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine) -> None:
         kernel = judged.layer_plan.kernel
-        column = kernel.groups[line.group].column
+        column = kernel.groups[line.group].column if isinstance(line, Line) else -1
         self._versions = judged.layer_plan.versions[number]
         self._kind = kernel.columns[column][1] if column >= 0 else None
         self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 TimeMode = Literal["event_time", "processing_time"]
-Aggregate = Literal["count", "sum", "avg", "min", "max", "stddev", "last", "first", "distinct_count"]
+Counted = Literal["count", "sum", "avg", "min", "max", "stddev", "last", "first", "distinct_count"]  # as velocity has
+Aggregate = Counted | Literal["since", "streak"]
 ColumnKind = Literal["int", "float", "code"]  # code: int64 codes, compared for identity only
 Operator = Literal["==", "!=", ">", ">=", "<", "<="]

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator, TimeMode
+from crossline.core.formula.formula import Formula
+from crossline.core.formula.tree import Compare, Constant, walk
+
+ALWAYS = Formula("true", Constant(True, "boolean"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +35,24 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From t - ``length_ms`` to t, the time of the record; ``bounds`` as in rules.md."""
+    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record; ``bounds`` as in rules.md."""
 
     length_ms: int
     bounds: str = "(]"
     include_current: bool = True
+    delay_ms: int = 0
+
+    @property
+    def reach_ms(self) -> int:
+        """How far back from the record it begins."""
+        return self.length_ms + self.delay_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """``aggregate`` of ``column`` over ``window`` of the records of ``feed`` that have one.
 
-    ``column_kind``: how it is kept; None: it is not, as for a count.
+    ``column_kind``: how it is kept; None: it is not, as for a count. ``streak_of``: what the records of a streak meet.
     """
 
     feed: Feed
@@ -50,11 +60,41 @@ class Figure:
     window: Window
     column: str | None = None
     column_kind: ColumnKind | None = None
+    streak_of: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """The verdict of a formula: that ``when`` holds of the program's figures, by their ``names``, and of fields.
+
+    ``value``: what an alert shows; None: nothing.
+    """
+
+    names: tuple[str, ...]
+    when: Formula
+    value: Formula | None = None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the record that it reads."""
+        read = (*self.when.names, *(self.value.names if self.value else ()))
+        return tuple(dict.fromkeys(name for name in read if name not in self.names))
+
+    @property
+    def line(self) -> Comparison | None:
+        """What the first comparison holds against a plain number, which an alert shows; None where it does not."""
+        first = next((node for node in walk(self.when.root) if isinstance(node, Compare)), None)
+        if first is None or len(first.operators) > 1:
+            return None
+        match first.operands[1]:
+            case Constant(int() | float() as threshold, "integer" | "number"):
+                return Comparison(first.operators[0], threshold)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The verdict that kernels reach by themselves: the program's figure ``operator`` ``threshold``."""
+    """The verdict that kernels reach by themselves: the program's one figure ``operator`` ``threshold``."""
 
     operator: Operator
     threshold: float | int
@@ -85,33 +125,50 @@ class Program:
     """One rule, resolved against its stream and the pipeline's defaults.
 
     ``feed``: the records that are judged; those later than ``judge_lateness_ms`` are not (None: no such bound).
-    ``figure`` and ``verdict`` are None where the record alone decides: each that enters is a hit.
+    ``figures`` are none, and ``verdict`` is None, where the record alone decides: each that enters is a hit.
     """
 
     feed: Feed
-    figure: Figure | None = None
-    verdict: Comparison | None = None
+    figures: tuple[Figure, ...] = ()
+    verdict: Comparison | Formed | None = None
     emission: Emission = field(default_factory=Emission)
     evidence: Evidence = field(default_factory=Evidence)
     judge_lateness_ms: int | None = None
 
     def __post_init__(self) -> None:
-        if (self.figure is None) != (self.verdict is None):
+        if bool(self.figures) != (self.verdict is not None):
             raise ValueError("a verdict needs a figure, and a figure a verdict")
+        named = len(self.verdict.names) if isinstance(self.verdict, Formed) else bool(self.verdict)
+        if named != len(self.figures):
+            raise ValueError(f"a verdict of {named} figures, and {len(self.figures)} figures")
+
+    @property
+    def figure(self) -> Figure | None:
+        """The first, whose window an alert shows."""
+        return self.figures[0] if self.figures else None
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All that decides of a record alone what it enters."""
+        streaks = (each.streak_of for each in self.figures if each.streak_of is not None)
+        return (self.feed.condition, *(each.feed.condition for each in self.figures), *streaks)
 
     @property
     def reach_ms(self) -> int:
-        """How far back from a record its window and cooldown reach."""
-        return max(self.figure.window.length_ms if self.figure else 0, self.emission.cooldown_ms)
+        """How far back from a record its windows and cooldown reach."""
+        return max([self.emission.cooldown_ms, *(each.window.reach_ms for each in self.figures)])
 
     @property
     def window_ms(self) -> int | None:
-        """The length of its window; None where there is none."""
+        """The length of the window that an alert shows; None where there is none."""
         return self.figure.window.length_ms if self.figure else None
 
     def probing(self) -> Program:
-        """The same with a line that every figure is beyond, and an alert at every record that has one."""
+        """The same with a verdict that always holds, and an alert at every record that has a figure."""
         if self.verdict is None:
             return self
-        beyond = Comparison(">=", -sys.float_info.max)
-        return replace(self, verdict=beyond, emission=replace(self.emission, every=True, cooldown_ms=0))
+        if isinstance(self.verdict, Formed):
+            probe: Comparison | Formed = replace(self.verdict, when=ALWAYS)
+        else:
+            probe = Comparison(">=", -sys.float_info.max)
+        return replace(self, verdict=probe, emission=replace(self.emission, every=True, cooldown_ms=0))

@@ -15,6 +15,7 @@ from crossline.core.judge.kernels import Kernel, new_kernel
 from crossline.core.judge.order import chunk_floors, in_ingest_order, settled
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import Layer
+from crossline.core.route.facts import facts_from
 from crossline.core.windows.batch import Delta, KeyedBatch, texts_of
 
 BoolMask = npt.NDArray[np.bool_]
@@ -169,7 +170,7 @@ def evict(layers: Sequence[Layer], state: ShardState, horizon_ms: int) -> None:
 
 def lines_of(layer_plan: LayerPlan) -> tuple[tuple[str, int], ...]:
     """The rule versions of a layer's lines, in order."""
-    return tuple((line.rule_id, line.version) for line in layer_plan.kernel.lines)
+    return tuple((line.rule_id, line.version) for line in layer_plan.kernel.judging)
 
 
 def store_of(state: ShardState, layer_plan: LayerPlan) -> Kernel:
@@ -213,6 +214,7 @@ def _judge_layer(
         values=tuple(rows[f"value{i}"] for i in range(len(layer_plan.layer.columns))),
         entries=entries_in_time(layer_plan, rows["bits"], lateness),
         texts=texts_of(rows, len(layer_plan.layer.columns)),
+        facts=facts_from(plan.spec, layer_plan.facts, rows, len(layer_plan.layer.columns)),
     )
     hits = store.judge(batch)
     chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.basics.values import I64
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.program import Program
-from crossline.core.plan.layers import Draft, Layer, Layout, Programmed, assign, home_layer, needs_of, without_idle
-from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
+from crossline.core.figures.program import Comparison, Figure, Formed, Program
+from crossline.core.plan.layers import (
+    Draft,
+    EntrySpec,
+    Layer,
+    Layout,
+    Programmed,
+    assign,
+    entry_of,
+    home_layer,
+    streak_entry,
+    without_idle,
+)
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -22,12 +34,14 @@ from crossline.core.streams.schema import StreamSpec
 class LayerPlan:
     """A layer with the lines judged on it.
 
-    ``versions[i]`` is the rule version of line i, once for each span of time in which it is in force.
+    ``versions[i]`` is the rule version of line i of ``kernel.judging``, once for each span of time in which it is in
+    force. ``facts``: the fields that formulas read.
     """
 
     layer: Layer
     kernel: KeySpacePlan
     versions: tuple[tuple[RuleVersion, ...], ...]
+    facts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +118,13 @@ def compile_stream(
     windowed = [(version, program) for version, program in programs if program.figure is not None]
     stateless = tuple(_stateless(version, program) for version, program in programs if program.figure is None)
     lateness = _lateness(programs, defaults)
-    conditions = {c.canonical: c for v in mine for c in v.rule.all_conditions() if c.canonical}
+    conditions = {c.canonical: c for _, program in programs for c in program.conditions if c.canonical}
     drafts = []
     for draft, members in assign(name, spec, windowed, layout, defaults):
         for version, program in members:
-            _add_line(draft, version, program, spec)
+            _add(draft, version, program, spec)
         if members:
-            used = {cursor.entry for cursor in draft.cursors}
-            draft.layer = without_idle(draft.layer, used, draft.programs, defaults)
+            draft.layer = without_idle(draft.layer, draft.used, draft.programs, defaults)
         if members or draft.layer.home:
             drafts.append(draft)
     reporter = _reporter(drafts, name, spec, lateness.widest_ms, layout)
@@ -149,42 +162,89 @@ def _stateless(version: RuleVersion, program: Program) -> Stateless:
     )
 
 
-def _add_line(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec) -> None:
-    figure, verdict = program.figure, program.verdict
-    if figure is None or verdict is None or figure.feed != program.feed:
-        raise ValueError(f"{version.rule.rule_id}: a line is a figure of the feed that is judged")
-    span = (version.effective_from_ms, version.effective_until_ms)
+def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec) -> None:
+    """A rule version to the layer that serves it."""
+    if any(each.feed.key_fields != program.feed.key_fields for each in program.figures):
+        raise ValueError(f"{version.rule.rule_id}: its figures have other keys than the records that are judged")
+    name = (version.rule.rule_id, version.rule.version)
     draft.programs.append(program)
-    number = draft.numbers.setdefault((version.rule.rule_id, version.rule.version), len(draft.lines))
-    if number < len(draft.lines):
+    draft.versions.setdefault(name, []).append(version)
+    span = (version.effective_from_ms, version.effective_until_ms)
+    if len(draft.versions[name]) > 1:
         # In force again after a pause, or under another status: it goes on from what it remembers.
-        draft.lines[number] = replace(draft.lines[number], spans=(*draft.lines[number].spans, span))
-        draft.versions[number].append(version)
-        return
-    entry, columns = needs_of(program, spec)
+        draft.lines = [_prolonged(each, name, span) for each in draft.lines]
+        draft.formulas = [_prolonged(each, name, span) for each in draft.formulas]
+    elif isinstance(program.verdict, Formed):
+        draft.formulas.append(_formula(draft, version, program, program.verdict, spec))
+    elif program.verdict is not None and program.figure is not None:
+        draft.lines.append(_line(draft, version, program, program.verdict, spec))
+
+
+_Judging = TypeVar("_Judging", Line, FormulaLine)
+
+
+def _prolonged(line: _Judging, name: tuple[str, int], span: tuple[int, int]) -> _Judging:
+    return replace(line, spans=(*line.spans, span)) if (line.rule_id, line.version) == name else line
+
+
+def _entry(draft: Draft, entry: EntrySpec) -> int:
+    number = draft.layer.entries.index(entry)
+    draft.used.add(number)
+    return number
+
+
+def _group(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = False) -> int:
+    """The number of the group that is ``figure``, or that counts what is in its window."""
+    window = figure.window
     cursor = Cursor(
-        entry=draft.layer.entries.index(entry),
-        window_ms=figure.window.length_ms,
-        left_closed=figure.window.bounds[0] == "[",
-        right_open=figure.window.bounds[1] == ")",
-        include_current=figure.window.include_current,
+        entry=_entry(draft, entry_of(figure.feed, spec, figure.column)),
+        window_ms=window.length_ms,
+        left_closed=window.bounds[0] == "[",
+        right_open=window.bounds[1] == ")",
+        include_current=window.include_current,
+        delay_ms=window.delay_ms,
     )
-    cursor_number = draft.cursors.setdefault(cursor, len(draft.cursors))
-    column = -1 if figure.aggregate == "count" or not columns else draft.layer.columns.index(columns[0])
-    group = Group(cursor_number, column, figure.aggregate)
-    draft.versions.append([version])
-    draft.lines.append(
-        Line(
-            rule_id=version.rule.rule_id,
-            version=version.rule.version,
-            group=draft.groups.setdefault(group, len(draft.groups)),
-            operator=verdict.operator,
-            threshold=verdict.threshold,
-            emit_every=program.emission.every,
-            cooldown_ms=program.emission.cooldown_ms,
-            spans=(span,),
-            judge_lateness_ms=program.judge_lateness_ms,
-        )
+    number = draft.cursors.setdefault(cursor, len(draft.cursors))
+    column = -1
+    if figure.aggregate == "streak" and not counted:
+        column = _entry(draft, streak_entry(figure))
+    elif figure.column is not None and figure.column_kind is not None and not counted:
+        column = draft.layer.columns.index((figure.column, figure.column_kind))
+    group = Group(number, column, "count" if counted else figure.aggregate)
+    return draft.groups.setdefault(group, len(draft.groups))
+
+
+def _line(draft: Draft, version: RuleVersion, program: Program, verdict: Comparison, spec: StreamSpec) -> Line:
+    if program.figures[0].feed != program.feed:
+        raise ValueError(f"{version.rule.rule_id}: a line is a figure of the feed that is judged")
+    return Line(
+        rule_id=version.rule.rule_id,
+        version=version.rule.version,
+        group=_group(draft, program.figures[0], spec),
+        operator=verdict.operator,
+        threshold=verdict.threshold,
+        emit_every=program.emission.every,
+        cooldown_ms=program.emission.cooldown_ms,
+        spans=((version.effective_from_ms, version.effective_until_ms),),
+        judge_lateness_ms=program.judge_lateness_ms,
+    )
+
+
+def _formula(draft: Draft, version: RuleVersion, program: Program, verdict: Formed, spec: StreamSpec) -> FormulaLine:
+    draft.facts |= dict.fromkeys(verdict.fields)
+    groups = [(_group(draft, each, spec), _group(draft, each, spec, counted=True)) for each in program.figures]
+    return FormulaLine(
+        rule_id=version.rule.rule_id,
+        version=version.rule.version,
+        entry=_entry(draft, entry_of(program.feed, spec)),
+        figures=tuple((name, *each) for name, each in zip(verdict.names, groups, strict=True)),
+        when=verdict.when,
+        value=verdict.value,
+        rearm_ms=max(each.window.reach_ms + (each.window.bounds[0] == "[") for each in program.figures),
+        emit_every=program.emission.every,
+        cooldown_ms=program.emission.cooldown_ms,
+        spans=((version.effective_from_ms, version.effective_until_ms),),
+        judge_lateness_ms=program.judge_lateness_ms,
     )
 
 
@@ -197,7 +257,7 @@ def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int
     if chosen is None:
         chosen = Draft(home_layer(stream, spec, layout.made + len(drafts), widest_ms))
         drafts.append(chosen)
-    drafts[:] = [d for d in drafts if d is chosen or d.lines]
+    drafts[:] = [d for d in drafts if d is chosen or not d.idle]
     return drafts.index(chosen)
 
 
@@ -210,8 +270,10 @@ def _finish(draft: Draft) -> LayerPlan:
         groups=tuple(draft.groups),
         lines=tuple(draft.lines),
         retention_ms=layer.retention_ms,
+        formulas=tuple(draft.formulas),
     )
-    return LayerPlan(layer, kernel, tuple(map(tuple, draft.versions)))
+    versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
+    return LayerPlan(layer, kernel, versions, tuple(draft.facts))
 
 
 def layout_of(plans: Iterable[StreamPlan], before: Layout | None = None) -> Layout:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crossline.core.figures.kinds import ColumnKind, TimeMode
-from crossline.core.figures.program import Program
-from crossline.core.plan.spaces import Cursor, Group, Line
+from crossline.core.figures.program import Comparison, Feed, Figure, Program
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -94,8 +94,15 @@ class Draft:
     cursors: dict[Cursor, int] = field(default_factory=dict)
     groups: dict[Group, int] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
-    versions: list[list[RuleVersion]] = field(default_factory=list)
-    numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # of lines, by rule id and version
+    formulas: list[FormulaLine] = field(default_factory=list)
+    versions: dict[tuple[str, int], list[RuleVersion]] = field(default_factory=dict)  # of lines, by rule and version
+    facts: dict[str, None] = field(default_factory=dict)
+    used: set[int] = field(default_factory=set)  # entries
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is judged on it."""
+        return not self.lines and not self.formulas
 
 
 Programmed = tuple[RuleVersion, Program]
@@ -134,7 +141,7 @@ def _new_layer(
     defaults: Defaults,
 ) -> Layer:
     needs = [needs_of(program, spec) for _, program in members]
-    entries = _unique(entry for entry, _ in needs)
+    entries = _unique(entry for entries, _ in needs for entry in entries)
     return Layer(
         name=f"{stream}|{mode}|{','.join(fields)}#{number}",
         group_fields=fields,
@@ -166,22 +173,36 @@ def kept_of(program: Program, defaults: Defaults) -> int:
     return 1000 << max(0, (seconds - 1).bit_length())
 
 
-def needs_of(program: Program, spec: StreamSpec) -> tuple[EntrySpec, tuple[tuple[str, ColumnKind], ...]]:
-    """The entry and the columns of a program; a column that every record has makes no entry of its own."""
-    column, kind = (program.figure.column, program.figure.column_kind) if program.figure else (None, None)
+def entry_of(feed: Feed, spec: StreamSpec, column: str | None = None) -> EntrySpec:
+    """The entry of the records of ``feed`` that have ``column``; where all have, that makes no entry of its own."""
     present = column if column is not None and spec.columns[column].optional else None
-    entry = EntrySpec(program.feed.condition.canonical, present, program.feed.allowed_lateness_ms)
-    return entry, ((column, kind),) if column is not None and kind is not None else ()
+    return EntrySpec(feed.condition.canonical, present, feed.allowed_lateness_ms)
+
+
+def streak_entry(figure: Figure) -> EntrySpec:
+    """The entry of the records that a streak is made of."""
+    meets = figure.streak_of.canonical if figure.streak_of is not None else ""
+    return EntrySpec(meets, None, figure.feed.allowed_lateness_ms)
+
+
+def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...], tuple[tuple[str, ColumnKind], ...]]:
+    """The entries and the columns of a program."""
+    entries = [entry_of(each.feed, spec, each.column) for each in program.figures]
+    if not isinstance(program.verdict, Comparison):
+        entries.insert(0, entry_of(program.feed, spec))
+    entries += [streak_entry(each) for each in program.figures if each.aggregate == "streak"]
+    kept = [(each.column, each.column_kind) for each in program.figures]
+    return _unique(entries), _unique((column, kind) for column, kind in kept if column is not None and kind is not None)
 
 
 def _serves(layer: Layer, program: Program, spec: StreamSpec, defaults: Defaults) -> bool:
-    entry, columns = needs_of(program, spec)
+    entries, columns = needs_of(program, spec)
     kept_ms = kept_of(program, defaults)
     feed = program.feed
     on_event_time = feed.time_mode == "event_time"
     return (
         (layer.time_mode, layer.group_fields) == (feed.time_mode, feed.key_fields)
-        and entry in layer.entries
+        and set(entries) <= set(layer.entries)
         and set(columns) <= set(layer.columns)
         and (layer.retention_ms >= kept_ms if on_event_time else layer.retention_ms == kept_ms)
     )

@@ -11,22 +11,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator
+from crossline.core.formula.formula import Formula
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A window of ``window_ms`` over the records of entry number ``entry``; bounds as in rules.md."""
+    """A window of ``window_ms`` over the records of entry number ``entry``; bounds as in rules.md.
+
+    ``delay_ms``: it ends so long before the record.
+    """
 
     entry: int
     window_ms: int
     left_closed: bool
     right_open: bool
     include_current: bool
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``aggregate`` of column number ``column`` (-1 for count) over cursor number ``cursor``."""
+    """``aggregate`` of column number ``column`` (-1: of the records themselves) over cursor number ``cursor``.
+
+    Of a streak ``column`` is the number of the entry that its records are in.
+    """
 
     cursor: int
     column: int
@@ -54,10 +62,33 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class FormulaLine:
+    """One rule version's formula: judged at the records of entry number ``entry``, of the figures that it names.
+
+    ``figures``: the name that the formula has for it, the number of a group, and of the group that counts its window;
+    the window of the first is what an alert shows, and its records are the evidence. ``rearm_ms``: after so long
+    without a record that is judged, it is no longer satisfied. ``value``: what an alert shows; None: nothing. The rest
+    is as in ``Line``.
+    """
+
+    rule_id: str
+    version: int
+    entry: int
+    figures: tuple[tuple[str, int, int], ...]
+    when: Formula
+    value: Formula | None
+    rearm_ms: int
+    emit_every: bool
+    cooldown_ms: int
+    spans: tuple[tuple[int, int], ...]
+    judge_lateness_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class KeySpacePlan:
     """Everything the window kernel needs to judge one key space.
 
-    ``columns``: (field name, kind) of the values kept per record.
+    ``columns``: (field name, kind) of the values kept per record. Lines, and after them formulas, are numbered through.
 
     ``entries`` is the number of entries (bits per record). A record whose clock is at or before (cutoff clock -
     ``retention_ms``) is in no future window.
@@ -69,3 +100,9 @@ class KeySpacePlan:
     groups: tuple[Group, ...]
     lines: tuple[Line, ...]
     retention_ms: int
+    formulas: tuple[FormulaLine, ...] = ()
+
+    @property
+    def judging(self) -> tuple[Line | FormulaLine, ...]:
+        """Lines and formulas, by their numbers."""
+        return (*self.lines, *self.formulas)

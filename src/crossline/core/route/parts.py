@@ -23,6 +23,7 @@ from crossline.core.conditions.mask import Turns
 from crossline.core.figures.kinds import ColumnKind
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import RETIRED, EntrySpec, Layer
+from crossline.core.route.facts import facts_of, valid_name
 from crossline.core.route.keys import KeyColumn, bytes_of, key_column
 
 BoolMask = npt.NDArray[np.bool_]
@@ -117,7 +118,9 @@ def _layer_parts(
         enters: BoolMask = np.asarray(bits.any(axis=1))
         enters[turns.rows] = True
         wanted &= enters
-    columns = [_column(records.fields[name], kind) for name, kind in layer.columns]
+    facts = facts_of(layer_plan.facts, records)
+    columns = [*(_column(records.fields[name], kind) for name, kind in layer.columns), *(each for each, _ in facts)]
+    given = {valid_name(number): valid for number, (_, valid) in enumerate(facts, len(layer.columns))}
     stateless = _stateless_bits(plan, holds.masks, len(records)) if reporter else None
     later = _bit_turns((rule.condition for rule in plan.stateless), holds.turns)
     shard_of_key = (keys.hashes % np.uint64(shards)).astype(np.int32)
@@ -132,6 +135,7 @@ def _layer_parts(
         if not len(mine) and not reporter:
             continue
         arrays = _slice(keys, shard_of_key == shard, mine, records, times, bits, columns)
+        arrays |= {name: valid[mine] for name, valid in given.items()}
         arrays |= turns.within("bits", mine)
         if stateless is not None:
             arrays["stateless"] = stateless[mine]

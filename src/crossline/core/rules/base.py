@@ -22,6 +22,7 @@ from crossline.core.texts.fieldtypes import OptionalInstant, OptionalSeconds, Ru
 from crossline.core.texts.problems import Finding, shown
 from crossline.core.texts.validation import refusal, refusals
 
+NOT_YET = "Not in this version yet."
 Status = Literal["draft", "shadow", "active", "paused", "retired"]
 Severity = Literal["info", "low", "medium", "high", "critical"]
 Action = Literal["allow", "review", "step_up", "block"]
@@ -65,7 +66,8 @@ class Lateness:
     judged_ms: int | None
 
 
-def _check_conditions(raw: Any) -> Any:
+def check_raw_conditions(raw: Any) -> Any:
+    """Validator of conditions as they are written."""
     _, findings = parse_conditions(raw, path=())
     if findings:
         raise refusals(findings)
@@ -103,7 +105,7 @@ class Rule(BaseModel):
         description="Kafka topic for its alerts, out of `topic` and `topics` of the Kafka sinks; none: their "
         "`topic`. Sinks of other kinds take the alerts of all rules.",
     )
-    conditions: Annotated[Any, BeforeValidator(_check_conditions)] = Field(
+    conditions: Annotated[Any, BeforeValidator(check_raw_conditions)] = Field(
         None, description="Which records it looks at; none: all of them. See Conditions."
     )
     severity: Severity = Field("medium", description="How grave a hit is.")
@@ -133,7 +135,7 @@ class Rule(BaseModel):
         description="Records between the two bounds: `evaluate` judges them, `skip` only lets them into windows.",
     )
     resolution: Annotated[None, BeforeValidator(not_yet("no resolution; panes are not in this version yet"))] = Field(
-        None, description="Not in this version yet."
+        None, description=NOT_YET
     )
 
     example: ClassVar[str] = ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from crossline.core.basics.values import F64, I32, I64, U8
 
@@ -25,7 +26,8 @@ class KeyedBatch:
     array per column of the plan, int64 or float64. ``texts``: of a column of codes that stand for texts, by its number,
     the texts (bytes and int64 offsets); ``values`` are then the rows' numbers among these, int32. ``entries``:
     uint8[n, ceil(entries/8)], bit e (from the low end of byte e//8) set where the row is an entry of number e. The
-    value of a column that none of the row's entries uses may be anything.
+    value of a column that none of the row's entries uses may be anything. ``facts``: fields of the records, n of each,
+    null where missing, that formulas read; they are not kept.
     """
 
     clock_ms: I64
@@ -40,23 +42,43 @@ class KeyedBatch:
     values: tuple[I64 | F64 | I32, ...]
     entries: U8
     texts: Mapping[int, Texts] = field(default_factory=dict)
+    facts: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.clock_ms)
 
 
 @dataclass(frozen=True, slots=True)
+class FigureRead:
+    """A figure as a formula read it: its value (None: missing), its window, and how many records there are in it."""
+
+    value: Any
+    window_start_ms: int
+    window_end_ms: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaRead:
+    """What the formula of a hit read of figures and of fields, by name, and what an alert shows as its value."""
+
+    value: Any
+    figures: Mapping[str, FigureRead]
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Hits:
     """h hits of one batch of n rows, by row and then in the order of the plan's groups.
 
-    ``line``: number in ``plan.lines``; ``row``: in the batch. The value is ``value_i`` + ``value_up`` * 2^64 where the
-    aggregate of the line's group is an integer (``is_int``), else ``value_f``. ``count``: records in the window.
+    ``line``: number in ``plan.judging``; ``row``: in the batch. The value is ``value_i`` + ``value_up`` * 2^64 where
+    the aggregate of the line's group is an integer (``is_int``), else ``value_f``. ``count``: records in the window.
     Evidence of hit i: positions ``evidence_offsets[i]`` to ``evidence_offsets[i+1]`` of the evidence arrays, at most
     50, oldest first; ids as bytes with offsets; values of the group's column (``evidence_value_i`` for integer and code
     columns, ``evidence_value_f`` for floats, 0 without column). ``duplicates``: bool[n]. ``retained``: int32[m], the
     rows that were kept. ``sat``: uint8[m, ceil(lines/8)], for each kept row the lines it was judged by and satisfied.
     ``emitted_line``, ``emitted_row``: emissions of lines with a cooldown, ``emitted_row`` counted among the kept
-    rows.
+    rows. ``formed``: of hits of formulas, by number of the hit, what was read.
     """
 
     line: I32
@@ -79,6 +101,7 @@ class Hits:
     sat: U8
     emitted_line: I32
     emitted_row: I32
+    formed: Mapping[int, FormulaRead] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.line)
@@ -107,7 +130,8 @@ class Delta:
         """Inverse of ``arrays``."""
         count = sum(name.startswith("value") for name in arrays)
         values = tuple(arrays[f"value{i}"] for i in range(count))
-        batch = KeyedBatch(**{n: arrays[n] for n in _PLAIN}, values=values, texts=texts_of(arrays, count))
+        plain: dict[str, Any] = {name: arrays[name] for name in _PLAIN}
+        batch = KeyedBatch(**plain, values=values, texts=texts_of(arrays, count))
         return Delta(batch, arrays["sat"], arrays["emitted_line"], arrays["emitted_row"])
 
 

@@ -10,12 +10,15 @@ from numba import njit, types
 from crossline.core.windows.compact import count_dead, rebuild_values, relink, throw_out
 from crossline.core.windows.kernel import judge_rows, load_rows
 from crossline.core.windows.memory.sources import digest
+from crossline.core.windows.ordered import compare_rows, figure_rows, take_rows
 from crossline.core.windows.records.growth import put_in, run_end, take_out
 from crossline.core.windows.records.tables import rebuild_ids, rebuild_keys
+from crossline.core.windows.verdicts.emit import emit_rows
 
 JUDGE, LOAD, COUNT_DEAD, THROW_OUT, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RELINK, RUN_END, TAKE_OUT, PUT_IN = (
     range(11)
 )
+EMIT, TAKE, FIGURES, COMPARE = range(11, 15)
 
 
 def _made(sources: int) -> Any:
@@ -43,6 +46,14 @@ def _made(sources: int) -> Any:
             take_out(h, argument, more)
         elif task == PUT_IN:
             put_in(h, argument)
+        elif task == EMIT:
+            done = emit_rows(h, argument)
+        elif task == TAKE:
+            take_rows(h, argument, more)
+        elif task == FIGURES:
+            figure_rows(h, argument)
+        elif task == COMPARE:
+            done = compare_rows(h, argument)
         return done
 
     return njit(types.int64(types.int64, types.int64, types.int64, types.int64), cache=True)(run)

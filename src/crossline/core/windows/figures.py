@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows.exact import pair_add, pair_divide, pair_product, pair_sqrt, two_sum
+from crossline.core.windows.arithmetic.exact import pair_add, pair_divide, pair_product, pair_sqrt, two_sum
+from crossline.core.windows.arithmetic.sums import (
+    add_deviation,
+    add_float,
+    add_whole,
+    clear_deviation,
+    pair_of,
+)
+from crossline.core.windows.arithmetic.wide import FLOAT_UNIT, wide_add_bits, wide_add_whole, wide_clear, wide_rounded
 from crossline.core.windows.memory.access import (
     inlined,
     jit,
@@ -21,6 +29,8 @@ from crossline.core.windows.memory.access import (
 )
 from crossline.core.windows.memory.header import (
     after,
+    before,
+    clock,
     deviation_at,
     distinct_at,
     enters,
@@ -66,20 +76,14 @@ from crossline.core.windows.program import (
     DISTINCT,
     FIRST,
     LAST,
+    SINCE,
     STDDEV,
+    STREAK,
     SUM_FLOAT,
     SUM_INT,
 )
 from crossline.core.windows.records.lists import beats
 from crossline.core.windows.rolling import pointed
-from crossline.core.windows.sums import (
-    add_deviation,
-    add_float,
-    add_whole,
-    clear_deviation,
-    pair_of,
-)
-from crossline.core.windows.wide import FLOAT_UNIT, wide_add_bits, wide_add_whole, wide_clear, wide_rounded
 
 WHOLE_MAX = 9007199254740992  # up to here floats have every integer
 
@@ -100,7 +104,7 @@ def scan_sum(h: int, slot: int, c: int, col: int, extra: int, n: int) -> Any:
 
 
 @jit
-def _int_mean(h: int, low: int, high: int, n: int) -> Any:
+def int_mean(h: int, low: int, high: int, n: int) -> Any:
     """(low + high * 2^64) / n, rounded once."""
     if high == 0 and -WHOLE_MAX <= low <= WHOLE_MAX:
         return np.float64(low) / n
@@ -164,6 +168,17 @@ def _sum_anew(h: int, slot: int, c: int, col: int, at: int, rough: int) -> None:
 @jit
 def _spread(h: int, slot: int, k: int, extra: int, n: int) -> Any:
     """Standard deviation ``k`` from its rolling sums, and how far it may be off (inf: only a scan can tell)."""
+    total, total2, off = _squares(h, slot, k, extra, n)
+    most = (total + total2 + off) / (n - 1)
+    if not (0.0 <= most < math.inf):
+        return 0.0, math.inf
+    spread = math.sqrt(most)
+    return spread, spread * (1.0 + 1e-9) - math.sqrt(max((total + total2 - off) / (n - 1), 0.0)) * (1.0 - 1e-9)
+
+
+@jit
+def _squares(h: int, slot: int, k: int, extra: int, n: int) -> Any:
+    """Of standard deviation ``k`` the sum of squared distances from the mean, as a pair, and how far it may be off."""
     at, room = deviation_at(h, slot, k), word(h, SCRATCH)
     for b in range(0, DEVIATION_BYTES, 8):
         store_f64(room + b, load_f64(at + b))
@@ -178,12 +193,7 @@ def _spread(h: int, slot: int, k: int, extra: int, n: int) -> Any:
     p, p2 = pair_product(high, low, high, low)
     p, p2 = pair_divide(p, p2, np.float64(n))
     total, total2 = pair_add(squares, squares2, -p, -p2)
-    off = load_f64(room + ERROR) * 1.01 + (abs(squares) + abs(p)) * 1e-29 + 1e-290
-    most = (total + total2 + off) / (n - 1)
-    if not (0.0 <= most < math.inf):
-        return 0.0, math.inf
-    spread = math.sqrt(most)
-    return spread, spread * (1.0 + 1e-9) - math.sqrt(max((total + total2 - off) / (n - 1), 0.0)) * (1.0 - 1e-9)
+    return total, total2, load_f64(room + ERROR) * 1.01 + (abs(squares) + abs(p)) * 1e-29 + 1e-290
 
 
 @jit
@@ -229,7 +239,7 @@ def _sum_float(h: int, slot: int, c: int, k: int, extra: int) -> Any:
 
 
 @jit
-def _sum_int(h: int, slot: int, k: int, extra: int) -> None:
+def sum_int(h: int, slot: int, k: int, extra: int) -> None:
     """Put sum of integers ``k`` at FIGURE."""
     at, sum_at = word(h, FIGURE), sum_i_at(h, slot, k)
     low, high = load_i64(sum_at + SUM_LOW), load_i64(sum_at + SUM_UP)
@@ -277,10 +287,51 @@ def count_figure(h: int, slot: int, c: int, extra: int) -> Any:
 
 
 @jit
-def figure(h: int, slot: int, c: int, g: int, extra: int) -> Any:
+def _streak(h: int, slot: int, c: int, entry: int, extra: int) -> Any:
+    """How many of the latest entries of the window, one after the other, are in ``entry`` too."""
+    n = 0
+    if extra >= 0:
+        if not enters(h, extra, entry):
+            return n
+        n = 1
+    first, r = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
+    if first < 0:
+        return n
+    while True:
+        if enters(h, r, item(h, ENTRY, c)):
+            if not enters(h, r, entry):
+                return n
+            n += 1
+        if r == first:
+            return n
+        r = before(h, r)
+
+
+@jit
+def settled_spread(h: int, slot: int, c: int, g: int, extra: int) -> None:
+    """Replace the deviation at FIGURE by the nearest float: that of its rolling sums where they leave no doubt."""
+    if load_f64(word(h, FIGURE) + 16) == 0.0:
+        return
+    n = load_i32(window_at(h, slot, c) + COUNT_OF) + (1 if extra >= 0 else 0)
+    total, total2, off = _squares(h, slot, item(h, GROUP_ACC, g), extra, n)
+    if off < math.inf:
+        low, low2 = pair_add(total, total2, -off, 0.0)
+        high, high2 = pair_add(total, total2, off, 0.0)
+        low, low2 = pair_divide(low, low2, np.float64(n - 1))
+        high, high2 = pair_divide(high, high2, np.float64(n - 1))
+        if low > 0.0 and pair_sqrt(low, low2) == pair_sqrt(high, high2):
+            store_f64(word(h, FIGURE) + 8, pair_sqrt(low, low2))
+            store_f64(word(h, FIGURE) + 16, 0.0)
+            return
+    settle(h, slot, c, g, extra)
+
+
+@jit
+def figure(h: int, slot: int, c: int, g: int, i: int, extra: int) -> Any:  # noqa: PLR0911 - a table
     """Put the value of group ``g``, no count, at FIGURE, and how far it may be off; False where it is undefined.
 
-    What an integer lacks is put there for a sum alone. ``extra``: a record to count in (-1: none).
+    What an integer lacks is put there for a sum alone. ``i``: the record that is judged; ``extra``: a record to count
+    in (-1: none).
     """
     kind, k, at = item(h, GROUP_KIND, g), item(h, GROUP_ACC, g), word(h, FIGURE)
     store_f64(at + 16, 0.0)
@@ -289,9 +340,9 @@ def figure(h: int, slot: int, c: int, g: int, extra: int) -> Any:
         store_64(at, _distinct(h, slot, c, k, extra))
         return True
     if kind in (SUM_INT, AVG_INT):
-        _sum_int(h, slot, k, extra)
+        sum_int(h, slot, k, extra)
         if kind == AVG_INT and n > 0:
-            store_f64(at + 8, _int_mean(h, load_i64(at), load_i64(at + 24), n))
+            store_f64(at + 8, int_mean(h, load_i64(at), load_i64(at + 24), n))
         return kind == SUM_INT or n > 0
     if kind in (SUM_FLOAT, AVG_FLOAT):
         total_f = _sum_float(h, slot, c, k, extra)
@@ -306,9 +357,15 @@ def figure(h: int, slot: int, c: int, g: int, extra: int) -> Any:
             store_f64(at + 8, spread)
             store_f64(at + 16, off)
         return n >= 2
+    if kind == STREAK:
+        store_64(at, _streak(h, slot, c, item(h, GROUP_COL, g), extra))
+        return True
     if n == 0:
         return False
     r = _record_of(h, slot, c, k, extra)
+    if kind == SINCE:
+        store_64(at, clock(h, i) - clock(h, r))
+        return True
     store_64(at, value_i(h, r, item(h, GROUP_COL, g)))
     store_f64(at + 8, value_f(h, r, item(h, GROUP_COL, g)))
     return True

@@ -9,9 +9,9 @@ import numpy as np
 from crossline.core.basics.values import I64
 from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows.batch import Hits, take_bytes
-from crossline.core.windows.kernel import EVIDENCE_MAX
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory_map import MemoryMap
+from crossline.core.windows.verdicts.compare import EVIDENCE_MAX
 
 
 class Buffers:
@@ -65,7 +65,9 @@ def hits_of(memory: MemoryMap, buffers: Buffers, plan: KeySpacePlan, found: dict
         buffers.part(at.OUT_LINE, h),
         np.concatenate([np.zeros(1, np.int64), buffers.part(at.OUT_EVIDENCE_END, h)]),
     )
-    column_of_line = np.array([plan.groups[x.group].column for x in plan.lines] or [-1], np.int64)
+    column_of_line = np.array(
+        [*(plan.groups[x.group].column for x in plan.lines), *(-1 for _ in plan.formulas), -1], np.int64
+    )
     value_i, value_f = _evidence_values(memory, plan, np.repeat(column_of_line[line], np.diff(offsets)), records)
     id_end = memory.field(at.RECORDS, at.ID_END, np.uint32)
     ends = id_end[records].astype(np.int64)

@@ -10,13 +10,13 @@ import numpy as np
 from crossline.core.basics.values import I64, U8
 from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows.ahead import SCOUTS_EACH
+from crossline.core.windows.arithmetic.wide import LIMBS
 from crossline.core.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, compiled
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.regions import HUGE_FROM, Region
 from crossline.core.windows.memory.watch import WATCHES, Piece, watching
 from crossline.core.windows.program import KernelProgram
 from crossline.core.windows.records.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
-from crossline.core.windows.wide import LIMBS
 
 FILL_MAX = 0.88  # of an open addressing table
 GROWTH = 1.3  # by which a table grows that is filled anew
@@ -59,6 +59,8 @@ class MemoryMap:
         self.keep(at.FIGURE, np.zeros(4, np.int64))
         self.keep(at.SCRATCH, np.zeros(LIMBS, np.int64))
         self.keep(at.SCOUTS, np.zeros(AHEAD * SCOUTS_EACH, np.int64))
+        for cursors in (at.PASSED, at.LEFT_BEHIND):
+            self.keep(cursors, np.zeros(len(plan.cursors), np.int64))
         self.keep(at.ACTIVE, np.zeros(len(program.class_entry) + 1, np.uint8))
 
     def _lay_out(self, plan: KeySpacePlan) -> None:
@@ -66,7 +68,7 @@ class MemoryMap:
         words, program = self.words, self.program
         for word in at.OF_PROGRAM:
             self.keep(word.number, getattr(program, word.name.lower()))
-        cooling = program.cooldown_col.max(initial=-1) + 1
+        cooling = max(program.cooldown_col.max(initial=-1), program.formula_cooldown_col.max(initial=-1)) + 1
         entry_bytes = (plan.entries + 7) // 8
         for name, count in (
             (at.COLUMNS, len(plan.columns)),
@@ -79,9 +81,12 @@ class MemoryMap:
             (at.SUMS_F, len(program.sf_col)),
             (at.DEVIATIONS, len(program.sd_col)),
             (at.CLASSES, len(program.class_entry)),
+            (at.LINE_CLASSES, program.formula_class.min(initial=len(program.class_entry))),
+            (at.UNTIED, program.sortable.all() and not len(program.chain_entry) and not len(program.link_entry)),
             (at.LINES, len(plan.lines)),
+            (at.FORMULAS, len(plan.formulas)),
             (at.COOLING, cooling),
-            (at.LINE_BYTES, (len(plan.lines) + 7) // 8),
+            (at.LINE_BYTES, (len(plan.judging) + 7) // 8),
             (at.ENTRY_BYTES, entry_bytes),
             (at.BITS_BYTES, 0 if plan.entries == 1 else entry_bytes),
         ):

@@ -10,13 +10,15 @@ import numpy as np
 
 from crossline.core.basics.values import F64, I32, I64, U8
 from crossline.core.figures.kinds import Operator
-from crossline.core.plan.spaces import Group, KeySpacePlan, Line
+from crossline.core.plan.spaces import FormulaLine, Group, KeySpacePlan, Line
 
 # Kinds of pointers into a window, and of group results.
 MIN, MAX, FIRST, LAST = 0, 1, 2, 3
-COUNT, SUM_INT, SUM_FLOAT, AVG_INT, AVG_FLOAT, VALUE_INT, VALUE_FLOAT, DISTINCT, STDDEV = range(9)
-INT_KINDS = (COUNT, SUM_INT, VALUE_INT, DISTINCT)
+COUNT, SUM_INT, SUM_FLOAT, AVG_INT, AVG_FLOAT, VALUE_INT, VALUE_FLOAT, DISTINCT, STDDEV, SINCE, STREAK = range(11)
+INT_KINDS = (COUNT, SUM_INT, VALUE_INT, DISTINCT, SINCE, STREAK)
 _POINTERS = {"min": MIN, "max": MAX, "first": FIRST, "last": LAST}
+_KINDS = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "since": SINCE, "streak": STREAK}
+_KINDS_OF_NUMBERS = {"sum": SUM_INT, "avg": AVG_INT}  # of integers; one more of floats
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 WIDEST = 2**120  # beyond any sum of as many int64 as there can be records
 
@@ -74,32 +76,56 @@ class KernelProgram(NamedTuple):
     span_from: I64
     span_until: I64
     class_late: I64
+    delay: I64
+    begins: I64  # of the window, before the record: the first and the last clock in it
+    ends: I64
+    adds: U8
+    group_told: I32  # figures are told by these numbers, those for formulas first
+    sortable: U8  # per cursor: its figures are counts and sums of integers alone
+    formula_class: I32
+    formula_cursor: I32
+    formula_count: I32
+    formula_every: U8
+    formula_rearm: I64
+    formula_cooldown: I64
+    formula_cooldown_col: I32
 
 
-JudgeClass = tuple[int, tuple[tuple[int, int], ...], int]
+JudgeClass = tuple[int, tuple[tuple[int, int], ...], int, bool]
 
 
-def judge_class(plan: KeySpacePlan, line: Line) -> JudgeClass:
-    """What decides which records a line judges: entry, spans of ingest time, and the latest lateness."""
-    entry = plan.cursors[plan.groups[line.group].cursor].entry
+def judge_class(plan: KeySpacePlan, line: Line | FormulaLine) -> JudgeClass:
+    """What decides which records a line judges: entry, spans of ingest time, the latest lateness; and when."""
+    formed = isinstance(line, FormulaLine)
+    entry = line.entry if isinstance(line, FormulaLine) else plan.cursors[plan.groups[line.group].cursor].entry
     late = I64_MAX if line.judge_lateness_ms is None else line.judge_lateness_ms
-    return entry, tuple((_clip(start), _clip(end)) for start, end in line.spans), _clip(late)
+    return entry, tuple((_clip(start), _clip(end)) for start, end in line.spans), _clip(late), formed
 
 
 def classes(plan: KeySpacePlan) -> dict[JudgeClass, int]:
-    """The classes of the plan's lines, numbered."""
-    return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in plan.lines))}
+    """The classes of the plan's lines, numbered; those of its formulas come after."""
+    return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in plan.judging))}
+
+
+def told_groups(plan: KeySpacePlan) -> tuple[int, ...]:
+    """The numbers of the groups whose figures formulas read, in the order in which they are told."""
+    return tuple(sorted({number for each in plan.formulas for _, *groups in each.figures for number in groups}))
+
+
+def all_told(plan: KeySpacePlan) -> tuple[int, ...]:
+    """The groups in use: first those that formulas read, then those that lines alone do."""
+    return tuple(dict.fromkeys((*told_groups(plan), *sorted(line.group for line in plan.lines))))
 
 
 def is_float(plan: KeySpacePlan, group: Group) -> bool:
     """Whether the group's column holds floats."""
-    return group.column >= 0 and plan.columns[group.column][1] == "float"
+    return group.aggregate != "streak" and group.column >= 0 and plan.columns[group.column][1] == "float"
 
 
 def check(plan: KeySpacePlan) -> None:
     """Raises ValueError where an aggregate is not defined on its column."""
     for group in plan.groups:
-        if group.aggregate == "count":
+        if group.aggregate in {"count", "since", "streak"}:
             continue
         kind = plan.columns[group.column][1] if group.column >= 0 else "absent"
         if kind == "absent" or (kind == "code" and group.aggregate != "distinct_count"):
@@ -128,6 +154,8 @@ class _Parts:
             return "sf" if is_float(self.plan, group) else "si", (group.cursor, group.column)
         if group.aggregate == "stddev":
             return "sd", (group.cursor, group.column)
+        if group.aggregate == "since":
+            return "pt", (group.cursor, LAST, -1, -1)
         if group.aggregate in _POINTERS:
             kind = _POINTERS[group.aggregate]
             chain = self.chains.setdefault((entry, group.column, kind), len(self.chains)) if kind <= MAX else -1
@@ -140,10 +168,9 @@ class _Parts:
         """Kind of the group's result, number of the accumulator it reads."""
         kind, key = self.accumulator(group)
         number = self.number[kind][key] if kind else -1
-        base = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "sum": SUM_INT, "avg": AVG_INT}
-        if group.aggregate in {"count", "stddev", "distinct_count"}:
-            return base[group.aggregate], number
-        return base.get(group.aggregate, VALUE_INT) + is_float(self.plan, group), number
+        if group.aggregate in _KINDS:
+            return _KINDS[group.aggregate], number
+        return _KINDS_OF_NUMBERS.get(group.aggregate, VALUE_INT) + is_float(self.plan, group), number
 
     def starts(self, cursors: Iterable[int]) -> I32:
         """Where each cursor's part of a sorted list begins; one more for the end."""
@@ -187,6 +214,10 @@ def compile_plan(plan: KeySpacePlan) -> KernelProgram:
         left_closed=_bytes(c.left_closed for c in plan.cursors),
         right_open=_bytes(c.right_open for c in plan.cursors),
         include=_bytes(c.include_current for c in plan.cursors),
+        delay=_longs(c.delay_ms for c in plan.cursors),
+        begins=_longs(c.delay_ms + c.window_ms - 1 + c.left_closed for c in plan.cursors),
+        ends=_longs(c.delay_ms + c.right_open for c in plan.cursors),
+        adds=_bytes(c.right_open and c.include_current and not c.delay_ms for c in plan.cursors),
         **_Parts(plan).arrays(),
         **_judging(plan),
     )
@@ -194,13 +225,15 @@ def compile_plan(plan: KeySpacePlan) -> KernelProgram:
 
 def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     """Groups by cursor, lines by group, classes by cursor."""
-    parts = _Parts(plan)
-    used = {line.group for line in plan.lines}
+    parts, told = _Parts(plan), all_told(plan)
+    used = set(told)
     groups = sorted(used, key=lambda g: (plan.groups[g].cursor, g))
     results = [parts.result(plan.groups[g]) for g in groups]
     lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].group), i))
     number = classes(plan)
-    of_cursor = sorted({(plan.groups[x.group].cursor, number[judge_class(plan, x)]) for x in plan.lines})
+    by_group: list[tuple[int, Line | FormulaLine]] = [(x.group, x) for x in plan.lines]
+    by_group += [(g, x) for x in plan.formulas for _, *read in x.figures for g in read]
+    of_cursor = sorted({(plan.groups[g].cursor, number[judge_class(plan, x)]) for g, x in by_group})
     cooling = [i for i in lines if plan.lines[i].cooldown_ms > 0]
     line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)
     bounds = [_bounds(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
@@ -226,13 +259,40 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "span_from": _longs(start for c in number for start, _ in c[1]),
         "span_until": _longs(end for c in number for _, end in c[1]),
         "class_late": _longs(c[2] for c in number),
+        "group_told": _ints(told.index(g) for g in groups),
+        "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.cursors))),
+        **_formulas(plan, len(cooling)),
+    }
+
+
+def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
+    """Whether what a record adds to the cursor's figures can be taken off again in any order."""
+    mine = [plan.groups[number] for number in all_told(plan) if plan.groups[number].cursor == cursor]
+    return all(each.aggregate in {"count", "sum", "avg"} and not is_float(plan, each) for each in mine)
+
+
+def _formulas(plan: KeySpacePlan, cooling_before: int) -> dict[str, Any]:
+    number, told, formulas = classes(plan), told_groups(plan), plan.formulas
+    cooling = [i for i, each in enumerate(formulas) if each.cooldown_ms > 0]
+    return {
+        "formula_class": _ints(number[judge_class(plan, each)] for each in formulas),
+        "formula_cursor": _ints(plan.groups[each.figures[0][2]].cursor for each in formulas),
+        "formula_count": _ints(told.index(each.figures[0][2]) for each in formulas),
+        "formula_every": _bytes(each.emit_every for each in formulas),
+        "formula_rearm": _longs(each.rearm_ms for each in formulas),
+        "formula_cooldown": _longs(each.cooldown_ms for each in formulas),
+        "formula_cooldown_col": _ints(
+            cooling_before + cooling.index(i) if each.cooldown_ms > 0 else -1 for i, each in enumerate(formulas)
+        ),
     }
 
 
 def cooldown_columns(plan: KeySpacePlan, program: KernelProgram) -> dict[tuple[str, int], int]:
     """Column of the last emission, for each line (rule id, version) with a cooldown."""
-    pairs = zip(program.line_plan.tolist(), program.cooldown_col.tolist(), strict=True)
-    return {(plan.lines[i].rule_id, plan.lines[i].version): column for i, column in pairs if column >= 0}
+    pairs = list(zip(program.line_plan.tolist(), program.cooldown_col.tolist(), strict=True))
+    pairs += enumerate(program.formula_cooldown_col.tolist(), len(plan.lines))
+    judging = plan.judging
+    return {(judging[i].rule_id, judging[i].version): column for i, column in pairs if column >= 0}
 
 
 def _bounds(operator: Operator, threshold: float) -> tuple[int, int, float, float]:

@@ -10,6 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from crossline.core.windows.arithmetic.sums import (
+    add_deviation,
+    add_float,
+    add_whole,
+    clear_deviation,
+    take_whole,
+)
 from crossline.core.windows.memory.access import inlined, jit, load_i32, store_8, store_32, store_64, store_f64
 from crossline.core.windows.memory.header import (
     after,
@@ -33,23 +40,23 @@ from crossline.core.windows.memory.header import (
     word,
 )
 from crossline.core.windows.memory.layout import (
+    BEGINS,
     BELOW,
     COUNT_OF,
     CURSORS,
     DC_AT,
     DC_LINK,
+    ENDS,
     ENTRY,
     FIRST_OF,
     HEAD,
     INCLUDE,
     LAST_OF,
-    LEFT_CLOSED,
     PAIR_REST,
     PLAIN,
     PT_AT,
     PT_CHAIN,
     PT_KIND,
-    RIGHT_OPEN,
     SAME_AFTER,
     SAME_BEFORE,
     SD_AT,
@@ -60,17 +67,9 @@ from crossline.core.windows.memory.layout import (
     SI_COL,
     SUM_UP,
     UP,
-    WINDOW,
 )
 from crossline.core.windows.program import FIRST, LAST, MAX
 from crossline.core.windows.records.lists import beats
-from crossline.core.windows.sums import (
-    add_deviation,
-    add_float,
-    add_whole,
-    clear_deviation,
-    take_whole,
-)
 
 UNKNOWN = -2  # a pointer that must be searched; -1 is one into an empty window
 
@@ -264,8 +263,8 @@ def move(h: int, slot: int, c: int, i: int, newest: bool) -> None:
     ``newest``: ``i`` is the last of its key's list, so nothing has to move back.
     """
     now = clock(h, i)
-    low = now - item(h, WINDOW, c) + 1 - item(h, LEFT_CLOSED, c)
-    high = now - item(h, RIGHT_OPEN, c)
+    low = now - item(h, BEGINS, c)
+    high = now - item(h, ENDS, c)
     with_i = item(h, INCLUDE, c) != 0
     if not newest:
         _back(h, slot, c, i, high, with_i)
@@ -288,10 +287,10 @@ def move(h: int, slot: int, c: int, i: int, newest: bool) -> None:
 
 @jit
 def _back(h: int, slot: int, c: int, i: int, high: int, with_i: bool) -> None:
-    """Take off the right end what is later than clock ``high``, and ``i`` where it is not included."""
-    at = window_at(h, slot, c)
+    """Take off the right end what is later than ``high``, and where ``i`` is not included what does not precede it."""
+    at, now = window_at(h, slot, c), clock(h, i)
     first, last = load_i32(at + FIRST_OF), load_i32(at + LAST_OF)
-    while last >= 0 and (clock(h, last) > high or (last == i and not with_i)):
+    while last >= 0 and (clock(h, last) > high or (not with_i and last >= i and clock(h, last) == now)):
         r = last
         last = before(h, r)
         store_32(at + LAST_OF, last)

@@ -11,17 +11,31 @@ from crossline.core.basics.errors import StateError
 from crossline.core.basics.values import U8
 from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch, take
-from crossline.core.windows.entry import COUNT_DEAD, JUDGE, LOAD, RELINK, THROW_OUT, compiled
+from crossline.core.windows.entry import (
+    COMPARE,
+    COUNT_DEAD,
+    EMIT,
+    FIGURES,
+    JUDGE,
+    LOAD,
+    RELINK,
+    TAKE,
+    THROW_OUT,
+    compiled,
+)
 from crossline.core.windows.gather import Buffers, hits_of
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.memory_map import MemoryMap
-from crossline.core.windows.program import classes, compile_plan, cooldown_columns, judge_class
+from crossline.core.windows.program import all_told, classes, compile_plan, cooldown_columns, judge_class, told_groups
+from crossline.core.windows.verdicts.formulas import Formulas, Told
 
 __all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm"]
 
 ANY_AGE = 2**62
 POOL_MAX = 2**32 - 1
+DEEP = 3  # steps back from the end of its list that a record takes: from there on a batch is better judged in order
+PIECE = 8_192  # rows whose records are sorted together; of one key they are held against each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,9 @@ class KeySpaceState:
     time minus this. It must not reach behind what ``evict`` drops; None counts every record that is still held, which
     then depends on when ``evict`` was called.
 
+    ``in_order``: how ``judge`` goes about its work (see ``ordered``), with the same result: True or False, None for
+    what was better for the batch before.
+
     Raises:
         ValueError: an aggregate of a column that it is not defined on.
     """
@@ -51,6 +68,9 @@ class KeySpaceState:
         self.duplicate_ms = ANY_AGE if duplicate_ms is None else duplicate_ms
         self._memory = MemoryMap(plan, compile_plan(plan))
         self._buffers = Buffers(self._memory)
+        self._formulas = Formulas(plan)
+        self._deep = False
+        self.in_order: bool | None = None
 
     def judge(self, batch: KeyedBatch) -> Hits:
         """Take ``batch`` in, row by row, judging each.
@@ -60,12 +80,53 @@ class KeySpaceState:
         """
         words = self._memory.words
         found = self._enter(batch, np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8), stepwise=True)
-        row = 0
-        while (row := self._memory.run(JUDGE, row)) < len(batch):
-            self._buffers.grow()
+        sorted_out = self._deep if self.in_order is None else self.in_order
+        told = Told.of(len(batch), len(all_told(self.plan)) if sorted_out else len(told_groups(self.plan)))
+        words[at.TOLD] = told.whole.shape[1]
+        if sorted_out or self.plan.formulas:
+            self._listen(told)
+        if sorted_out:
+            self._judge_in_order(len(batch))
+        else:
+            self._go_through(JUDGE, len(batch))
+        self._deep = bool(words[at.N_WALKED] > DEEP * len(batch))
+        if self.plan.formulas:
+            self._memory.keep(at.HOLDS, self._formulas.holds(told, batch.facts))
+            self._go_through(EMIT, len(batch))
         hits = hits_of(self._memory, self._buffers, self.plan, found)
         self._leave()
-        return hits
+        return self._formulas.formed(hits, told, batch.facts) if self.plan.formulas else hits
+
+    def _judge_in_order(self, rows: int) -> None:
+        """As JUDGE does it, for records that come far out of order (see ``ordered``)."""
+        memory = self._memory
+        memory.keep(at.ROW_COUNT, np.zeros((rows, len(self.plan.cursors)), np.int32))
+        for start in range(0, rows, PIECE):
+            first = self.records
+            memory.run(TAKE, start, min(start + PIECE, rows))
+            slots = memory.field(at.RECORDS, at.SLOT)[first:]
+            order = np.lexsort((memory.clocks(slice(first, None)), slots)) + first
+            memory.keep(at.ORDER, order.astype(np.int32))
+            memory.keep(at.NEWEST_OF, np.empty(len(order), np.int32))
+            memory.run(FIGURES, len(order))
+        self._go_through(COMPARE, rows)
+
+    def _go_through(self, task: int, rows: int) -> None:
+        row = 0
+        while (row := self._memory.run(task, row)) < rows:
+            self._buffers.grow()
+
+    def _listen(self, told: Told) -> None:
+        """Have the kernel put figures into ``told``."""
+        memory = self._memory
+        memory.keep(at.ROW_RECORD, np.full(len(told.whole), -1, np.int32))
+        for name, array in (
+            (at.TOLD_I, told.whole),
+            (at.TOLD_UP, told.up),
+            (at.TOLD_F, told.real),
+            (at.TOLD_OK, told.defined),
+        ):
+            memory.keep(name, array)
 
     def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:
         """What ``judge(batch)``, which gave ``hits``, added: for ``load`` in another process."""
@@ -75,7 +136,7 @@ class KeySpaceState:
     def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:
         """Take in what was judged before, without judging it.
 
-        ``lines``: (rule id, version) of the plan's lines at that time.
+        ``lines``: (rule id, version) of the plan's lines and formulas at that time.
 
         Raises:
             StateError: as for ``judge``.
@@ -112,17 +173,18 @@ class KeySpaceState:
         self._memory.empty(at.VALUE_TABLE, self.records * int(self._memory.words[at.LINKS]))
         self._memory.run(RELINK)
         self._buffers = Buffers(self._memory)
+        self._formulas = Formulas(plan)
 
     def _carry(self, old: MemoryMap, old_plan: KeySpacePlan) -> None:
         """Satisfied bits, last judged records and last emissions of the lines that stay."""
         memory = self._memory
-        numbers = {(x.rule_id, x.version): i for i, x in enumerate(old_plan.lines)}
+        numbers = {(x.rule_id, x.version): i for i, x in enumerate(old_plan.judging)}
         old_classes, new_classes = classes(old_plan), classes(self.plan)
         old_columns, new_columns = (
             cooldown_columns(old_plan, old.program),
             cooldown_columns(self.plan, memory.program),
         )
-        for i, line in enumerate(self.plan.lines):
+        for i, line in enumerate(self.plan.judging):
             name = (line.rule_id, line.version)
             if name not in numbers:
                 continue
@@ -131,7 +193,7 @@ class KeySpaceState:
             sat = memory.field(at.SLOTS, int(memory.words[at.SAT_AT]) + (i >> 3), np.uint8)
             sat |= bits << np.uint8(i & 7)
             judged = _link(memory, at.JUDGED_AT, new_classes[judge_class(self.plan, line)])
-            before = _link(old, at.JUDGED_AT, old_classes[judge_class(old_plan, old_plan.lines[was])])
+            before = _link(old, at.JUDGED_AT, old_classes[judge_class(old_plan, old_plan.judging[was])])
             np.maximum(judged, before, out=judged)
             if name in old_columns and name in new_columns:
                 _link(memory, at.EMITTED_AT, new_columns[name])[:] = _link(old, at.EMITTED_AT, old_columns[name])
@@ -221,7 +283,7 @@ class KeySpaceState:
         width = int(self._memory.words[at.LINE_BYTES])
         known = np.zeros(width * 8, np.bool_)
         numbers = {name: i for i, name in enumerate(lines)}
-        names = tuple((x.rule_id, x.version) for x in self.plan.lines)
+        names = tuple((x.rule_id, x.version) for x in self.plan.judging)
         out = sat if names == lines else np.zeros((len(sat), width), np.uint8)
         for i, name in enumerate(names):
             old = numbers.get(name)
@@ -235,7 +297,7 @@ class KeySpaceState:
         """The lines of each class, as bits."""
         numbers = classes(self.plan)
         members = np.zeros((len(numbers), int(self._memory.words[at.LINE_BYTES]) * 8), np.bool_)
-        for i, line in enumerate(self.plan.lines):
+        for i, line in enumerate(self.plan.judging):
             members[numbers[judge_class(self.plan, line)], i] = True
         return np.packbits(members, axis=1, bitorder="little")
 

@@ -72,6 +72,17 @@ def test_an_alert_is_read_as_it_was_written(value: Any) -> None:
     assert read_alerts(json_bytes([made, made])) == [made, made]
 
 
+@given(VALUES)
+def test_a_figure_in_the_evidence_is_read_as_it_was_written(value: Any) -> None:
+    """A formula's own value may be small where a sum that it read is beyond 64 bits."""
+    made = alert(1)
+    made["evidence"]["figures"] = {"few": {"value": 3, "count": 1}, "spent": {"value": json_value(value), "count": 2}}
+    raw = json_bytes(made)
+    assert read_alert(raw) == made
+    assert type(read_alert(raw)["evidence"]["figures"]["spent"]["value"]) is type(json_value(value))
+    assert read_alerts(json_bytes([made, alert(0.5)])) == [made, alert(0.5)]
+
+
 def test_infinity_is_told_as_a_word() -> None:
     assert [json_value(x) for x in (math.inf, -math.inf, 1.5, None)] == ["Infinity", "-Infinity", 1.5, None]
     assert alert(math.inf)["message"] == "sum of amount Infinity by account a1 in 10 s (line: 100)"

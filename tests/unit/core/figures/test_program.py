@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from crossline.core.conditions.condition import Condition
-from crossline.core.conditions.tree import AllOf
-from crossline.core.figures.program import Comparison, Emission, Feed, Figure, Program, Window
+from crossline.core.conditions.tree import AllOf, Leaf
+from crossline.core.figures.program import Comparison, Emission, Feed, Figure, Formed, Program, Window
+from crossline.core.formula.check import check
+from crossline.core.formula.formula import Formula
+
+
+def verdict(text: str, *names: str) -> Formula:
+    found = check(text, dict.fromkeys(names, "integer"), (), "verdict")
+    assert isinstance(found, Formula)
+    return found
+
 
 FEED = Feed("payments", ("account_id",), "event_time", Condition(AllOf(())), 120_000)
 COUNT = Figure(FEED, "count", Window(60_000))
@@ -16,13 +25,50 @@ def test_a_figure_and_a_verdict_come_together() -> None:
     with pytest.raises(ValueError, match="a verdict needs a figure"):
         Program(FEED, verdict=Comparison(">=", 10))
     with pytest.raises(ValueError, match="a verdict needs a figure"):
-        Program(FEED, figure=COUNT)
+        Program(FEED, (COUNT,))
 
 
 @pytest.mark.parametrize(("cooldown_ms", "reach_ms"), [(0, 60_000), (59_999, 60_000), (300_000, 300_000)])
 def test_it_reaches_as_far_as_its_window_or_its_cooldown(cooldown_ms: int, reach_ms: int) -> None:
     emission = Emission(every=False, cooldown_ms=cooldown_ms)
-    assert Program(FEED, COUNT, Comparison(">=", 10), emission).reach_ms == reach_ms
+    assert Program(FEED, (COUNT,), Comparison(">=", 10), emission).reach_ms == reach_ms
+
+
+FORMED = Formed(("tries", "silent"), verdict("tries > 3 and amount > silent", "tries", "silent", "amount"))
+
+
+def test_a_formula_has_the_figures_that_it_names() -> None:
+    with pytest.raises(ValueError, match="a verdict of 2 figures, and 1 figures"):
+        Program(FEED, (COUNT,), FORMED)
+    late = Figure(FEED, "since", Window(1_000, delay_ms=90_000))
+    program = Program(FEED, (COUNT, late), FORMED)
+    assert (program.window_ms, program.reach_ms) == (60_000, 91_000)
+    assert FORMED.fields == ("amount",)
+    assert program.verdict is FORMED
+    probe = program.probing().verdict
+    assert isinstance(probe, Formed)
+    assert (probe.when.text, probe.names) == ("true", FORMED.names)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("tries > 3 and amount > silent", Comparison(">", 3)),
+        ("amount < 2.5 or tries > 3", Comparison("<", 2.5)),
+        ("tries > silent and amount > 3", None),
+        ("1 < tries < 3", None),
+        ("missing(tries)", None),
+    ],
+)
+def test_the_line_of_an_alert_is_that_of_the_first_comparison(text: str, line: Comparison | None) -> None:
+    assert Formed(("tries", "silent"), verdict(text, "tries", "silent", "amount")).line == line
+
+
+def test_conditions_are_all_that_a_record_is_asked() -> None:
+    met = Condition(Leaf("status", "==", "declined"))
+    streak = Figure(FEED, "streak", Window(60_000), streak_of=met)
+    program = Program(FEED, (streak,), Formed(("run",), verdict("run > 2", "run")))
+    assert program.conditions == (FEED.condition, FEED.condition, met)
 
 
 def test_what_the_record_alone_decides_has_no_window() -> None:
@@ -32,9 +78,9 @@ def test_what_the_record_alone_decides_has_no_window() -> None:
 
 
 def test_a_probe_alerts_wherever_there_is_a_figure() -> None:
-    probe = Program(FEED, COUNT, Comparison("<", 10), Emission(every=False, cooldown_ms=5)).probing()
+    probe = Program(FEED, (COUNT,), Comparison("<", 10), Emission(every=False, cooldown_ms=5)).probing()
     assert (probe.feed, probe.figure) == (FEED, COUNT)
     assert probe.emission == Emission(every=True, cooldown_ms=0, delivered=True)
-    assert probe.verdict is not None
+    assert isinstance(probe.verdict, Comparison)
     assert probe.verdict.operator == ">="
     assert probe.verdict.threshold == -1.7976931348623157e308

@@ -101,7 +101,7 @@ def test_the_plan_gets_all_it_needs() -> None:
     feed = Feed("payments", ("account_id", "merchant_id"), "event_time", velocity().condition, 120_000)
     assert found == Program(
         feed=feed,
-        figure=Figure(feed, "sum", Window(600_000, "[)", include_current=False), "amount_cents", "int"),
+        figures=(Figure(feed, "sum", Window(600_000, "[)", include_current=False), "amount_cents", "int"),),
         verdict=Comparison(">", 200_000),
         emission=Emission(every=True, cooldown_ms=3_600_000, delivered=True),
         evidence=Evidence(fields=(), lists=False),

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
+from crossline.core.formula.naive import evaluate
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line
 from crossline.core.windows.batch import Hits, KeyedBatch
 from crossline.core.windows.memory.hashing import xxh64_many
 
+FACTS = {"x": pa.int64(), "y": pa.float64(), "s": pa.string(), "b": pa.bool_()}
 FOREVER = (-(2**63), 2**63 - 1)
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -36,6 +40,7 @@ class Row:
     entries: tuple[int, ...] = (0,)
     ingest: int | None = None
     lateness: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ingest_ms(self) -> int:
@@ -73,34 +78,60 @@ class Naive:
             for i, line in enumerate(self.plan.lines):
                 hit = self._line(i, line, row, number)
                 hits += [hit] if hit else []
+            for i, formula in enumerate(self.plan.formulas, len(self.plan.lines)):
+                hit = self._formula(i, formula, row, number)
+                hits += [hit] if hit else []
             self.rows.append(row)
         return hits, duplicates
 
     def _line(self, i: int, line: Line, row: Row, number: int) -> Hit | None:
         group = self.plan.groups[line.group]
         cursor = self.plan.cursors[group.cursor]
+        if not self._judges(line, cursor.entry, row):
+            return None
+        value = self.value(group, cursor, row)
+        holds = value is not None and OPERATORS[line.operator](value, line.threshold)
+        if not self._emits(i, line, row, holds, cursor.window_ms + cursor.left_closed):
+            return None
+        return self._hit(i, number, value, cursor, row)
+
+    def _formula(self, i: int, formula: FormulaLine, row: Row, number: int) -> Hit | None:
+        if not self._judges(formula, formula.entry, row):
+            return None
+        groups = {name: self.plan.groups[group] for name, group, _ in formula.figures}
+        read = {name: self.value(group, self.plan.cursors[group.cursor], row) for name, group in groups.items()}
+        read |= row.facts
+        if not self._emits(i, formula, row, evaluate(formula.when.root, read) is True, formula.rearm_ms):
+            return None
+        value = evaluate(formula.value.root, read) if formula.value else None
+        return self._hit(i, number, value, self.plan.cursors[self.plan.groups[formula.figures[0][2]].cursor], row)
+
+    def _judges(self, line: Line | FormulaLine, entry: int, row: Row) -> bool:
         late = line.judge_lateness_ms is not None and row.lateness > line.judge_lateness_ms
         effective = any(start <= row.ingest_ms < end for start, end in line.spans)
-        if cursor.entry not in row.entries or late or not effective:
-            return None
-        window = self.window(cursor, row)
-        value = self.value(group, window)
-        holds = value is not None and OPERATORS[line.operator](value, line.threshold)
+        return entry in row.entries and not late and effective
+
+    def _emits(self, i: int, line: Line | FormulaLine, row: Row, holds: bool, rearm_ms: int) -> bool:
         before = self.satisfied.pop((i, row.key), None)
         if not holds:
-            return None
+            return False
         self.satisfied[i, row.key] = row.clock
-        if not line.emit_every and before is not None and before > row.clock - cursor.window_ms - cursor.left_closed:
-            return None
+        if not line.emit_every and before is not None and before > row.clock - rearm_ms:
+            return False
         if line.cooldown_ms:
             if (i, row.key) in self.emitted and row.clock < self.emitted[i, row.key] + line.cooldown_ms:
-                return None
+                return False
             self.emitted[i, row.key] = row.clock
+        return True
+
+    def _hit(self, i: int, number: int, value: Any, cursor: Cursor, row: Row) -> Hit:
+        window, end = self.window(cursor, row), row.clock - cursor.delay_ms
         evidence = tuple(r.id for r in window[-50:])
-        return Hit(i, number, value, len(window), row.clock - cursor.window_ms, row.clock, evidence)
+        return Hit(i, number, value, len(window), end - cursor.window_ms, end, evidence)
 
     def window(self, cursor: Cursor, row: Row) -> list[Row]:
-        low, high = row.clock - cursor.window_ms, row.clock
+        high = row.clock - cursor.delay_ms
+        low = high - cursor.window_ms
         found = [
             r
             for r in self.rows
@@ -109,9 +140,15 @@ class Naive:
             and (low <= r.clock if cursor.left_closed else low < r.clock)
             and (r.clock < high if cursor.right_open else r.clock <= high)
         ]
-        return sorted(found + [row] * cursor.include_current, key=lambda r: r.clock)  # stable: ties by ingest order
+        itself = cursor.include_current and not cursor.delay_ms and cursor.entry in row.entries
+        return sorted(found + [row] * itself, key=lambda r: r.clock)  # stable: ties by ingest order
 
-    def value(self, group: Group, window: list[Row]) -> Any:
+    def value(self, group: Group, cursor: Cursor, row: Row) -> Any:  # noqa: PLR0911 - a table
+        window = self.window(cursor, row)
+        if group.aggregate == "since":
+            return row.clock - window[-1].clock if window else None
+        if group.aggregate == "streak":
+            return len(list(itertools.takewhile(lambda r: group.column in r.entries, reversed(window))))
         values = [r.values[group.column] for r in window] if group.column >= 0 else [1] * len(window)
         whole = all(isinstance(v, int) for v in values) and (
             group.column < 0 or self.plan.columns[group.column][1] != "float"
@@ -185,6 +222,7 @@ def batch_of(plan: KeySpacePlan, rows: Sequence[Row]) -> KeyedBatch:
             for i, (_, kind) in enumerate(plan.columns)
         ),
         entries=entries,
+        facts={name: pa.array([r.facts[name] for r in rows], FACTS[name]) for name in (rows[0].facts if rows else ())},
     )
 
 
@@ -199,6 +237,7 @@ def plain(hits: Hits) -> list[Hit]:
         ]
         whole = int(hits.value_i[i]) + int(hits.value_up[i]) * 2**64
         value = whole if hits.is_int[i] else float(hits.value_f[i])
+        value = hits.formed[i].value if i in hits.formed else value
         out.append(
             Hit(
                 int(hits.line[i]),

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
+from crossline.core.basics.fields import FieldKind
+from crossline.core.formula.check import check
+from crossline.core.formula.formula import Formula
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan
+from crossline.core.windows import store
 from crossline.core.windows.store import Delta, KeySpaceState
 
-from .invariants import check
+from .invariants import check as check_state
 from .naive import FOREVER, Naive, Row, batch_of, line, plain
 
-RETENTION_MS = 80  # as long as the longest window
+RETENTION_MS = 120  # as long as the longest window with its delay
+FACT_KINDS: dict[str, FieldKind] = {"x": "integer", "y": "number", "s": "string"}
 COLUMNS = (("i", "int"), ("f", "float"), ("c", "code"))
 FLOATS = st.one_of(
     st.sampled_from([0.0, -0.0, 0.1, 0.2, 0.3, 1.0, -1.0, 1e16, -1e16, 1e-9, 1e100, -1e100, 2.5e-300]),
@@ -32,7 +38,13 @@ OPERATORS = st.sampled_from(["==", "!=", ">", ">=", "<", "<="])
 def plans(draw: Any) -> KeySpacePlan:
     cursors = draw(
         st.lists(
-            st.builds(Cursor, st.integers(0, 1), st.integers(1, 8).map(lambda x: x * 10), *[st.booleans()] * 3),
+            st.builds(
+                Cursor,
+                st.integers(0, 1),
+                st.integers(1, 8).map(lambda x: x * 10),
+                *[st.booleans()] * 3,
+                st.sampled_from([0, 0, 0, 15, 40]),
+            ),
             min_size=1,
             max_size=3,
             unique=True,
@@ -53,14 +65,58 @@ def plans(draw: Any) -> KeySpacePlan:
         )
         for i in range(count)
     )
-    return KeySpacePlan(COLUMNS, 2, tuple(cursors), tuple(groups), lines, RETENTION_MS)
+    counts = [Group(c, -1, "count") for c in range(len(cursors))]
+    every = list(dict.fromkeys([*groups, *counts]))
+    formulas = tuple(
+        draw(_formulas(f"f{i}", every, [every.index(each) for each in counts])) for i in range(draw(st.integers(0, 3)))
+    )
+    return KeySpacePlan(COLUMNS, 2, tuple(cursors), tuple(every), lines, RETENTION_MS, formulas)
+
+
+WHENS = ["f0 >= 2", "f0 > f1", "f0 / f1 > 0.5 or x > 2", "missing(f1) or f0 + x * 2 != 3", 'not f0 < 1 and s == "a"']
+VALUES = [None, "f0", "f0 * 2 + coalesce(f1, x)", "y"]
+
+
+@st.composite
+def _formulas(draw: Any, rule_id: str, groups: list[Group], counts: list[int]) -> FormulaLine:
+    read = [(name, draw(st.integers(0, len(groups) - 1))) for name in ("f0", "f1")]
+    figures = tuple((name, number, counts[groups[number].cursor]) for name, number in read)
+    kinds = {name: _kind(groups[number]) for name, number in read} | FACT_KINDS
+    when, value = draw(st.sampled_from(WHENS)), draw(st.sampled_from(VALUES))
+    return FormulaLine(
+        rule_id=rule_id,
+        version=1,
+        entry=draw(st.integers(0, 1)),
+        figures=figures,
+        when=checked(when, kinds, "verdict"),
+        value=checked(value, kinds, "value") if value else None,
+        rearm_ms=draw(st.sampled_from([10, 40, 80])),
+        emit_every=draw(st.booleans()),
+        cooldown_ms=draw(st.sampled_from([0, 0, 25])),
+        spans=draw(SPANS),
+        judge_lateness_ms=draw(st.sampled_from([None, None, 5])),
+    )
+
+
+def checked(text: str, kinds: Mapping[str, FieldKind], wanted: Literal["verdict", "value"]) -> Formula:
+    found = check(text, kinds, (), wanted)
+    assert isinstance(found, Formula), found
+    return found
+
+
+def _kind(group: Group) -> FieldKind:
+    if group.aggregate in {"avg", "stddev"}:
+        return "number"
+    of_column = group.aggregate not in {"count", "distinct_count", "since", "streak"}
+    return "number" if of_column and group.column == 1 else "integer"
 
 
 def _groups(cursors: int) -> st.SearchStrategy[Group]:
     cursor = st.integers(0, cursors - 1)
     number = st.sampled_from(["sum", "avg", "min", "max", "stddev", "last", "first"])
     return st.one_of(
-        st.builds(Group, cursor, st.just(-1), st.just("count")),
+        st.builds(Group, cursor, st.just(-1), st.sampled_from(["count", "since"])),
+        st.builds(Group, cursor, st.integers(0, 1), st.just("streak")),
         st.builds(Group, cursor, st.integers(0, 2), st.just("distinct_count")),
         st.builds(Group, cursor, st.integers(0, 1), number),
     )
@@ -90,6 +146,11 @@ def streams(draw: Any) -> list[list[Row]]:
                     entries=draw(st.sampled_from([(0, 1), (0, 1), (0,), (1,), ()])),
                     ingest=now,
                     lateness=late,
+                    facts={
+                        "x": draw(st.one_of(st.none(), INTS)),
+                        "y": draw(st.one_of(st.none(), FLOATS)),
+                        "s": draw(st.sampled_from([None, "a", "b"])),
+                    },
                 )
             )
         batches.append(rows)
@@ -103,17 +164,26 @@ SLOW = settings(
 
 
 @SLOW
-@given(plans(), streams(), st.lists(st.sampled_from(["", "", "evict", "restart", "replan"]), min_size=7, max_size=7))
-def test_same_as_the_naive_twin(plan: KeySpacePlan, batches: list[list[Row]], between: list[str]) -> None:
+@given(
+    plans(),
+    streams(),
+    st.lists(st.sampled_from(["", "", "evict", "restart", "replan"]), min_size=7, max_size=7),
+    st.lists(st.booleans(), min_size=7, max_size=7),
+    st.sampled_from([1, 3, 8_192]),
+)
+def test_same_as_the_naive_twin(
+    plan: KeySpacePlan, batches: list[list[Row]], between: list[str], in_order: list[bool], piece: int
+) -> None:
     naive, state, deltas = Naive(plan), KeySpaceState(plan, 10**12), []
-    names = tuple((x.rule_id, x.version) for x in plan.lines)
-    for rows, then in zip(batches, between, strict=False):
+    names = tuple((x.rule_id, x.version) for x in plan.judging)
+    for rows, then, ordered in zip(batches, between, in_order, strict=False):
         batch = batch_of(plan, rows)
+        state.in_order, store.PIECE = ordered, piece
         hits = state.judge(batch)
         expected, duplicates = naive.judge(rows)
         assert plain(hits) == expected
         assert not (hits.duplicates & ~np.array(duplicates, bool)).any()
-        check(state)
+        check_state(state)
         deltas.append(state.delta(batch, hits))
         if then == "restart":
             state = KeySpaceState(plan, 10**12)
@@ -124,4 +194,4 @@ def test_same_as_the_naive_twin(plan: KeySpacePlan, batches: list[list[Row]], be
         elif then == "evict" and rows:
             # What is behind this is in no future window, and has no duplicates to come.
             state.evict(rows[-1].ingest_ms - LATE_MAX - plan.retention_ms - 1)
-        check(state)
+        check_state(state)

@@ -10,16 +10,16 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from crossline.core.basics.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
-from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator
+from crossline.core.figures.kinds import Counted, Operator
 from crossline.core.figures.program import Comparison, Emission, Evidence, Figure, Program, Window
 from crossline.core.rules.base import Defaults, Rule
+from crossline.core.rules.figure import column_kind, field_findings, group_findings
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun
-from crossline.core.streams.schema import FieldSpec, StreamSpec, check_field
+from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration, Names, Number, OptionalDuration, OptionalNumber, Unit
 from crossline.core.texts.problems import Finding
 
-_ARITHMETIC = frozenset({"sum", "avg", "stddev"})
 _SAID = {
     "sum": "sum of {field} ",
     "avg": "average of {field} ",
@@ -36,7 +36,7 @@ class VelocityRule(Rule):
     """Compares an aggregate of the records of a key in a sliding window with a threshold."""
 
     rule_type: Literal["velocity"] = Field(description="`velocity`.")
-    aggregation_type: Aggregate = Field(description="What is computed over the window.")
+    aggregation_type: Counted = Field(description="What is computed over the window.")
     aggregation_field: str | None = Field(
         None, description="The field it is computed of; records without it do not enter. `count` needs none."
     )
@@ -133,30 +133,11 @@ cooldown: 5m
 
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """Fields that the stream does not have, or of the wrong type."""
-        findings = super().stream_findings(name, spec, lists)
-        for number, field in enumerate(self.group_by or ()):
-            path = ("group_by", number) if len(self.group_by) > 1 else ("group_by",)
-            unknown = check_field(field, spec.columns, name, path)
-            if unknown is not None:
-                findings.append(unknown)
-            elif spec.columns[field].is_list:
-                findings.append(Finding(path, f"{field}, of type {spec.columns[field]}", "a field with one value"))
+        findings = super().stream_findings(name, spec, lists) + group_findings(self.group_by or (), name, spec)
         if self.aggregation_field is not None:
-            findings += self._aggregation_findings(self.aggregation_field, name, spec)
+            path = ("aggregation_field",)
+            findings += field_findings(self.aggregation_type, self.aggregation_field, name, spec, path)
         return findings
-
-    def _aggregation_findings(self, field: str, name: str, spec: StreamSpec) -> list[Finding]:
-        path = ("aggregation_field",)
-        unknown = check_field(field, spec.columns, name, path)
-        if unknown is not None:
-            return [unknown]
-        column = spec.columns[field]
-        if self.aggregation_type in {"count", None} or _fits(self.aggregation_type, column):
-            return []
-        wanted = "one value" if self.aggregation_type == "distinct_count" else "type integer or number"
-        expected = f"a field of {wanted}, for {self.aggregation_type}"
-        hint = "for how many different ones there are, use distinct_count" if column.kind == "string" else None
-        return [Finding(path, f"{field}, of type {column}", expected, None if column.is_list else hint)]
 
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
         """One figure, held against the threshold."""
@@ -164,19 +145,20 @@ cooldown: 5m
         window = Window(self.window_ms, self.bounds, self.include_current_resolved)
         return Program(
             feed,
-            Figure(feed, self.aggregation_type, window, self.aggregation_field, self._column_kind(spec)),
+            (
+                Figure(
+                    feed,
+                    self.aggregation_type,
+                    window,
+                    self.aggregation_field,
+                    column_kind(self.aggregation_type, self.aggregation_field, spec),
+                ),
+            ),
             Comparison(self.operator, self.aggregation_threshold),
             Emission(every=self.emit == "every", cooldown_ms=self.cooldown, delivered=self.emit_to_sink),
             Evidence(lists=self.emit_mode == "window"),
             judge_lateness_ms=self.lateness(defaults).judged_ms,
         )
-
-    def _column_kind(self, spec: StreamSpec) -> ColumnKind | None:
-        if self.aggregation_type == "count" or self.aggregation_field is None:
-            return None
-        if self.aggregation_type == "distinct_count":
-            return "code"
-        return "float" if spec.columns[self.aggregation_field].kind == "number" else "int"
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:  # noqa: ARG002 - the rule knows
         """The figures of the comparison, and the fields of the key."""
@@ -202,11 +184,3 @@ cooldown: 5m
         parts += [*key_parts(self.group_by), ("text", " in "), ("window", ""), ("text", f" (line: {sign}")]
         parts += [("threshold", ""), ("text", ")")]
         return Sentence(joined(parts))
-
-
-def _fits(aggregate: str, column: FieldSpec) -> bool:
-    if column.is_list:
-        return False
-    if aggregate == "distinct_count":
-        return True
-    return column.kind in {"integer", "number"} or (column.kind == "timestamp" and aggregate not in _ARITHMETIC)

@@ -39,6 +39,7 @@ from crossline.core.windows.memory.layout import (
     LINK_ENTRY,
     LINKS,
     N_VALUES,
+    N_WALKED,
     SAME_AFTER,
     SAME_BEFORE,
     TAIL,
@@ -58,11 +59,13 @@ def link(h: int, slot: int, i: int) -> Any:
         store_32(keyed + TAIL, i)
         store_32(keyed + HEAD if last < 0 else row_of(h, last) + AFTER, i)
         return True
-    nxt = last
+    nxt, walked = last, 1
     prev = before(h, nxt)
     while prev >= 0 and clock(h, prev) > now:
         nxt = prev
         prev = before(h, prev)
+        walked += 1
+    store_64(h + 8 * N_WALKED, tally(h, N_WALKED) + walked)
     store_32(row + BEFORE, prev)
     store_32(row + AFTER, nxt)
     store_32(row_of(h, nxt) + BEFORE, i)

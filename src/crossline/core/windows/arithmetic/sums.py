@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.windows.exact import two_product, two_sum
+from crossline.core.windows.arithmetic.exact import two_product, two_sum
 from crossline.core.windows.memory.access import inlined, jit, load_f64, load_i64, store_8, store_64, store_f64
 from crossline.core.windows.memory.header import (
     item,

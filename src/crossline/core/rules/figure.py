@@ -1,0 +1,198 @@
+"""Figures as rules write them: an aggregate of a field over a window of a key, with its own conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from crossline.core.basics.fields import FieldKind
+from crossline.core.conditions.condition import Condition
+from crossline.core.conditions.tree import check_conditions, parse_conditions
+from crossline.core.figures.kinds import Aggregate, ColumnKind
+from crossline.core.figures.program import Feed, Figure, Window
+from crossline.core.rules.base import NOT_YET, check_raw_conditions
+from crossline.core.streams.schema import FieldSpec, StreamSpec, check_field
+from crossline.core.texts.fieldtypes import Duration, Names, OptionalDuration, not_yet
+from crossline.core.texts.problems import Finding, Path, listed, one_of
+from crossline.core.texts.validation import refusals
+
+OF_RECORDS: tuple[Aggregate, ...] = ("count", "since", "streak")
+OF_A_FIELD: tuple[Aggregate, ...] = ("sum", "avg", "min", "max", "stddev", "distinct_count", "last", "first")
+_ARITHMETIC = frozenset({"sum", "avg", "stddev"})
+
+
+def _keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return not_yet("names of fields; {here: there} for another stream is not in this version yet")(value)
+    return value
+
+
+class FigureFields(BaseModel):
+    """One figure: exactly one aggregate, a key and a window."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    count: Literal[True] | None = Field(None, description="How many records.")
+    since: Literal[True] | None = Field(
+        None, description="Milliseconds since the key's previous record in the window; missing where there is none."
+    )
+    streak: Literal[True] | None = Field(
+        None, description="How many of the key's latest records in the window meet `conditions`, one after the other."
+    )
+    sum: str | None = Field(None, description="The field that is summed.")
+    avg: str | None = Field(None, description="The field whose average it is.")
+    min: str | None = Field(None, description="The field whose least value it is.")
+    max: str | None = Field(None, description="The field whose greatest value it is.")
+    stddev: str | None = Field(None, description="The field whose sample standard deviation it is.")
+    distinct_count: str | None = Field(None, description="The field whose different values are counted.")
+    last: str | None = Field(None, description="The field whose latest value it is.")
+    first: str | None = Field(None, description="The field whose earliest value it is.")
+    quantile: Annotated[None, BeforeValidator(not_yet("no quantile; it is not in this version yet"))] = Field(
+        None, description=NOT_YET
+    )
+    source_topic: Annotated[
+        None, BeforeValidator(not_yet("nothing; figures of other streams are not in this version yet"))
+    ] = Field(None, description=NOT_YET)
+    group_by: Annotated[Names, BeforeValidator(_keys)] = Field(
+        (), description="Field or fields of the key; none: one window over the whole stream."
+    )
+    window: OptionalDuration = Field(None, description="How far back the window reaches: `10m`.")
+    delay: Duration = Field(0, description="The window ends so long before the record.")
+    conditions: Annotated[Any, BeforeValidator(check_raw_conditions)] = Field(
+        None, description="Which records it is taken of, besides; none: all of them."
+    )
+    bounds: Literal["(]", "[]", "[)"] = Field("(]", description="Which ends belong to the window.")
+    include_current: bool | None = Field(
+        None, description="Whether the record itself is in its window. None: yes, but for `[)` and `since`."
+    )
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """The one that is given; of several the first."""
+        return self._given[0]
+
+    @cached_property
+    def _given(self) -> list[Aggregate]:
+        return [name for name in (*OF_RECORDS, *OF_A_FIELD) if getattr(self, name) is not None]
+
+    @property
+    def field(self) -> str | None:
+        """The field that it is taken of."""
+        return None if self.aggregate in OF_RECORDS else getattr(self, self.aggregate)
+
+    @cached_property
+    def condition(self) -> Condition:
+        """The conditions, parsed."""
+        return Condition(parse_conditions(self.conditions)[0])
+
+    @model_validator(mode="after")
+    def _check(self) -> FigureFields:
+        findings = []
+        if len(self._given) != 1:
+            found = listed(self._given) if self._given else "no aggregate"
+            findings.append(
+                Finding(
+                    (),
+                    found,
+                    one_of([f"{name}: true" for name in OF_RECORDS] + [f"{name}: field" for name in OF_A_FIELD], 20),
+                )
+            )
+        if not self.window:
+            found = "an empty window" if self.window == 0 else "nothing"
+            findings.append(Finding(("window",), found, "a window such as 10m"))
+        if self.streak and self.conditions is None:
+            findings.append(Finding(("conditions",), "nothing", "the conditions that the records of the streak meet"))
+        if findings:
+            raise refusals(findings)
+        return self
+
+    def kind(self, spec: StreamSpec) -> FieldKind:
+        """What kind of value it is."""
+        if self.aggregate in {"avg", "stddev"}:
+            return "number"
+        if self.aggregate in {"min", "max", "last", "first", "sum"} and self.field is not None:
+            return spec.columns[self.field].kind
+        return "integer"
+
+    def findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None, path: Path) -> list[Finding]:
+        """What does not fit the stream ``name``."""
+        found = group_findings(self.group_by, name, spec, path)
+        found += [
+            Finding((*path, *each.path), each.found, each.expected, each.hint)
+            for each in check_conditions(self.condition.node, spec.columns, name, lists)
+        ]
+        if self.field is not None:
+            found += field_findings(self.aggregate, self.field, name, spec, (*path, self.aggregate))
+        return found
+
+    def figure(self, feed: Feed, spec: StreamSpec) -> Figure:
+        """The figure; ``feed``: the records that the rule judges, of whose stream, clock and lateness it is."""
+        streak = self.aggregate == "streak"
+        mine = Condition(parse_conditions(None)[0]) if streak else self.condition
+        included = self.bounds != "[)" and self.aggregate != "since"
+        return Figure(
+            Feed(feed.stream, self.group_by, feed.time_mode, mine, feed.allowed_lateness_ms),
+            self.aggregate,
+            Window(
+                self.window or 0,
+                self.bounds,
+                included if self.include_current is None else self.include_current,
+                self.delay,
+            ),
+            self.field,
+            column_kind(self.aggregate, self.field, spec),
+            self.condition if streak else None,
+        )
+
+
+def group_findings(fields: Collection[str], name: str, spec: StreamSpec, path: Path = ()) -> list[Finding]:
+    """What is wrong with the fields of a key on the stream ``name``."""
+    findings = []
+    for number, field in enumerate(fields):
+        at = (*path, "group_by", number) if len(fields) > 1 else (*path, "group_by")
+        unknown = check_field(field, spec.columns, name, at)
+        if unknown is not None:
+            findings.append(unknown)
+        elif spec.columns[field].is_list:
+            findings.append(Finding(at, f"{field}, of type {spec.columns[field]}", "a field with one value"))
+    return findings
+
+
+def field_findings(aggregate: str | None, field: str, name: str, spec: StreamSpec, path: Path) -> list[Finding]:
+    """Why no ``aggregate`` can be taken of ``field`` of the stream ``name``."""
+    unknown = check_field(field, spec.columns, name, path)
+    if unknown is not None:
+        return [unknown]
+    column = spec.columns[field]
+    if aggregate in {"count", None} or _fits(str(aggregate), column):
+        return []
+    wanted = "one value" if aggregate == "distinct_count" else "type integer or number"
+    expected = f"a field of {wanted}, for {aggregate}"
+    hint = "for how many different ones there are, use distinct_count" if column.kind == "string" else None
+    return [Finding(path, f"{field}, of type {column}", expected, None if column.is_list else hint)]
+
+
+def column_kind(aggregate: Aggregate, field: str | None, spec: StreamSpec) -> ColumnKind | None:
+    """How the field is kept for the aggregate; None: it is not."""
+    if aggregate in OF_RECORDS or field is None:
+        return None
+    if aggregate == "distinct_count":
+        return "code"
+    return "float" if spec.columns[field].kind == "number" else "int"
+
+
+def _fits(aggregate: str, column: FieldSpec) -> bool:
+    if column.is_list:
+        return False
+    if aggregate == "distinct_count":
+        return True
+    return column.kind in {"integer", "number"} or (column.kind == "timestamp" and aggregate not in _ARITHMETIC)
+
+
+def kinds(figures: Mapping[str, FigureFields], spec: StreamSpec) -> dict[str, FieldKind]:
+    """What a formula may name: the figures, and the fields that have one value."""
+    fields = {name: each.kind for name, each in spec.columns.items() if not each.is_list}
+    return {**fields, **{name: each.kind(spec) for name, each in figures.items()}}

@@ -1,0 +1,106 @@
+"""The formulas of a plan over the figures that the kernel told of a batch's rows, and the fields of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.core.basics.values import F64, I64, U8
+from crossline.core.formula.columns import compile_formula
+from crossline.core.formula.naive import evaluate
+from crossline.core.plan.spaces import KeySpacePlan
+from crossline.core.windows.batch import FigureRead, FormulaRead, Hits
+from crossline.core.windows.program import INT_KINDS, compile_plan, told_groups
+
+Number = int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Figures of n rows, a column for each that is told; see ``TOLD_I`` and its like in ``layout``."""
+
+    whole: I64
+    up: I64
+    real: F64
+    defined: U8
+
+    @staticmethod
+    def of(rows: int, columns: int) -> Told:
+        """None defined yet."""
+        shape = (rows, columns)
+        return Told(np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.uint8))
+
+
+class Formulas:
+    """``plan.formulas``, compiled."""
+
+    def __init__(self, plan: KeySpacePlan) -> None:
+        self._lines = plan.formulas
+        self._first = len(plan.lines)
+        told = told_groups(plan)
+        program = compile_plan(plan)
+        kinds = {int(n): int(kind) for n, kind in zip(program.group_told, program.group_kind, strict=True)}
+        self._is_int = [kinds[number] in INT_KINDS for number in range(len(told))]
+        self._columns = [[(told.index(group), told.index(count)) for _, group, count in x.figures] for x in self._lines]
+        self._windows = [[plan.cursors[plan.groups[count].cursor] for _, _, count in x.figures] for x in self._lines]
+        self._whens = [compile_formula(line.when) for line in self._lines]
+
+    def holds(self, told: Told, facts: Mapping[str, pa.Array]) -> U8:
+        """Of each row (first axis) and formula: 1 where it holds."""
+        rows = len(told.whole)
+        out = np.zeros((rows, len(self._lines)), np.uint8)
+        wide = told.up.any(axis=1)
+        for number, (line, when) in enumerate(zip(self._lines, self._whens, strict=True)):
+            values, valid = when(self._given(number, told, facts), rows)
+            out[:, number] = np.logical_and(values, valid)
+            for row in np.flatnonzero(wide).tolist():
+                out[row, number] = bool(evaluate(line.when.root, self._read(number, row, told, facts)))
+        return out
+
+    def formed(self, hits: Hits, told: Told, facts: Mapping[str, pa.Array]) -> Hits:
+        """``hits`` with what their formulas read."""
+        found = {}
+        for at in np.flatnonzero(hits.line >= self._first).tolist():
+            number, row = int(hits.line[at]) - self._first, int(hits.row[at])
+            now_ms = int(hits.window_end_ms[at]) + self._windows[number][0].delay_ms
+            found[at] = self._formula(number, row, now_ms, told, facts)
+        return replace(hits, formed=found)
+
+    def _formula(self, number: int, row: int, now_ms: int, told: Told, facts: Mapping[str, pa.Array]) -> FormulaRead:
+        line, read = self._lines[number], self._read(number, row, told, facts)
+        value = None if line.value is None else evaluate(line.value.root, read)
+        figures = {}
+        for (name, _, _), (_, count), window in zip(
+            line.figures, self._columns[number], self._windows[number], strict=True
+        ):
+            if name in read:
+                end_ms = now_ms - window.delay_ms
+                counted = int(told.whole[row, count])
+                figures[name] = FigureRead(read[name], end_ms - window.window_ms, end_ms, counted)
+        return FormulaRead(value, figures, {name: each for name, each in read.items() if name not in figures})
+
+    def _read(self, number: int, row: int, told: Told, facts: Mapping[str, pa.Array]) -> dict[str, Any]:
+        """Each figure and field that the formula names, as it was at ``row``; None where it is missing."""
+        line = self._lines[number]
+        columns = {name: at for (name, _, _), (at, _) in zip(line.figures, self._columns[number], strict=True)}
+        names = dict.fromkeys((*line.when.names, *(line.value.names if line.value else ())))
+        figures = {name: self._figure(columns[name], row, told) for name in names if name in columns}
+        return {name: figures[name] if name in figures else facts[name][row].as_py() for name in names}
+
+    def _figure(self, column: int, row: int, told: Told) -> Number:
+        if not told.defined[row, column]:
+            return None
+        if not self._is_int[column]:
+            return float(told.real[row, column])
+        return int(told.whole[row, column]) + (int(told.up[row, column]) << 64)
+
+    def _given(self, number: int, told: Told, facts: Mapping[str, pa.Array]) -> dict[str, Any]:
+        given: dict[str, Any] = dict(facts)
+        for (name, _, _), (column, _) in zip(self._lines[number].figures, self._columns[number], strict=True):
+            values = told.whole if self._is_int[column] else told.real
+            given[name] = (values[:, column], told.defined[:, column].astype(np.bool_))
+        return given
