@@ -77,13 +77,16 @@ def always(body: dict[str, Any]) -> dict[str, Any]:
     """The rule as one that emits its figure at every record that it judges."""
     if body["rule_type"] == "threshold":
         return body
+    if body["rule_type"] == "formula":
+        return {**body, "emit": "every", "conditions": None, "when": "seen >= 0", "probe": True}
     plain = {name: value for name, value in body.items() if name != "cooldown"}
     return {**plain, "emit": "every", "operator": ">=", "aggregation_threshold": -1_000_000}
 
 
 def by_engine(bodies: list[dict[str, Any]], rows: list[Row]) -> tuple[list[Any], list[int], list[int]]:
     """Hits (row, rule, version, value), and the rows of duplicates and of late records."""
-    text = json.dumps(bodies, default=lambda value: value.isoformat())
+    written = [{name: value for name, value in body.items() if name != "probe"} for body in bodies]  # the twin's word
+    text = json.dumps(written, default=lambda value: value.isoformat())
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(text, "semantics", {"payments": SPEC}))
     plan = compile_stream(rules, "payments", SPEC, Defaults())
     lines = [json.dumps(record(row)).encode() + b"\n" for row in rows]
@@ -112,7 +115,7 @@ def by_twin(bodies: list[dict[str, Any]], rows: list[Row]) -> tuple[list[Any], l
 
 
 def figures_of(example: Example) -> list[Any]:
-    names = [body["rule_id"] for body in example.bodies if body["rule_type"] == "velocity"]
+    names = [body["rule_id"] for body in example.bodies if body["rule_type"] in {"velocity", "formula"}]
     told = [
         (number, name, int(row[name])) for number, row in enumerate(example.rows) for name in names if row.get(name)
     ]

@@ -158,7 +158,13 @@ def told_by_hit(hit: Hit, record: Record) -> tuple[Any, ...]:
         hit.evidence,
         (record["_event_ms"], record["_ingest_ms"]),
         () if hit.window_end_ms is None else (hit.window_start_ms, hit.window_end_ms),
+        _read({name: (_figure(json_value(value)), count) for name, (value, count) in hit.figures.items()}),
+        _read(hit.fields),
     )
+
+
+def _read(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True, ensure_ascii=False)
 
 
 def told_by_alert(alert: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -179,7 +185,16 @@ def told_by_alert(alert: Mapping[str, Any]) -> tuple[Any, ...]:
         tuple(evidence["record_ids"]),
         (_ms(alert["event_time"]), _ms(alert["ingest_time"])),
         () if end is None else (_ms(start), _ms(end)),
+        *_read_by(evidence),
     )
+
+
+def _read_by(evidence: Mapping[str, Any]) -> tuple[str, str]:
+    """What a formula read; of a rule without one nothing, whatever else it shows."""
+    if "fields" not in evidence:
+        return "{}", "{}"
+    figures = {name: (_figure(each["value"]), each["count"]) for name, each in evidence["figures"].items()}
+    return _read(figures), _read(evidence["fields"])
 
 
 def _figure(value: Any) -> str:

@@ -6,13 +6,14 @@ import itertools
 import math
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from .aggregates import aggregate
 from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
+from .formulas import FIELDS, FIRST, VALUES, WHENS
 from .rulebook import DEFAULTS, Rule, duration_ms, read_book
 from .spaces import Space, key_spaces
 
@@ -50,6 +51,8 @@ class Hit:
     window_start_ms: int | None
     window_end_ms: int | None
     evidence: tuple[str, ...]
+    figures: Mapping[str, tuple[Any, int]] = field(default_factory=dict)  # value, and records in the window
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -119,7 +122,8 @@ def naive_detect(
         if _lateness_ms(record) <= widest_ms:
             known.add(record.record_id)
         for space, earlier in taken.items():
-            if not repeated[space] and any(_enters(rule, record, lists or {}) for rule in space.rules):
+            pieces = [piece for rule in space.rules for piece in rule.pieces]
+            if not repeated[space] and any(_enters(piece, record, lists or {}) for piece in pieces):
                 earlier.append(record)
     return result
 
@@ -155,9 +159,41 @@ def _judges(rule: Rule, record: Record, lists: Lists) -> bool:
 def _judge(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
     if rule.rule_type == "threshold":
         return [_hit(rule, record, None, [record])]
+    if rule.rule_type == "formula":
+        return _judge_formula(rule, record, earlier, memory, lists)
     window = _window(rule, record, earlier, lists)
     value = aggregate(rule.aggregate, [field_value(other.fields, rule.field) if rule.field else 1 for other in window])
-    return [_hit(rule, record, value, window)] if _emits(rule, memory, _clock_ms(rule, record), value) else []
+    satisfied = value is not None and ORDERINGS[rule.operator](value, rule.threshold)
+    return [_hit(rule, record, value, window)] if _emits(rule, memory, _clock_ms(rule, record), satisfied) else []
+
+
+def _judge_formula(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
+    windows = {name: _window(figure, record, earlier, lists) for name, figure in rule.figures}
+    values = {name: _value(figure, record, windows[name], lists) for name, figure in rule.figures}
+    values |= {name: field_value(record.fields, name) for name in FIELDS}
+    if not _emits(rule, memory, _clock_ms(rule, record), rule.probe or WHENS[rule.when](values)):
+        return []
+    (first, figure), *_ = rule.figures
+    value = FIRST[rule.when](values) if rule.value is None else VALUES[rule.value](values)
+    shown = _hit(figure, record, value, windows[first])
+    return [
+        replace(
+            _hit(rule, record, value, windows[first]),
+            window_start_ms=shown.window_start_ms,
+            window_end_ms=shown.window_end_ms,
+            figures={n: (values[n], len(windows[n])) for n, _ in rule.figures if n in f"{rule.when} {rule.value}"},
+            fields={n: values[n] for n in FIELDS if n in f"{rule.when} {rule.value}"},
+        )
+    ]
+
+
+def _value(figure: Rule, record: Record, window: Sequence[Record], lists: Lists) -> Any:
+    if figure.aggregate == "since":
+        return _clock_ms(figure, record) - _clock_ms(figure, window[-1]) if window else None
+    if figure.aggregate == "streak":
+        meets = [holds(figure.streak_of, r.fields, lists_at(lists, r.ingest_ms)) for r in window]
+        return len(list(itertools.takewhile(bool, reversed(meets))))
+    return aggregate(figure.aggregate, [field_value(r.fields, figure.field) if figure.field else 1 for r in window])
 
 
 def _enters(rule: Rule, record: Record, lists: Lists) -> bool:
@@ -190,25 +226,27 @@ def _window(rule: Rule, record: Record, earlier: Sequence[Record], lists: Lists)
         and canonical(_key(rule, other)) == canonical(_key(rule, record))
         and _within(rule, _clock_ms(rule, other), _clock_ms(rule, record))
     ]
-    if rule.include_current:
+    if rule.include_current and not rule.delay_ms and _enters(rule, record, lists):
         found.append(record)
     return tuple(sorted(found, key=lambda other: (_clock_ms(rule, other), other.position)))
 
 
 def _within(rule: Rule, clock_ms: int, now_ms: int) -> bool:
-    up_to_now = clock_ms < now_ms if rule.bounds.endswith(")") else clock_ms <= now_ms
-    return up_to_now and not _has_left(rule, clock_ms, now_ms)
+    end_ms = now_ms - rule.delay_ms
+    up_to_end = clock_ms < end_ms if rule.bounds.endswith(")") else clock_ms <= end_ms
+    return up_to_end and not _has_left(rule, clock_ms, now_ms)
 
 
 def _has_left(rule: Rule, clock_ms: int, now_ms: int) -> bool:
     """Whether a record of ``clock_ms`` is past the far end of the window of one of ``now_ms``."""
-    far_ms = now_ms - rule.window_ms
+    if rule.figures:
+        return all(_has_left(figure, clock_ms, now_ms) for _, figure in rule.figures)
+    far_ms = now_ms - rule.delay_ms - rule.window_ms
     return clock_ms < far_ms if rule.bounds.startswith("[") else clock_ms <= far_ms
 
 
-def _emits(rule: Rule, memory: Memory, now_ms: int, value: float | None) -> bool:
+def _emits(rule: Rule, memory: Memory, now_ms: int, satisfied: bool) -> bool:
     """Whether a judged record emits; takes it into the memory."""
-    satisfied = value is not None and ORDERINGS[rule.operator](value, rule.threshold)
     still_satisfied = memory.satisfied and not _has_left(rule, memory.judged_clock_ms, now_ms)
     memory.satisfied, memory.judged_clock_ms = satisfied, now_ms
     if not satisfied or (rule.emit == "on_crossing" and still_satisfied):
@@ -244,7 +282,7 @@ def _hit(rule: Rule, record: Record, value: float | None, window: Sequence[Recor
         kind="shadow" if rule.status == "shadow" else "alert",
         value=value,
         count=len(window),
-        window_start_ms=now_ms - rule.window_ms if windowed else None,
-        window_end_ms=now_ms if windowed else None,
+        window_start_ms=now_ms - rule.delay_ms - rule.window_ms if windowed else None,
+        window_end_ms=now_ms - rule.delay_ms if windowed else None,
         evidence=tuple(other.record_id for other in window[-EVIDENCE_IDS_MAX:]),
     )

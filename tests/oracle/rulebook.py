@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 UNIT_MS = {
@@ -56,6 +56,22 @@ class Rule:
     late_policy: str
     from_ms: float
     until_ms: float
+    delay_ms: int = 0
+    when: str = ""
+    value: str | None = None
+    figures: tuple[tuple[str, Rule], ...] = ()
+    streak_of: Any = None
+    probe: bool = False  # satisfied at each record that it judges
+
+    @property
+    def reach_ms(self) -> int:
+        """How far back from a record its windows reach."""
+        return max([self.window_ms + self.delay_ms, *(each.reach_ms for _, each in self.figures)])
+
+    @property
+    def pieces(self) -> tuple[Rule, ...]:
+        """Itself, and its figures as if each were a rule: each has records that enter it."""
+        return (self, *(each for _, each in self.figures))
 
 
 def duration_ms(text: str) -> int:
@@ -103,7 +119,10 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
     """The rule of a log entry. ``defaults``: those of the pipeline, over which the rule's own fields win."""
     standing = {**DEFAULTS, **defaults}
     body = {**standing, **entry.body}
-    group_by = body.get("group_by") or []
+    said = f"{body.get('when')} {body.get('value')}"
+    named = sorted(body.get("figures", {}).items(), key=lambda each: said.find(each[0]) % (len(said) + 1))
+    figures = tuple((name, _figure(entry, each, defaults)) for name, each in named)
+    group_by = body.get("group_by") or (figures[0][1].group_by if figures else [])
     bounds = body.get("bounds", "(]")
     event_time = body["time_mode"] == "event_time"
     return Rule(
@@ -128,7 +147,28 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         late_policy=body.get("late_policy", "evaluate"),
         from_ms=entry.from_ms,
         until_ms=entry.until_ms,
+        when=body.get("when", ""),
+        probe=body.get("probe", False),
+        value=body.get("value"),
+        figures=figures,
     )
+
+
+AGGREGATES = ["count", "since", "streak", "sum", "avg", "min", "max", "stddev", "distinct_count", "last", "first"]
+
+
+def _figure(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]) -> Rule:
+    """A figure as if it were a rule that counts its records."""
+    (aggregate,) = [name for name in AGGREGATES if name in fields]
+    of = {"aggregation_type": aggregate, "aggregation_field": None if fields[aggregate] is True else fields[aggregate]}
+    kept = {name: value for name, value in fields.items() if name not in AGGREGATES}
+    body = {n: v for n, v in entry.body.items() if n not in {"figures", "when", "value", "conditions", "group_by"}}
+    rule = read_rule(Entry({**body, **kept, **of}, entry.from_ms, entry.until_ms), defaults)
+    if "include_current" not in fields and aggregate == "since":
+        rule = replace(rule, include_current=False)
+    if aggregate == "streak":
+        rule = replace(rule, conditions=None, streak_of=rule.conditions)
+    return replace(rule, delay_ms=duration_ms(fields.get("delay", "0s")))
 
 
 def _allowed_ms(body: Mapping[str, Any], standing: Mapping[str, str]) -> int:

@@ -40,6 +40,6 @@ def _remembers_ms(rule: Rule, allowed_lateness_ms: int) -> float:
     if rule.event_time:
         return math.inf
     power_ms = 1000
-    while power_ms < max(rule.window_ms, rule.cooldown_ms) + allowed_lateness_ms:
+    while power_ms < max(rule.reach_ms, rule.cooldown_ms) + allowed_lateness_ms:
         power_ms *= 2
     return power_ms

@@ -10,6 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from .formulas import DRAWN, DRAWN_VALUES
+
 Body = dict[str, Any]
 Record = dict[str, Any]
 
@@ -200,6 +202,47 @@ def velocity_body(draw: st.DrawFn, aggregates: tuple[str, ...] = tuple(AGGREGATE
     return {name: value for name, value in body.items() if value is not None}
 
 
+def _given(fields: Body) -> Body:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@st.composite
+def formula_body(draw: st.DrawFn) -> Body:
+    """A formula of two figures of one key, without its name, version and times of effect."""
+    group_by, figures = draw(st.sampled_from(GROUPS)), {}
+    for name in ("f0", "f1"):
+        aggregate = draw(st.sampled_from(["count", "since", "streak", *AGGREGATED]))
+        pool = {"count": [None], "since": [None], "streak": [None], "stddev": ["amount"]}
+        field = draw(st.sampled_from(pool.get(aggregate) or AGGREGATED[aggregate]))
+        conditions = draw(CONDITIONS if aggregate == "streak" else st.one_of(st.none(), st.none(), CONDITIONS))
+        fields = {
+            "group_by": group_by,
+            "window": draw(_seconds(1, 3, 5, 12, 1.5)),
+            "delay": draw(st.none() | st.none() | _seconds(1, 3)),
+            "conditions": conditions,
+            "bounds": draw(st.sampled_from([None, "(]", "[]", "[)"])),
+            "include_current": draw(st.sampled_from([None, None, True, False])),
+        }
+        figures[name] = {aggregate: True if field is None else field, **_given(fields)}
+    when, value = draw(st.sampled_from(DRAWN)), draw(st.sampled_from([None, *DRAWN_VALUES]))
+    read = {name: each for name, each in figures.items() if name in f"{when} {value}"}
+    if not read:
+        when, read = "f0 >= 2", {name: each for name, each in figures.items() if name in f"f0 {value}"}
+    body = {
+        "rule_type": "formula",
+        "source_topic": STREAM,
+        "figures": read,
+        "when": when,
+        "value": value,
+        "conditions": draw(st.one_of(st.none(), st.none(), CONDITIONS)),
+        "emit": draw(st.sampled_from([None, "on_crossing", "every"])),
+        "emit_mode": draw(st.sampled_from([None, "window"])),
+        "cooldown": draw(st.none() | _seconds(1, 3, 0.5)),
+        **draw(_times()),
+    }
+    return _given(body)
+
+
 @st.composite
 def threshold_body(draw: st.DrawFn) -> Body:
     """A threshold rule without its name, version and times of effect."""
@@ -230,7 +273,9 @@ def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] =
     for number in range(draw(st.integers(1, max_rules))):
         effective_ms = None
         for version in range(1, draw(st.sampled_from([1, 1, 1, 2, 3])) + 1):
-            body = draw(st.one_of(velocity_body(aggregates), velocity_body(aggregates), threshold_body()))
+            body = draw(
+                st.one_of(velocity_body(aggregates), velocity_body(aggregates), threshold_body(), formula_body())
+            )
             body |= {"rule_id": f"r{number}", "version": version}
             if effective_ms is not None:
                 body["effective_from"] = effective_ms

@@ -22,7 +22,12 @@ from .naive import naive_detect, running_max_ingest
 from .strategies import LISTS, STREAM, Body, Record, records, rule_sets, wire_record
 from .test_detect_equals_naive import DEEP, with_ingest
 
-PROBE = {"operator": ">=", "aggregation_threshold": -sys.float_info.max, "emit": "every", "cooldown": "0ms"}
+EVERY = {"emit": "every", "cooldown": "0ms"}
+PROBES: dict[str, Body] = {
+    "velocity": {**EVERY, "operator": ">=", "aggregation_threshold": -sys.float_info.max},
+    "formula": {**EVERY, "probe": True},
+    "threshold": {},
+}
 
 
 def newest(rules: list[Body]) -> dict[str, Body]:
@@ -69,7 +74,7 @@ def test_it_says_what_the_twin_says(
         _, found = verdicts(
             Judged(as_if_active(loaded), history, named_lists(LISTS), bounds=Bounds(0)), Path(folder), record_id
         )
-    probes = [{**body, **PROBE} if body["rule_type"] == "velocity" else body for body in bodies]
+    probes = [{**body, **PROBES[body["rule_type"]]} for body in bodies]
     fired, figures = hits_at(bodies, made, record_id), hits_at(probes, made, record_id)
     assert {each.rule_id: each.fired for each in found} == {
         body["rule_id"]: body["rule_id"] in fired for body in bodies

@@ -23,7 +23,8 @@ from crossline.core.basics.values import Records
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.holds import lookup
 from crossline.core.conditions.tree import AllOf
-from crossline.core.figures.program import Comparison, Program
+from crossline.core.figures.program import Comparison, Formed, Program
+from crossline.core.formula.naive import evaluate
 from crossline.core.rules.base import Rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.replay.backtest import Judged
@@ -163,14 +164,14 @@ class _Case:
             return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
         probe = _at(self.probed.of(rule.rule_id), self.record_id)
         why = fired["message"] if fired is not None else next(self._reasons_of(program, probe))
-        line = f"{program.verdict.operator} {_shown(program.verdict.threshold)}"
+        line = _line(program.verdict)
         value = probe["value"] if probe is not None else None
         return Verdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
 
     def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
         """Why a rule with a window did not fire; ``probe`` has its figure, None where it has none."""
         if probe is not None and program.verdict is not None:
-            yield from self._held_back(program, program.verdict, probe)
+            yield from self._held_back(program, _Said(program.verdict), probe)
         yield from self._reasons()
         record, figure = self.trial.found[self.rule.source_topic].fields, program.figure
         for name in program.feed.key_fields:
@@ -200,24 +201,21 @@ class _Case:
                 values = ", ".join(f"{name} {_shown(lookup(found.fields, name))}" for name in part.fields())
                 yield f"found {values}; expected {part.text}"
 
-    def _held_back(self, program: Program, line: Comparison, at: Alert) -> Iterator[str]:
+    def _held_back(self, program: Program, said: _Said, at: Alert) -> Iterator[str]:
         """Why there is no alert at a record that the rule has a figure at."""
         rule = self.rule
-        if not _beyond(at, line):
-            yield f"{_shown(at['value'])} is not {line.operator} {_shown(line.threshold)}"
+        if not said.holds(at):
+            yield said.of(at)
             return
         probes = [each for each in self.probed.of(rule.rule_id) if each["key"] == at["key"]]
         earlier = probes[: [each["record_id"] for each in probes].index(at["record_id"])]
-        if earlier and _beyond(earlier[-1], line) and not program.emission.every:
-            yield (
-                f"{_shown(at['value'])} is {line.operator} {_shown(line.threshold)}, as {_shown(earlier[-1]['value'])} "
-                f"was at record {earlier[-1]['record_id']}: the rule fires where the line is crossed"
-            )
+        if earlier and said.holds(earlier[-1]) and not program.emission.every:
+            yield f"{said.of(at)}, as {said.before(earlier[-1])}: the rule fires where the line is crossed"
         ids = {each["record_id"] for each in earlier}
         alerts = [each for each in self.trial.of(rule.rule_id) if each["key"] == at["key"] and each["record_id"] in ids]
         if alerts:
             yield (
-                f"{_shown(at['value'])} is {line.operator} {_shown(line.threshold)}, within the cooldown of "
+                f"{said.of(at)}, within the cooldown of "
                 f"{format_duration(program.emission.cooldown_ms)} after the alert at record {alerts[-1]['record_id']}"
             )
 
@@ -232,9 +230,50 @@ def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
     return next((alert for alert in alerts if alert["record_id"] == record_id), None)
 
 
-def _beyond(alert: Alert, line: Comparison) -> bool:
-    value = alert["value"]
-    return _BEYOND[line.operator](float(value) if isinstance(value, str) else value, line.threshold)
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A verdict, as it is at the alerts of probes."""
+
+    verdict: Comparison | Formed
+
+    def holds(self, alert: Alert) -> bool:
+        """Whether it holds there."""
+        if isinstance(self.verdict, Formed):
+            return evaluate(self.verdict.when.root, _read(alert)) is True
+        return _BEYOND[self.verdict.operator](_number(alert["value"]), self.verdict.threshold)
+
+    def of(self, alert: Alert) -> str:
+        """Its figures there, and that it holds or not."""
+        held = "" if self.holds(alert) else "not "
+        if isinstance(self.verdict, Formed):
+            return f"{_figures(alert)}: {held}{self.verdict.when.text}"
+        return f"{_shown(alert['value'])} is {held}{_line(self.verdict)}"
+
+    def before(self, alert: Alert) -> str:
+        """That it held there."""
+        figures = _figures(alert) if isinstance(self.verdict, Formed) else _shown(alert["value"])
+        return f"{figures} was at record {alert['record_id']}"
+
+
+def _line(verdict: Comparison | Formed) -> str:
+    if isinstance(verdict, Formed):
+        return verdict.when.text
+    return f"{verdict.operator} {_shown(verdict.threshold)}"
+
+
+def _read(alert: Alert) -> dict[str, Any]:
+    """What a formula read, from an alert's evidence."""
+    figures = {name: each["value"] for name, each in alert["evidence"]["figures"].items()}
+    return {**{name: _number(value) for name, value in figures.items()}, **alert["evidence"]["fields"]}
+
+
+def _figures(alert: Alert) -> str:
+    return ", ".join(f"{name} {_shown(value)}" for name, value in _read(alert).items())
+
+
+def _number(value: Any) -> Any:
+    """A number that JSON has no word for is a text in an alert."""
+    return float(value) if isinstance(value, str) else value
 
 
 def _shown(value: Any) -> str:

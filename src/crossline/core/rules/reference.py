@@ -13,7 +13,8 @@ from typing import Any, Literal
 from pydantic.fields import FieldInfo
 
 from crossline.core.basics.times import format_duration
-from crossline.core.rules.base import Rule
+from crossline.core.rules.base import NOT_YET, Rule
+from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.registry import rule_types
 from crossline.core.texts import fieldtypes
 
@@ -57,6 +58,32 @@ one another. A timestamp is compared as epoch milliseconds. Two fields of which 
 are compared as doubles.
 """
 
+_FIGURES = """\
+## Figures
+
+A figure is one aggregate over a window of the records of a key: `{count: true, group_by: card_hash, window: 10m}`,
+`{avg: amount_cents, group_by: account_id, window: 30d, include_current: false}`. It has exactly one of the aggregates.
+The window of a record with time t reaches from t - `delay` - `window` to t - `delay`. Besides its own `conditions`, a
+figure is of all records of the stream, not only of those that the rule's `conditions` let it judge.
+"""
+
+_FORMULAS = """\
+## Formulas
+
+`tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual`: Python's expressions over fields, figures and
+plain values.
+
+- Values: integers, real numbers, `"text"`, `true`, `false`, and durations in milliseconds: `10m`, `1h30m`.
+- `and or not`, comparisons (`0 < x <= 5`), `+ - * / // %`, `in ("NO", "SE")`, `not in`.
+- `abs(x)`, `min(x, y, ...)`, `max(x, y, ...)`, `round(x)`, `round(x, digits)`, `log(x)`, `sqrt(x)`,
+  `haversine_km(lat, lon, lat, lon)`, `hour(t)` and `weekday(t)` of a timestamp, with a time zone if it is not UTC:
+  `hour(event_time, "Europe/Berlin")`; Monday is 0.
+- `missing(x)` asks whether there is a value, `coalesce(x, y, ...)` takes the first that is there.
+
+A missing value makes a comparison false (`!=` and `not in` too) and arithmetic missing. Integers are exact, `/` is
+real. What has no real result is missing: a quotient by zero, a root or logarithm of what has none.
+"""
+
 _SENTENCES = """\
 ## Sentences
 
@@ -65,6 +92,7 @@ An alert carries a sentence. Without a `description` it is made from the rule, s
 
 - of a rule with a window: `{value}`, `{threshold}`, `{operator}`, `{window}`, `{count}`, `{rule_id}`, and the fields of
   `group_by`;
+- of a formula: the same, and the figures and fields that it reads;
 - of a rule on the record alone: `{rule_id}`, and any field of the stream.
 
 Write `{{` and `}}` for braces.
@@ -83,12 +111,13 @@ _WORDS: list[tuple[Any, str]] = [
     (fieldtypes.RuleId, "a name"),
 ]
 _PLAIN: dict[Any, str] = {str: "text", int: "a whole number", bool: "`true` or `false`", Any: "a list of conditions"}
-_UNFINISHED = "resolution"
+_PLAIN[dict[str, FigureFields]] = "names and their figures"
 
 
 def reference() -> str:
     """The whole page, as Markdown."""
-    parts = [_HEAD, "## Every rule\n", *_table(Rule.model_fields), _CONDITIONS, _SENTENCES]
+    parts = [_HEAD, "## Every rule\n", *_table(Rule.model_fields), _CONDITIONS]
+    parts += [_FIGURES, *_table(FigureFields.model_fields), _FORMULAS, _SENTENCES]
     for name, cls in rule_types().items():
         own = {key: info for key, info in cls.model_fields.items() if key not in Rule.model_fields}
         parts += [f"## `{name}`\n", f"{_doc(cls)}\n"]
@@ -105,7 +134,7 @@ def _table(fields: dict[str, FieldInfo]) -> Iterable[str]:
     yield "| field | value | default | meaning |"
     yield "|---|---|---|---|"
     for name, info in fields.items():
-        if name != _UNFINISHED:
+        if info.description != NOT_YET:
             yield f"| `{name}` | {_value(info)} | {_default(info)} | {info.description} |"
     yield ""
 
@@ -119,14 +148,14 @@ def _value(info: FieldInfo) -> str:
 
 
 def _said(annotation: Any) -> Iterator[str]:
-    if typing.get_origin(annotation) is Literal:
-        yield from (f"`{option}`" for option in typing.get_args(annotation))
+    if annotation in _PLAIN:
+        yield _PLAIN[annotation]
+    elif typing.get_origin(annotation) is Literal:
+        yield from (f"`{str(option).lower() if option is True else option}`" for option in typing.get_args(annotation))
     elif typing.get_args(annotation):
         for each in typing.get_args(annotation):
             if each is not type(None):
                 yield from _said(each)
-    else:
-        yield _PLAIN[annotation]
 
 
 def _default(info: FieldInfo) -> str:

@@ -1,0 +1,103 @@
+"""``formula``: figures over windows of a key, and an expression over them and the record's fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from crossline.core.rules.figure import FigureFields
+from crossline.core.rules.formed import FormedRule
+from crossline.core.rules.registry import rule_type
+from crossline.core.rules.sentence import RESERVED
+from crossline.core.texts.problems import Finding, Path, listed, shown
+from crossline.core.texts.validation import refusal
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,63}", re.ASCII)
+
+
+_TAKEN = frozenset({*RESERVED, "and", "or", "not", "in", "true", "false"})
+
+
+def _figures(value: Any) -> Any:
+    if not isinstance(value, dict) or not value:
+        raise refusal("one or more figures by name, such as tries: {count: true, group_by: card_hash, window: 10m}")
+    for name in value:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise refusal("names of figures out of a-z 0-9 _, that begin with a letter", found=shown(name))
+        if name in _TAKEN:
+            raise refusal("names of figures that mean nothing else", f"not one of {listed(sorted(_TAKEN), 20)}", name)
+    return value
+
+
+@rule_type("formula")
+class FormulaRule(FormedRule):
+    """Fires where `when` holds of its figures and the record's fields."""
+
+    rule_type: Literal["formula"] = Field(description="`formula`.")
+    figures: Annotated[dict[str, FigureFields], BeforeValidator(_figures)] = Field(
+        description="Figures by the names that `when` has for them. See Figures."
+    )
+    when: str = Field(description="The rule is satisfied where this holds. See Formulas.")
+    value: str | None = Field(
+        None, description="What an alert shows as its value. None: the left side of the first comparison."
+    )
+    emit_mode: Literal["last_event", "window"] = Field(
+        "last_event",
+        description="What the alert shows: the last record, or those of the window of the first figure in `when`.",
+    )
+
+    example: ClassVar[str] = """\
+rule_id: declined_share
+version: 1
+rule_type: formula
+source_topic: payments
+severity: high
+score: 60
+action: step_up
+description: "{declines} of {tries} payments on card {card_hash} declined in {window}"
+figures:
+  tries: {count: true, group_by: card_hash, window: 10m}
+  declines:
+    count: true
+    group_by: card_hash
+    window: 10m
+    conditions: [{field: status, operator: "==", value: declined}]
+  usual: {avg: amount_cents, group_by: card_hash, window: 30d, include_current: false}
+when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
+"""
+
+    def figures_of(self) -> Mapping[str, FigureFields]:
+        """As they are written."""
+        return self.figures or {}
+
+    def formulas_of(self) -> tuple[str, str | None]:
+        """As they are written."""
+        return self.when or "", self.value
+
+    def path_of(self, part: str) -> Path:
+        """The field itself."""
+        return (part,) if part in {"when", "value"} else ("figures", part)
+
+    @property
+    def lists_records(self) -> bool:
+        """Whether ``emit_mode`` says so."""
+        return self.emit_mode == "window"
+
+    def findings(self) -> list[Finding]:
+        """What cannot stand together."""
+        findings = super().findings()
+        if self.figures:
+            expected = f"{shown(list(self.key_fields))}, as of another figure; figures of several keys in one rule"
+            findings += [
+                Finding(
+                    ("figures", name, "group_by"),
+                    shown(list(each.group_by)),
+                    f"{expected} are not in this version yet",
+                )
+                for name, each in self.figures.items()
+                if each.group_by != self.key_fields
+            ]
+        return findings

@@ -1,0 +1,144 @@
+"""``formula`` as a front-end: what its fields become, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from crossline.core.conditions.condition import Condition
+from crossline.core.conditions.tree import AllOf, Leaf
+from crossline.core.figures.program import Comparison, Emission, Feed, Figure, Formed, Window
+from crossline.core.rules.base import Defaults
+
+from .rulekit import rule, said, streams
+
+DECLINED = [{"field": "status", "operator": "==", "value": "declined"}]
+TRIES = {"count": True, "group_by": "account_id", "window": "10m"}
+FORMULA: dict[str, Any] = {
+    "rule_id": "share",
+    "version": 1,
+    "rule_type": "formula",
+    "source_topic": "payments",
+    "figures": {
+        "tries": TRIES,
+        "declines": {"count": True, "group_by": "account_id", "window": "10m", "conditions": DECLINED},
+        "silent": {"since": True, "group_by": "account_id", "window": "1d", "delay": "1h"},
+        "run": {"streak": True, "group_by": "account_id", "window": "1d", "conditions": DECLINED, "bounds": "[)"},
+        "usual": {"avg": "rate", "group_by": "account_id", "window": "30d", "include_current": False},
+        "latest": {"max": "event_time", "group_by": "account_id", "window": "1d"},
+    },
+    "when": "tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual and silent + run < latest",
+}
+ALL = Condition(AllOf(()))
+
+
+def figure(**fields: Any) -> dict[str, Any]:
+    given = {"group_by": "account_id", "window": "1m", **fields}
+    return {**FORMULA, "figures": {"f": given}, "when": "f > 1"}
+
+
+def test_the_plan_gets_all_it_needs() -> None:
+    changes = {
+        "emit": "every",
+        "cooldown": "1h",
+        "late_policy": "skip",
+        "watermark_delay": "10s",
+        "conditions": DECLINED,
+    }
+    program = rule(FORMULA, **changes).program(streams()["payments"], Defaults())
+    met = Condition(AllOf((Leaf("status", "==", "declined"),)))
+    key = ("account_id",)
+    judged, every, declined = (Feed("payments", key, "event_time", c, 120_000) for c in (met, ALL, met))
+    day, minute = 86_400_000, 60_000
+    assert program.feed == judged
+    assert program.figures == (
+        Figure(every, "count", Window(10 * minute)),
+        Figure(declined, "count", Window(10 * minute)),
+        Figure(every, "avg", Window(30 * day, include_current=False), "rate", "float"),
+        Figure(every, "since", Window(day, include_current=False, delay_ms=60 * minute)),
+        Figure(every, "streak", Window(day, "[)", include_current=False), streak_of=met),
+        Figure(every, "max", Window(day), "event_time", "int"),
+    )
+    assert isinstance(program.verdict, Formed)
+    assert program.verdict.names == ("tries", "declines", "usual", "silent", "run", "latest"), "as when names them"
+    assert program.verdict.fields == ("amount_cents",)
+    assert program.verdict.line == Comparison(">=", 6)
+    assert program.emission == Emission(every=True, cooldown_ms=3_600_000, delivered=True)
+    assert (program.reach_ms, program.window_ms, program.judge_lateness_ms) == (30 * day, 10 * minute, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "when", "shown"),
+    [
+        (None, "f >= 6 and amount_cents > 2", "f"),
+        (None, "amount_cents / f > 0.5", "amount_cents / f"),
+        (None, 'status == "x" and f > 2', None),
+        (None, "missing(f)", None),
+        ("amount_cents - f", "f > 5", "amount_cents - f"),
+        ("f", "amount_cents > 5", "f"),
+    ],
+)
+def test_the_value_is_the_left_side_of_the_first_comparison_unless_given(
+    value: str | None, when: str, shown: str | None
+) -> None:
+    given = {**figure(count=True), "when": when, **({"value": value} if value else {})}
+    program = rule(given).program(streams()["payments"], Defaults())
+    assert isinstance(program.verdict, Formed)
+    found = program.verdict.value
+    assert (found.canonical if found else None) == shown
+
+
+def test_kinds_of_figures_are_those_of_their_fields() -> None:
+    """A maximum of timestamps that stream.yaml declares as integers is an integer; an average is a number."""
+    for of in ({"max": "event_time"}, {"avg": "rate"}, {"since": True}, {"distinct_count": "status"}):
+        assert not said({**figure(**of), "when": "f > 0.5 and f < 10m"})
+    ((path, text),) = said({**figure(max="event_time"), "when": "hour(f) > 5"})
+    assert path == "when"
+    assert "type integer" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "words"),
+    [
+        ({**FORMULA, "figures": {}}, "figures", "one or more figures"),
+        ({**FORMULA, "figures": {"window": TRIES}, "when": "window > 1"}, "figures", "nothing else"),
+        ({**FORMULA, "figures": {"A": TRIES}, "when": "A > 1"}, "figures", "letter"),
+        ({**FORMULA, "figures": {"status": TRIES}, "when": "status > 1"}, "figures.status", "no field"),
+        ({**FORMULA, "when": "tries > and"}, "when", "character"),
+        ({**FORMULA, "when": "tries"}, "when", "true or false"),
+        ({**FORMULA, "when": 'status == "a"', "value": "status"}, "value", "a number"),
+        (figure(count=True, window="0s"), "figures.f.window", "a window"),
+        (figure(count=True, sum="rate"), "figures.f", "count: true"),
+        (figure(sum="status"), "figures.f.sum", "integer or number"),
+        (figure(sum="tags"), "figures.f.sum", "integer or number"),
+        (figure(count=True, group_by="tags"), "figures.f.group_by", "one value"),
+        (figure(streak=True), "figures.f.conditions", "streak"),
+        (figure(count=True, conditions=[{"field": "state", "operator": "exists"}]), "figures.f.conditions", "status"),
+        (figure(quantile=0.5), "figures.f.quantile", "not in this version yet"),
+        (figure(avg="rate", source_topic="rates"), "figures.f.source_topic", "not in this version yet"),
+        (figure(count=True, group_by={"account_id": "owner"}), "figures.f.group_by", "not in this version yet"),
+        ({**FORMULA, "when": "tries > 5"}, "figures.declines", "that when or value names"),
+        ({**FORMULA, "description": "{tries} of {nothing}"}, "description", "in braces"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(body: dict[str, Any], path: str, words: str) -> None:
+    found = said(body)
+    assert found, "it is accepted"
+    assert any(each.startswith(path) and words in text for each, text in found), found
+
+
+def test_figures_of_several_keys_are_refused_for_now() -> None:
+    other = {"count": True, "group_by": "merchant_id", "window": "10m"}
+    found = said({**FORMULA, "figures": {**FORMULA["figures"], "theirs": other}})
+    assert [path for path, _ in found] == ["figures.theirs.group_by"]
+
+
+def test_the_sentence() -> None:
+    read = {"tries": 7, "declines": 5, "usual": None, "amount_cents": 12}
+    said_by = {"value": 7, "threshold": 6, "operator": ">=", "window_ms": 600_000, "key": {"account_id": "a1"}}
+    plain = rule(FORMULA).sentence(**said_by, count=7, evidence=read)
+    assert plain == (
+        f"{FORMULA['when']} by account a1: "
+        "tries 7, declines 5, usual unknown, silent unknown, run unknown, latest unknown"
+    )
+    described = rule(FORMULA, description="{declines} of {tries} in {window} by {account_id}, {amount_cents}")
+    assert described.sentence(**said_by, count=7, evidence=read) == "5 of 7 in 10 min by a1, 12"
