@@ -45,6 +45,7 @@ class Hit:
     are None for a rule that looks at the record alone, and the value where a formula has none to show.
     ``record_ids``: the records that it rests on, oldest first. ``fields``: what its alert shows of the record.
     ``records``: the window's, where the rule lists them. ``figures``: those that a formula read; None for other rules.
+    ``shows``: what came of further formulas.
     """
 
     version: RuleVersion
@@ -61,6 +62,7 @@ class Hit:
     fields: Mapping[str, Any]
     records: Sequence[WindowRecord] | None
     figures: Mapping[str, FigureRead] | None = None
+    shows: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -100,6 +102,7 @@ class JudgedRows:
                 fields=read.fields if read else {},
                 records=line.records(hits, ids, first, last),
                 figures=read.figures if read else None,
+                shows=read.shows if read else {},
             )
 
     def stateless_hits(self, duplicates: np.ndarray[Any, Any]) -> Iterator[Hit]:

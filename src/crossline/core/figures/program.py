@@ -67,18 +67,24 @@ class Figure:
 class Formed:
     """The verdict of a formula: that ``when`` holds of the program's figures, by their ``names``, and of fields.
 
-    ``value``: what an alert shows; None: nothing.
+    ``value``: what an alert shows as its value; None: nothing. ``shows``: what else it shows, by name.
     """
 
     names: tuple[str, ...]
     when: Formula
     value: Formula | None = None
+    shows: tuple[tuple[str, Formula], ...] = ()
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The figures, and the fields of the record, that it reads."""
+        formulas = (self.when, *((self.value,) if self.value else ()), *(each for _, each in self.shows))
+        return tuple(dict.fromkeys(name for each in formulas for name in each.names))
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of the record that it reads."""
-        read = (*self.when.names, *(self.value.names if self.value else ()))
-        return tuple(dict.fromkeys(name for name in read if name not in self.names))
+        return tuple(name for name in self.read if name not in self.names)
 
     @property
     def line(self) -> Comparison | None:

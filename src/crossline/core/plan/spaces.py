@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator
-from crossline.core.formula.formula import Formula
+from crossline.core.figures.program import Formed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,15 @@ class FormulaLine:
 
     ``figures``: the name that the formula has for it, the number of a group, and of the group that counts its window;
     the window of the first is what an alert shows, and its records are the evidence. ``rearm_ms``: after so long
-    without a record that is judged, it is no longer satisfied. ``value``: what an alert shows; None: nothing. The rest
-    is as in ``Line``.
+    without a record that is judged, it is no longer satisfied. ``verdict``: what is judged by, and shown. The rest is
+    as in ``Line``.
     """
 
     rule_id: str
     version: int
     entry: int
     figures: tuple[tuple[str, int, int], ...]
-    when: Formula
-    value: Formula | None
+    verdict: Formed
     rearm_ms: int
     emit_every: bool
     cooldown_ms: int

@@ -117,15 +117,12 @@ class FigureFields(BaseModel):
             return spec.columns[self.field].kind
         return "integer"
 
-    def findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None, path: Path) -> list[Finding]:
+    def findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """What does not fit the stream ``name``."""
-        found = group_findings(self.group_by, name, spec, path)
-        found += [
-            Finding((*path, *each.path), each.found, each.expected, each.hint)
-            for each in check_conditions(self.condition.node, spec.columns, name, lists)
-        ]
+        found = group_findings(self.group_by, name, spec)
+        found += check_conditions(self.condition.node, spec.columns, name, lists)
         if self.field is not None:
-            found += field_findings(self.aggregate, self.field, name, spec, (*path, self.aggregate))
+            found += field_findings(self.aggregate, self.field, name, spec, (self.aggregate,))
         return found
 
     def figure(self, feed: Feed, spec: StreamSpec) -> Figure:
@@ -148,11 +145,16 @@ class FigureFields(BaseModel):
         )
 
 
-def group_findings(fields: Collection[str], name: str, spec: StreamSpec, path: Path = ()) -> list[Finding]:
+def made_figure(aggregate: str, field: str | None, common: Mapping[str, Any]) -> FigureFields:
+    """The figure that a rule type makes of its own fields; ``common``: what stands in it besides the aggregate."""
+    return FigureFields.model_validate({aggregate: True if aggregate in OF_RECORDS else field, **common})
+
+
+def group_findings(fields: Collection[str], name: str, spec: StreamSpec) -> list[Finding]:
     """What is wrong with the fields of a key on the stream ``name``."""
     findings = []
     for number, field in enumerate(fields):
-        at = (*path, "group_by", number) if len(fields) > 1 else (*path, "group_by")
+        at: Path = ("group_by", number) if len(fields) > 1 else ("group_by",)
         unknown = check_field(field, spec.columns, name, at)
         if unknown is not None:
             findings.append(unknown)

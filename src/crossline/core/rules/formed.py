@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -44,6 +45,10 @@ class FormedRule(Rule):
         """
         raise NotImplementedError
 
+    def shows_of(self) -> Mapping[str, str]:
+        """What else an alert shows in its evidence, by name; formulas of numbers."""
+        return {}
+
     def path_of(self, part: str) -> Path:
         """Where in the rule stands what ``part`` comes from: ``when``, ``value``, or a figure by its name."""
         raise NotImplementedError
@@ -56,7 +61,7 @@ class FormedRule(Rule):
     @cached_property
     def _in_order(self) -> Mapping[str, FigureFields]:
         """The figures as the formulas come to them: a mapping in a file has no order that a person means."""
-        text = " ".join(each for each in self.formulas_of() if each is not None)
+        text = " ".join(each for each in (*self.formulas_of(), *self.shows_of().values()) if each is not None)
 
         def first_met(name: str) -> tuple[int, str]:
             found = re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)
@@ -76,16 +81,22 @@ class FormedRule(Rule):
         if not self.figures_of():
             return findings
         own = [
-            found
+            placed
             for figure, fields in self.figures_of().items()
-            for found in fields.findings(name, spec, lists, self.path_of(figure))
+            for found in fields.findings(name, spec, lists)
+            if (placed := self.placed(figure, found)) is not None
         ]
+        own = list({(each.path, each.found): each for each in reversed(own)}.values())[::-1]  # of one field once
         own += [
             Finding(self.path_of(figure), f"a figure named {figure}", f"a name that no field of stream {name} has")
             for figure in self.figures_of()
             if figure in spec.columns
         ]
         return findings + (own or self._formulas(spec)[1] or list(self._unread(spec)))
+
+    def placed(self, figure: str, found: Finding) -> Finding | None:
+        """What is wrong with a figure, at its place in the rule; None where it is told elsewhere."""
+        return replace(found, path=(*self.path_of(figure), *found.path))
 
     def _unread(self, spec: StreamSpec) -> Iterator[Finding]:
         """Figures that no formula reads: most often one was meant."""
@@ -112,11 +123,20 @@ class FormedRule(Rule):
         return Program(
             feed,
             tuple(each.figure(feed, spec) for each in self._in_order.values()),
-            Formed(tuple(self._in_order), when, value[0] if value else _left(when)),
+            Formed(tuple(self._in_order), when, value[0] if value else _left(when), self._shows(spec)),
             Emission(every=self.emit == "every", cooldown_ms=self.cooldown, delivered=self.emit_to_sink),
             Evidence(lists=self.lists_records),
             judge_lateness_ms=self.lateness(defaults).judged_ms,
         )
+
+    def _shows(self, spec: StreamSpec) -> tuple[tuple[str, Formula], ...]:
+        known, made = kinds(self.figures_of(), spec), []
+        for name, text in self.shows_of().items():
+            formula = check(text, known, self.path_of("when"), wanted="value")
+            if not isinstance(formula, Formula):
+                raise TypeError(f"{self.rule_id}: {name} is no formula of its figures: {formula}")
+            made.append((name, formula))
+        return tuple(made)
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
         """What the formulas read, the fields of the key, and what every alert has."""
@@ -126,7 +146,7 @@ class FormedRule(Rule):
         if findings:
             return None  # told already; what may stand in braces is not known
         read = (name for each in formulas if each is not None for name in each.names)
-        return tuple(dict.fromkeys((*RESERVED, *self.key_fields, *read)))
+        return tuple(dict.fromkeys((*RESERVED, *self.key_fields, *read, *self.shows_of())))
 
     def said_first(self) -> str:
         """How the sentence of a rule without a description begins."""
@@ -142,6 +162,16 @@ class FormedRule(Rule):
     def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - the figures say more
         """``tries >= 6 and declines / tries > 0.5 by card hash c1: tries 7, declines 5``."""
         return self._sentence
+
+
+class MadeRule(FormedRule):
+    """A rule whose figures are made of its own fields: nobody wrote them, and nobody is told of them."""
+
+    def placed(self, figure: str, found: Finding) -> Finding | None:
+        """At the field that the figure is of; its conditions are the rule's, or ask for that field."""
+        if found.path[0] == "conditions":
+            return None
+        return found if found.path[0] == "group_by" else replace(found, path=self.path_of(figure))
 
 
 def _left(when: Formula) -> Formula | None:

@@ -112,6 +112,8 @@ _WORDS: list[tuple[Any, str]] = [
 ]
 _PLAIN: dict[Any, str] = {str: "text", int: "a whole number", bool: "`true` or `false`", Any: "a list of conditions"}
 _PLAIN[dict[str, FigureFields]] = "names and their figures"
+_PLAIN[list[dict[str, str]]] = "a list of cases"
+_PLAIN[float] = "a number"
 
 
 def reference() -> str:

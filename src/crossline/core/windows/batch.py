@@ -60,11 +60,15 @@ class FigureRead:
 
 @dataclass(frozen=True, slots=True)
 class FormulaRead:
-    """What the formula of a hit read of figures and of fields, by name, and what an alert shows as its value."""
+    """What the formula of a hit read of figures and of fields, by name, and what came of it.
+
+    ``value``: what an alert shows as its value; ``shows``: what else, by name.
+    """
 
     value: Any
     figures: Mapping[str, FigureRead]
     fields: Mapping[str, Any]
+    shows: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

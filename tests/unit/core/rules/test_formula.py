@@ -10,6 +10,7 @@ from crossline.core.figures.program import Comparison, Emission, Feed, Figure, F
 from crossline.core.rules.base import Defaults
 
 from .rulekit import rule, said, streams
+from .scenes import alerts
 
 DECLINED = [{"field": "status", "operator": "==", "value": "declined"}]
 TRIES = {"count": True, "group_by": "account_id", "window": "10m"}
@@ -142,3 +143,38 @@ def test_the_sentence() -> None:
     )
     described = rule(FORMULA, description="{declines} of {tries} in {window} by {account_id}, {amount_cents}")
     assert described.sentence(**said_by, count=7, evidence=read) == "5 of 7 in 10 min by a1, 12"
+
+
+def test_five_payments_in_four_countries_in_ten_minutes() -> None:
+    """The article's own."""
+    figures = {
+        "payments": {"count": True, "group_by": "card", "window": "10m"},
+        "countries": {"distinct_count": "country", "group_by": "card", "window": "10m"},
+    }
+    rule = {"rule_type": "formula", "figures": figures, "when": "payments >= 5 and countries >= 4"}
+    places = ["NO", "SE", "NO", "DK", "FI", "NO"]
+    (alert,) = alerts(rule, [{"s": 60 * n, "country": country} for n, country in enumerate(places)], batches=2)
+    assert (alert["record_id"], alert["value"]) == ("n4", 5)
+    assert alert["evidence"]["figures"]["countries"]["value"] == 4
+    assert alerts(rule, [{"s": 180 * n, "country": country} for n, country in enumerate(places)]) == []
+
+
+def test_three_failures_in_a_row_then_a_success() -> None:
+    failed = [{"field": "status", "operator": "==", "value": "bad_cvv"}]
+    streak = {"streak": True, "group_by": "card", "window": "10m", "conditions": failed, "include_current": False}
+    rule = {"rule_type": "formula", "figures": {"failures": streak}, "when": "failures >= 3 and status == 'ok'"}
+    told = [("bad_cvv", 0), ("bad_cvv", 10), ("ok", 20), ("bad_cvv", 30), ("bad_cvv", 40), ("bad_cvv", 50), ("ok", 60)]
+    (alert,) = alerts(rule, [{"s": at, "status": status} for status, at in told])
+    assert (alert["record_id"], alert["value"], alert["evidence"]["fields"]) == ("n6", 3, {"status": "ok"})
+
+
+def test_alerts_beyond_what_64_bits_hold() -> None:
+    rule = {
+        "rule_type": "formula",
+        "figures": {"spent": {"sum": "amount", "group_by": "card", "window": "10m"}},
+        "when": "spent > 9223372036854775807 and amount > 0",
+        "value": "spent - 1",
+    }
+    (alert,) = alerts(rule, [{"s": n, "amount": 2**62} for n in range(2)])
+    assert alert["value"] == 2**63 - 1
+    assert alert["evidence"]["figures"]["spent"]["value"] == 2**63

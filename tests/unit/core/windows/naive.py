@@ -101,9 +101,10 @@ class Naive:
         groups = {name: self.plan.groups[group] for name, group, _ in formula.figures}
         read = {name: self.value(group, self.plan.cursors[group.cursor], row) for name, group in groups.items()}
         read |= row.facts
-        if not self._emits(i, formula, row, evaluate(formula.when.root, read) is True, formula.rearm_ms):
+        if not self._emits(i, formula, row, evaluate(formula.verdict.when.root, read) is True, formula.rearm_ms):
             return None
-        value = evaluate(formula.value.root, read) if formula.value else None
+        shown = formula.verdict.value
+        value = evaluate(shown.root, read) if shown else None
         return self._hit(i, number, value, self.plan.cursors[self.plan.groups[formula.figures[0][2]].cursor], row)
 
     def _judges(self, line: Line | FormulaLine, entry: int, row: Row) -> bool:

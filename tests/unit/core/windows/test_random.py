@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.core.basics.fields import FieldKind
+from crossline.core.figures.program import Formed
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan
@@ -88,8 +89,11 @@ def _formulas(draw: Any, rule_id: str, groups: list[Group], counts: list[int]) -
         version=1,
         entry=draw(st.integers(0, 1)),
         figures=figures,
-        when=checked(when, kinds, "verdict"),
-        value=checked(value, kinds, "value") if value else None,
+        verdict=Formed(
+            tuple(name for name, _ in read),
+            checked(when, kinds, "verdict"),
+            checked(value, kinds, "value") if value else None,
+        ),
         rearm_ms=draw(st.sampled_from([10, 40, 80])),
         emit_every=draw(st.booleans()),
         cooldown_ms=draw(st.sampled_from([0, 0, 25])),

@@ -47,7 +47,7 @@ class Formulas:
         self._is_int = [kinds[number] in INT_KINDS for number in range(len(told))]
         self._columns = [[(told.index(group), told.index(count)) for _, group, count in x.figures] for x in self._lines]
         self._windows = [[plan.cursors[plan.groups[count].cursor] for _, _, count in x.figures] for x in self._lines]
-        self._whens = [compile_formula(line.when) for line in self._lines]
+        self._whens = [compile_formula(line.verdict.when) for line in self._lines]
 
     def holds(self, told: Told, facts: Mapping[str, pa.Array]) -> U8:
         """Of each row (first axis) and formula: 1 where it holds."""
@@ -58,7 +58,7 @@ class Formulas:
             values, valid = when(self._given(number, told, facts), rows)
             out[:, number] = np.logical_and(values, valid)
             for row in np.flatnonzero(wide).tolist():
-                out[row, number] = bool(evaluate(line.when.root, self._read(number, row, told, facts)))
+                out[row, number] = bool(evaluate(line.verdict.when.root, self._read(number, row, told, facts)))
         return out
 
     def formed(self, hits: Hits, told: Told, facts: Mapping[str, pa.Array]) -> Hits:
@@ -72,7 +72,8 @@ class Formulas:
 
     def _formula(self, number: int, row: int, now_ms: int, told: Told, facts: Mapping[str, pa.Array]) -> FormulaRead:
         line, read = self._lines[number], self._read(number, row, told, facts)
-        value = None if line.value is None else evaluate(line.value.root, read)
+        verdict = line.verdict
+        value = None if verdict.value is None else evaluate(verdict.value.root, read)
         figures = {}
         for (name, _, _), (_, count), window in zip(
             line.figures, self._columns[number], self._windows[number], strict=True
@@ -81,13 +82,14 @@ class Formulas:
                 end_ms = now_ms - window.delay_ms
                 counted = int(told.whole[row, count])
                 figures[name] = FigureRead(read[name], end_ms - window.window_ms, end_ms, counted)
-        return FormulaRead(value, figures, {name: each for name, each in read.items() if name not in figures})
+        fields = {name: each for name, each in read.items() if name not in figures}
+        return FormulaRead(value, figures, fields, {name: evaluate(each.root, read) for name, each in verdict.shows})
 
     def _read(self, number: int, row: int, told: Told, facts: Mapping[str, pa.Array]) -> dict[str, Any]:
         """Each figure and field that the formula names, as it was at ``row``; None where it is missing."""
         line = self._lines[number]
         columns = {name: at for (name, _, _), (at, _) in zip(line.figures, self._columns[number], strict=True)}
-        names = dict.fromkeys((*line.when.names, *(line.value.names if line.value else ())))
+        names = line.verdict.read
         figures = {name: self._figure(columns[name], row, told) for name in names if name in columns}
         return {name: figures[name] if name in figures else facts[name][row].as_py() for name in names}
 

@@ -1,0 +1,103 @@
+"""``anomaly``: a value that is unusual for its key, held against the key's own past."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from crossline.core.rules.figure import FigureFields, made_figure
+from crossline.core.rules.formed import MadeRule
+from crossline.core.rules.registry import rule_type
+from crossline.core.texts.fieldtypes import Names, OptionalDuration, OptionalNumber, not_yet
+from crossline.core.texts.problems import Finding, Path
+
+
+@rule_type("anomaly")
+class AnomalyRule(MadeRule):
+    """Fires where a value is far from what is usual for its key: from the records before it in the window."""
+
+    rule_type: Literal["anomaly"] = Field(description="`anomaly`.")
+    value_field: str = Field(description="The field whose value is judged.")
+    z_score: OptionalNumber = Field(
+        None, description="More standard deviations than this from the average is a hit. This, or `ratio`."
+    )
+    ratio: OptionalNumber = Field(None, description="More than so many times the average is a hit.")
+    quantile: Annotated[None, BeforeValidator(not_yet("no quantile; it is not in this version yet"))] = Field(
+        None, description="Not in this version yet."
+    )
+    direction: Literal["above", "below", "both"] | None = Field(
+        None, description="Which side of the average counts. None: both for `z_score`, above for `ratio`."
+    )
+    min_points: int = Field(
+        10, ge=1, lt=2**31, description="With fewer records before it in the window it is not judged."
+    )
+    group_by: Names = Field((), description="Field or fields of the key; none: one past for the whole stream.")
+    window: OptionalDuration = Field(description="How far back the past reaches: `30d`.")
+
+    example: ClassVar[str] = """\
+rule_id: unusual_amount
+version: 1
+rule_type: anomaly
+source_topic: payments
+severity: medium
+score: 30
+action: review
+description: "{amount_cents} at merchant {merchant_id}, where {average} is usual"
+group_by: merchant_id
+value_field: amount_cents
+z_score: 3
+direction: above
+min_points: 20
+window: 30d
+"""
+
+    def findings(self) -> list[Finding]:
+        """What cannot stand together."""
+        findings = super().findings()
+        given = [name for name in ("z_score", "ratio") if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "nothing"
+            findings.append(Finding(("z_score",), found, "z_score: how many deviations, or ratio: how many times"))
+        findings += [
+            Finding((name,), str(getattr(self, name)), "a number above 0") for name in given if getattr(self, name) <= 0
+        ]
+        if not self.window:
+            findings.append(Finding(("window",), "an empty window", "a window longer than 0"))
+        if self.ratio is not None and self.direction == "both":
+            findings.append(Finding(("direction",), "both", "above or below, with ratio"))
+        if self.z_score is not None and self.min_points == 1:
+            findings.append(Finding(("min_points",), "1", "2 or more: one record has no deviation"))
+        return findings
+
+    def figures_of(self) -> Mapping[str, FigureFields]:
+        """The key's past, without the record: average, deviation, and how many there are."""
+        lines = [each for each in (self.z_score, self.ratio) if each is not None]
+        if not self.value_field or not self.window or not self.min_points or len(lines) != 1:
+            return {}
+        exists = {"field": self.value_field, "operator": "exists"}
+        more = [self.conditions] if isinstance(self.conditions, dict) else self.conditions or []
+        common: dict[str, Any] = {"group_by": list(self.group_by or ()), "window": f"{self.window}ms"}
+        common |= {"conditions": {"all": [exists, *more]}, "include_current": False}
+        figures = {"average": made_figure("avg", self.value_field, common)}
+        if self.z_score is not None:
+            figures["deviation"] = made_figure("stddev", self.value_field, common)
+        return {**figures, "points": made_figure("count", None, common)}
+
+    def formulas_of(self) -> tuple[str, str | None]:
+        """Far enough, with points enough; how far: in deviations, or as a multiple of the average."""
+        value, enough = self.value_field, f"points >= {self.min_points}"
+        if self.ratio is not None:
+            sign, line = (">", self.ratio) if self.direction != "below" else ("<", self.ratio)
+            return f"{enough} and average > 0 and {value} {sign} {line} * average", f"{value} / average"
+        far = {"above": f"{value} - average", "below": f"average - {value}"}
+        distance = far.get(self.direction or "both", f"abs({value} - average)")
+        return (
+            f"{enough} and deviation > 0 and {distance} > {self.z_score} * deviation",
+            f"({value} - average) / deviation",
+        )
+
+    def path_of(self, part: str) -> Path:  # noqa: ARG002 - all of it is of one field
+        """The field whose value is judged."""
+        return ("value_field",)
