@@ -121,6 +121,23 @@ def test_show_tells_the_story(db: Path) -> None:
     ]
 
 
+def test_show_of_a_formula_has_all_that_it_read(tmp_path: Path) -> None:
+    window = {"window_start": "2026-01-01T00:00:00.000Z", "window_end": "2026-01-01T00:10:00.000Z"}
+    figures = {"tries": {"value": 7, **window, "count": 7}, "usual": {"value": None, **window, "count": 1}}
+    fields = {"channel": "web", "amount_cents": None}
+    evidence = {"count": 7, "record_ids": ["t7"], "figures": figures, "fields": fields, "confidence": 0.35}
+    db = store(tmp_path / "f.db", Delivery("p", 0, alerts=[alert("44", evidence=evidence)]))
+    lines = [" ".join(line.split()) for line in said("show", "--db", db, "44").stdout.splitlines()]
+    at = lines.index("tries 7 (of 7 records; 10 min to 2026-01-01T00:10:00.000Z)")
+    assert lines[at + 1 : at + 6] == [
+        "usual missing (of 1 record; 10 min to 2026-01-01T00:10:00.000Z)",
+        "channel web",
+        "amount_cents missing",
+        "confidence 0.35",
+        "rests on 7 records, of which the last 1",
+    ]
+
+
 def test_show_of_a_rule_without_window_has_the_figures_it_read(tmp_path: Path) -> None:
     nothing = dict.fromkeys(("value", "operator", "threshold", "window_start", "window_end"))
     evidence = {"count": 1, "record_ids": ["t7"], "figures": {"amount_cents": 2500, "channel": "web"}}

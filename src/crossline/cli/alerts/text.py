@@ -84,13 +84,27 @@ def _when(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         before = instant
 
 
+_EVIDENCE = frozenset({"count", "record_ids", "records", "figures", "fields"})  # what else there is, has a name
+
+
 def _rests_on(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     evidence = alert["evidence"]
     for name, value in (evidence.get("figures") or {}).items():
-        yield name, _figure(value)
+        yield name, _read(value) if isinstance(value, Mapping) else _figure(value)
+    for name, value in (evidence.get("fields") or {}).items():
+        yield name, "missing" if value is None else _figure(value)
+    yield from ((name, _figure(value)) for name, value in evidence.items() if name not in _EVIDENCE)
     ids, count = evidence["record_ids"], evidence["count"]
     more = f", of which the last {len(ids):,}" if count is not None and count > len(ids) else ""
     yield "rests on", f"{len(ids) if count is None else count:,} record{'' if count == 1 else 's'}{more}"
+
+
+def _read(figure: Mapping[str, Any]) -> str:
+    """A figure that a formula read, with its window."""
+    value = "missing" if figure["value"] is None else _figure(figure["value"])
+    count, start, end = figure["count"], figure["window_start"], figure["window_end"]
+    length = format_duration(parse_instant_ms(end) - parse_instant_ms(start))
+    return f"{value}  (of {count:,} record{'' if count == 1 else 's'}; {length} to {end})"
 
 
 def _ids(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
