@@ -49,7 +49,7 @@ def _made(sources: int) -> Any:
         elif task == EMIT:
             done = emit_rows(h, argument)
         elif task == TAKE:
-            take_rows(h, argument, more)
+            take_rows(h, argument)
         elif task == FIGURES:
             figure_rows(h, argument)
         elif task == COMPARE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,14 @@ class Buffers:
                 fresh[:kept] = self._arrays[name][:kept]
             self._arrays[name] = fresh
             self._memory.keep(name, fresh)
+
+    def hits(self, first: int) -> Iterator[tuple[int, int, int, int]]:
+        """Of the hits noted from number ``first`` on their number, line, row, and the end of their window in ms."""
+        noted = [
+            self._arrays[name][first : self._memory.words[at.N_HITS]] for name in (at.OUT_LINE, at.OUT_ROW, at.OUT_END)
+        ]
+        for number, each in enumerate(zip(*(array.tolist() for array in noted), strict=True), first):
+            yield (number, *each)
 
     def part(self, name: int, count: int) -> Any:
         """A copy of the first ``count``."""

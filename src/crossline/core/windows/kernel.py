@@ -119,12 +119,12 @@ def place(h: int, slot: int, i: int) -> Any:
 def judge_rows(h: int, start: int) -> Any:
     """Judge rows from ``start``.
 
-    The row to go on from: that of the batch's end, or earlier where another row's hits may not fit.
+    The row to go on from: ROW_END, or an earlier one where another row's hits may not fit.
     """
-    lines, rows, formulas = word(h, at.LINES), word(h, at.ROWS), word(h, at.FORMULAS)
+    lines, rows, end, formulas = word(h, at.LINES), word(h, at.ROWS), word(h, at.ROW_END), word(h, at.FORMULAS)
     if start == 0:
         find_keys(h)
-    for row in range(start, rows):
+    for row in range(start, end):
         look_ahead(h, row, rows)
         if tally(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
             return row
@@ -153,7 +153,7 @@ def judge_rows(h: int, start: int) -> Any:
                 if formulas and item(h, at.GROUP_TOLD, g) < word(h, at.TOLD):
                     tell(h, slot, c, g, row, extra, defined)
         remember(h, slot, i, 0, word(h, at.LINE_CLASSES))
-    return rows
+    return end
 
 
 @jit

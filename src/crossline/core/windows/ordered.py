@@ -56,12 +56,12 @@ from crossline.core.windows.verdicts.compare import (
 
 
 @jit
-def take_rows(h: int, start: int, end: int) -> None:
-    """Take in the rows from ``start`` to ``end``, and tell the figures of windows that are moved as records come."""
+def take_rows(h: int, start: int) -> None:
+    """Take in the rows from ``start`` to ROW_END, and tell the figures of windows that are moved as records come."""
     if start == 0:
         find_keys(h)
-    for row in range(start, end):
-        look_ahead(h, row, end)
+    for row in range(start, word(h, at.ROW_END)):
+        look_ahead(h, row, word(h, at.ROWS))
         i = take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
         if i < 0:
             continue
@@ -215,7 +215,7 @@ def compare_rows(h: int, start: int) -> Any:
 
     The row to go on from, as of ``judge_rows``.
     """
-    lines, rows, figure_at = word(h, at.LINES), word(h, at.ROWS), word(h, at.FIGURE)
+    lines, rows, figure_at = word(h, at.LINES), word(h, at.ROW_END), word(h, at.FIGURE)
     store_f64(figure_at + 16, 0.0)
     for row in range(start, rows):
         if tally(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from crossline.core.basics.errors import StateError
 from crossline.core.basics.values import U8
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows.batch import Delta, Hits, KeyedBatch, take
+from crossline.core.windows.batch import Delta, FormulaRead, Hits, KeyedBatch, take
 from crossline.core.windows.entry import (
     COMPARE,
     COUNT_DEAD,
@@ -35,7 +35,7 @@ __all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm"]
 ANY_AGE = 2**62
 POOL_MAX = 2**32 - 1
 DEEP = 3  # steps back from the end of its list that a record takes: from there on a batch is better judged in order
-PIECE = 8_192  # rows whose records are sorted together; of one key they are held against each other
+PIECE = 8_192  # rows whose figures are told at a time; sorted, those of one key are held against each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,53 +80,72 @@ class KeySpaceState:
         """
         words = self._memory.words
         found = self._enter(batch, np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8), stepwise=True)
-        sorted_out = self._deep if self.in_order is None else self.in_order
-        told = Told.of(len(batch), len(all_told(self.plan)) if sorted_out else len(told_groups(self.plan)))
-        words[at.TOLD] = told.whole.shape[1]
-        if sorted_out or self.plan.formulas:
-            self._listen(told)
-        if sorted_out:
-            self._judge_in_order(len(batch))
-        else:
-            self._go_through(JUDGE, len(batch))
+        ordered = self._deep if self.in_order is None else self.in_order
+        told = ordered or bool(self.plan.formulas)
+        formed: dict[int, FormulaRead] = {}
+        for start in range(0, len(batch), PIECE if told else max(1, len(batch))):
+            words[at.ROW_END] = min(start + PIECE, len(batch)) if told else len(batch)
+            if not told:
+                self._go_through(JUDGE, start)
+            else:
+                formed |= self._judge_told(batch, start, ordered=ordered)
         self._deep = bool(words[at.N_WALKED] > DEEP * len(batch))
-        if self.plan.formulas:
-            self._memory.keep(at.HOLDS, self._formulas.holds(told, batch.facts))
-            self._go_through(EMIT, len(batch))
         hits = hits_of(self._memory, self._buffers, self.plan, found)
         self._leave()
-        return self._formulas.formed(hits, told, batch.facts) if self.plan.formulas else hits
+        return replace(hits, formed=formed)
 
-    def _judge_in_order(self, rows: int) -> None:
-        """As JUDGE does it, for records that come far out of order (see ``ordered``)."""
-        memory = self._memory
-        memory.keep(at.ROW_COUNT, np.zeros((rows, len(self.plan.cursors)), np.int32))
-        for start in range(0, rows, PIECE):
-            first = self.records
-            memory.run(TAKE, start, min(start + PIECE, rows))
-            slots = memory.field(at.RECORDS, at.SLOT)[first:]
-            order = np.lexsort((memory.clocks(slice(first, None)), slots)) + first
-            memory.keep(at.ORDER, order.astype(np.int32))
-            memory.keep(at.NEWEST_OF, np.empty(len(order), np.int32))
-            memory.run(FIGURES, len(order))
-        self._go_through(COMPARE, rows)
-
-    def _go_through(self, task: int, rows: int) -> None:
-        row = 0
-        while (row := self._memory.run(task, row)) < rows:
+    def _go_through(self, task: int, start: int) -> None:
+        """Have a task done from row ``start`` to ROW_END."""
+        end, row = int(self._memory.words[at.ROW_END]), start
+        while (row := self._memory.run(task, row)) < end:
             self._buffers.grow()
 
-    def _listen(self, told: Told) -> None:
-        """Have the kernel put figures into ``told``."""
-        memory = self._memory
-        memory.keep(at.ROW_RECORD, np.full(len(told.whole), -1, np.int32))
+    def _judge_told(self, batch: KeyedBatch, start: int, *, ordered: bool) -> dict[int, FormulaRead]:
+        """Judge rows from ``start`` with their figures told; what hits of formulas have read, by number of the hit."""
+        end = int(self._memory.words[at.ROW_END])
+        groups = all_told(self.plan) if ordered else told_groups(self.plan)
+        told = Told.of(end - start, len(groups))
+        self._listen(told, start)
+        if ordered:
+            self._judge_in_order(start, end)
+        else:
+            self._go_through(JUDGE, start)
+        if not self.plan.formulas:
+            return {}
+        facts = {name: column.slice(start, end - start) for name, column in batch.facts.items()}
+        self._keep(at.HOLDS, self._formulas.holds(told, facts), start)
+        before = int(self._memory.words[at.N_HITS])
+        self._go_through(EMIT, start)
+        return self._formulas.read(self._buffers.hits(before), told, facts, start)
+
+    def _judge_in_order(self, start: int, end: int) -> None:
+        """As JUDGE does it, for records that come far out of order (see ``ordered``)."""
+        memory, first = self._memory, self.records
+        self._keep(at.ROW_COUNT, np.zeros((end - start, len(self.plan.cursors)), np.int32), start)
+        memory.run(TAKE, start)
+        slots = memory.field(at.RECORDS, at.SLOT)[first:]
+        order = np.lexsort((memory.clocks(slice(first, None)), slots)) + first
+        memory.keep(at.ORDER, order.astype(np.int32))
+        memory.keep(at.NEWEST_OF, np.empty(len(order), np.int32))
+        memory.run(FIGURES, len(order))
+        self._go_through(COMPARE, start)
+
+    def _listen(self, told: Told, start: int) -> None:
+        """Have the kernel put figures of the rows from ``start`` into ``told``."""
+        self._memory.words[at.TOLD] = told.whole.shape[1]
+        self._keep(at.ROW_RECORD, np.full(len(told.whole), -1, np.int32), start)
         for name, array in (
             (at.TOLD_I, told.whole),
             (at.TOLD_UP, told.up),
             (at.TOLD_F, told.real),
             (at.TOLD_OK, told.defined),
         ):
-            memory.keep(name, array)
+            self._keep(name, array, start)
+
+    def _keep(self, name: int, array: Any, start: int) -> None:
+        """Hold ``array``, which begins with row ``start``: to the kernel, as if it began with the batch's first row."""
+        self._memory.keep(name, array)
+        self._memory.words[name] -= start * array[:1].nbytes
 
     def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:
         """What ``judge(batch)``, which gave ``hits``, added: for ``load`` in another process."""

@@ -156,6 +156,7 @@ SCOUTS = _array("SCOUTS", I64, "AHEAD x SCOUTS_EACH", "of rows soon to come: rec
 
 # One batch: its arrays, what is found out about its rows, what compaction needs.
 ROWS = _number("ROWS", "rows", "batch")
+ROW_END = _number("ROW_END", "the row behind the last that is judged now", "batch")
 BATCH_KEYS = _number("BATCH_KEYS", "different keys", "batch")
 DUPLICATE_MS = _number("DUPLICATE_MS", "how far before its ingest time a record's duplicates may be, in ms", "batch")
 CLOCK_MS = _array("CLOCK_MS", I64, "ROWS", "clocks", "batch")
@@ -174,7 +175,7 @@ KEY_SLOT = _array("KEY_SLOT", I32, "BATCH_KEYS", "the key's slot, -1 while it is
 DUPLICATE = _array("DUPLICATE", U8, "ROWS", "whether the row is a duplicate", "batch")
 RETAINED = _array("RETAINED", I32, "ROWS", "rows that became records", "batch")
 TOLD = _number("TOLD", "figures that are told of each row: those of formulas, or all", "batch")
-ROW_RECORD = _array("ROW_RECORD", I32, "ROWS", "where figures are told: the row's record, or -1", "batch")
+ROW_RECORD = _array("ROW_RECORD", I32, "ROWS", "of rows judged now, where figures are told: the record, or -1", "batch")
 ROW_COUNT = _array("ROW_COUNT", I32, "ROWS x CURSORS", "where all are told: entries in the windows", "batch")
 ORDER = _array("ORDER", I32, "records", "records of some rows, by slot and then by clock", "batch")
 NEWEST_OF = _array("NEWEST_OF", I32, "records", "the greatest of a slot's up to there", "batch")

@@ -24,7 +24,7 @@ def emit_rows(h: int, start: int) -> Any:
 
     The row to go on from, as of ``judge_rows``, which has judged all of them.
     """
-    formulas, rows = word(h, at.FORMULAS), word(h, at.ROWS)
+    formulas, rows = word(h, at.FORMULAS), word(h, at.ROW_END)
     for row in range(start, rows):
         if tally(h, at.N_HITS) + formulas > word(h, at.OUT_ROOM):
             return row

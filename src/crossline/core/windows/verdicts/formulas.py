@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from crossline.core.basics.values import F64, I64, U8
 from crossline.core.formula.columns import compile_formula
 from crossline.core.formula.naive import evaluate
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows.batch import FigureRead, FormulaRead, Hits
+from crossline.core.windows.batch import FigureRead, FormulaRead
 from crossline.core.windows.program import INT_KINDS, compile_plan, told_groups
 
 Number = int | float | None
@@ -61,14 +61,18 @@ class Formulas:
                 out[row, number] = bool(evaluate(line.verdict.when.root, self._read(number, row, told, facts)))
         return out
 
-    def formed(self, hits: Hits, told: Told, facts: Mapping[str, pa.Array]) -> Hits:
-        """``hits`` with what their formulas read."""
+    def read(
+        self, hits: Iterable[tuple[int, int, int, int]], told: Told, facts: Mapping[str, pa.Array], start: int
+    ) -> dict[int, FormulaRead]:
+        """What formulas read: of ``hits``, each its number, line, row and the end of its window, in ms.
+
+        ``told`` and ``facts`` begin with row ``start``.
+        """
         found = {}
-        for at in np.flatnonzero(hits.line >= self._first).tolist():
-            number, row = int(hits.line[at]) - self._first, int(hits.row[at])
-            now_ms = int(hits.window_end_ms[at]) + self._windows[number][0].delay_ms
-            found[at] = self._formula(number, row, now_ms, told, facts)
-        return replace(hits, formed=found)
+        for at, line, row, end_ms in hits:
+            number = line - self._first
+            found[at] = self._formula(number, row - start, end_ms + self._windows[number][0].delay_ms, told, facts)
+        return found
 
     def _formula(self, number: int, row: int, now_ms: int, told: Told, facts: Mapping[str, pa.Array]) -> FormulaRead:
         line, read = self._lines[number], self._read(number, row, told, facts)
