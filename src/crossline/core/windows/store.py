@@ -80,7 +80,7 @@ class KeySpaceState:
         """
         words = self._memory.words
         found = self._enter(batch, np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8), stepwise=True)
-        ordered = self._deep if self.in_order is None else self.in_order
+        ordered = self._deep and bool(self._memory.program.sortable.any()) if self.in_order is None else self.in_order
         told = ordered or bool(self.plan.formulas)
         formed: dict[int, FormulaRead] = {}
         for start in range(0, len(batch), PIECE if told else max(1, len(batch))):
