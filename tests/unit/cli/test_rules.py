@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from crossline.cli.rules.command import register
 from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.core.rules.registry import rule_types
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import RefusedError
 from crossline.rulelog.directory import DirectoryRuleLog
@@ -79,7 +80,7 @@ def test_check_tells_everything_and_exits_with_1(project: Path) -> None:
         "  did you mean amount?\n\n"
         "b.yaml:4: [0].rule_type\n"
         "     4 |   rule_type: thresold\n"
-        '  found "thresold"; expected one of threshold, velocity\n'
+        f'  found "thresold"; expected one of {", ".join(rule_types())}\n'
         "  did you mean threshold?\n"
     )
 
