@@ -149,7 +149,7 @@ class Rule(BaseModel):
         return Condition(parse_conditions(self.conditions)[0])
 
     def all_conditions(self) -> tuple[Condition, ...]:
-        """Every condition that the rule needs masks of."""
+        """Every condition that the rule asks of records: its own, and those of its figures."""
         return (self.condition,)
 
     def lateness(self, defaults: Defaults) -> Lateness:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from crossline.core.conditions.condition import Condition
 from crossline.core.figures.program import Emission, Evidence, Formed, Program
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
@@ -70,6 +71,10 @@ class FormedRule(Rule):
         figures = self.figures_of()
         return {name: figures[name] for name in sorted(figures, key=first_met)}
 
+    def all_conditions(self) -> tuple[Condition, ...]:
+        """Its own, and those of its figures."""
+        return (*super().all_conditions(), *(figure.condition for figure in self.figures_of().values()))
+
     @property
     def key_fields(self) -> tuple[str, ...]:
         """The key that its figures have."""
@@ -90,9 +95,13 @@ class FormedRule(Rule):
         own += [
             Finding(self.path_of(figure), f"a figure named {figure}", f"a name that no field of stream {name} has")
             for figure in self.figures_of()
-            if figure in spec.columns
+            if figure in self.beside(spec)
         ]
         return findings + (own or self._formulas(spec)[1] or list(self._unread(spec)))
+
+    def beside(self, spec: StreamSpec) -> Collection[str]:
+        """The fields that stand beside figures in the formulas, and must be called otherwise."""
+        return spec.columns
 
     def placed(self, figure: str, found: Finding) -> Finding | None:
         """What is wrong with a figure, at its place in the rule; None where it is told elsewhere."""
@@ -166,6 +175,10 @@ class FormedRule(Rule):
 
 class MadeRule(FormedRule):
     """A rule whose figures are made of its own fields: nobody wrote them, and nobody is told of them."""
+
+    def beside(self, spec: StreamSpec) -> Collection[str]:  # noqa: ARG002 - other fields are in no formula of the type
+        """None but where a type says so: a stream may have fields that are called as its figures."""
+        return ()
 
     def placed(self, figure: str, found: Finding) -> Finding | None:
         """At the field that the figure is of; its conditions are the rule's, or ask for that field."""

@@ -31,6 +31,7 @@ streams:
       level: number?
       country: string?
       status: string?
+      points: integer?
       place: {lat: number?, lon: number?}
 """,
     "stream.yaml",

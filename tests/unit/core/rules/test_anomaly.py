@@ -59,6 +59,17 @@ def test_a_multiple_of_what_is_usual() -> None:
     assert low["value"] == 0.49
 
 
+def test_a_stream_may_have_fields_that_are_called_as_its_figures() -> None:
+    """A field ``points`` is none of its business, unless it is the one that is judged."""
+    rule = {**ANOMALY, "value_field": "points", "group_by": "card"}
+    ((path, text),) = refused(rule)
+    assert path == "value_field"
+    assert "a figure named points" in text
+    points = {"rule_type": "burst", "group_by": "points", "window": "1m", "any_of": [{"count": ">= 3"}]}
+    assert len(alerts(points, [{"s": n, "points": 7} for n in range(3)])) == 1
+    assert alerts({**ANOMALY, "group_by": "points"}, [{**each, "points": 1} for each in scene(114)])
+
+
 def test_a_sensor_three_deviations_off() -> None:
     """The article's own: readings of a sensor against their mean and deviation."""
     levels = [{"s": n, "card": "sensor-1", "level": 20.0 + (0.5 if n % 2 else -0.5)} for n in range(30)]

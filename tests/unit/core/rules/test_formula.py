@@ -88,6 +88,15 @@ def test_the_value_is_the_left_side_of_the_first_comparison_unless_given(
     assert (found.canonical if found else None) == shown
 
 
+def test_conditions_of_figures_are_the_rules_own() -> None:
+    """Who looks for the lists that a rule needs, or bounds what it costs, must find them."""
+    listed = [{"field": "status", "operator": "in", "value": {"list": "bad"}}]
+    found = rule(
+        {**FORMULA, "conditions": DECLINED, "figures": {"f": {**TRIES, "conditions": listed}}, "when": "f > 1"}
+    )
+    assert [condition.lists() for condition in found.all_conditions()] == [(), ("bad",)]
+
+
 def test_kinds_of_figures_are_those_of_their_fields() -> None:
     """A maximum of timestamps that stream.yaml declares as integers is an integer; an average is a number."""
     for of in ({"max": "event_time"}, {"avg": "rate"}, {"since": True}, {"distinct_count": "status"}):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from crossline.core.rules.figure import FigureFields, made_figure
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
+from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Names, OptionalDuration, OptionalNumber, not_yet
 from crossline.core.texts.problems import Finding, Path
 
@@ -97,6 +98,10 @@ window: 30d
             f"{enough} and deviation > 0 and {distance} > {self.z_score} * deviation",
             f"({value} - average) / deviation",
         )
+
+    def beside(self, spec: StreamSpec) -> Collection[str]:  # noqa: ARG002 - the one field
+        """The field whose value is judged."""
+        return (self.value_field,)
 
     def path_of(self, part: str) -> Path:  # noqa: ARG002 - all of it is of one field
         """The field whose value is judged."""

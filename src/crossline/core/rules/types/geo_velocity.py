@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -10,6 +10,7 @@ from pydantic import Field
 from crossline.core.rules.figure import FigureFields, made_figure
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
+from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration, Names, Number
 from crossline.core.texts.problems import Finding, Path
 
@@ -100,6 +101,10 @@ window: 12h
     def shows_of(self) -> Mapping[str, str]:
         """How far, and how sure it is: a thousandth for each km/h, up to 0.99."""
         return {"km": self._km(), "confidence": f"min({_CONFIDENCE_MAX}, {self._kmh()} / {_SURE_AT_KMH})"}
+
+    def beside(self, spec: StreamSpec) -> Collection[str]:  # noqa: ARG002 - the two fields
+        """Latitude and longitude."""
+        return (self.latitude_field, self.longitude_field)
 
     def path_of(self, part: str) -> Path:
         """The field that ``part`` is of."""
