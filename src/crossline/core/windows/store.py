@@ -68,7 +68,7 @@ class KeySpaceState:
         self.duplicate_ms = ANY_AGE if duplicate_ms is None else duplicate_ms
         self._memory = MemoryMap(plan, compile_plan(plan))
         self._buffers = Buffers(self._memory)
-        self._formulas = Formulas(plan)
+        self._formulas = Formulas(plan, self._memory.program)
         self._deep = False
         self.in_order: bool | None = None
 
@@ -192,7 +192,7 @@ class KeySpaceState:
         self._memory.empty(at.VALUE_TABLE, self.records * int(self._memory.words[at.LINKS]))
         self._memory.run(RELINK)
         self._buffers = Buffers(self._memory)
-        self._formulas = Formulas(plan)
+        self._formulas = Formulas(plan, self._memory.program)
 
     def _carry(self, old: MemoryMap, old_plan: KeySpacePlan) -> None:
         """Satisfied bits, last judged records and last emissions of the lines that stay."""

@@ -91,7 +91,7 @@ def direct_runner(
     cache: ShardCache,
     stopping: threading.Event,
 ) -> DirectRunner | None:
-    """What runs small batches without a job; None where tasks run elsewhere, or the sources are not all topics."""
+    """What runs batches without a job; None where tasks run elsewhere, or the sources are not all topics."""
     java = started()
     clients = {source.stream: source.client for source in sources if source.client is not None}
     if java is None or java.prefork is None or not settings.one_machine or len(clients) < len(sources):

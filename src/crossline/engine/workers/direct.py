@@ -2,9 +2,9 @@
 
 Spark says which offsets a batch has, and notes them before it runs and after it; that is all a batch of some hundred
 records needs of it. To plan its query and start a task takes 50 to 80 ms; the hops themselves take 15. And to read a
-record and hand it to Python takes Java 8 us, in place of 2. So a process
-that was forked with all loaded holds the readers of the topics, runs the same hops over the same records, and has the
-same keepers judge them. Whatever is not as it should be, it leaves to Spark, which runs the batch as any other.
+record and hand it to Python takes Java 8 us, in place of 2. So a process that was forked with all loaded holds the
+readers of the topics, runs the same hops over the same records, and has the same keepers judge them. Whatever is not as
+it should be, it leaves to Spark, which runs the batch as any other.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from crossline.core.formula.columns import compile_formula
 from crossline.core.formula.naive import evaluate
 from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows.batch import FigureRead, FormulaRead
-from crossline.core.windows.program import INT_KINDS, compile_plan, told_groups
+from crossline.core.windows.program import INT_KINDS, KernelProgram, told_groups
 
 Number = int | float | None
 
@@ -38,11 +38,10 @@ class Told:
 class Formulas:
     """``plan.formulas``, compiled."""
 
-    def __init__(self, plan: KeySpacePlan) -> None:
+    def __init__(self, plan: KeySpacePlan, program: KernelProgram) -> None:
         self._lines = plan.formulas
         self._first = len(plan.lines)
         told = told_groups(plan)
-        program = compile_plan(plan)
         kinds = {int(n): int(kind) for n, kind in zip(program.group_told, program.group_kind, strict=True)}
         self._is_int = [kinds[number] in INT_KINDS for number in range(len(told))]
         self._columns = [[(told.index(group), told.index(count)) for _, group, count in x.figures] for x in self._lines]
@@ -108,5 +107,5 @@ class Formulas:
         given: dict[str, Any] = dict(facts)
         for (name, _, _), (column, _) in zip(self._lines[number].figures, self._columns[number], strict=True):
             values = told.whole if self._is_int[column] else told.real
-            given[name] = (values[:, column], told.defined[:, column].astype(np.bool_))
+            given[name] = (values[:, column], told.defined[:, column].view(np.bool_))
         return given
