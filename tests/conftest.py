@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 # Processes of pytest-xdist are told the width of a terminal that they have not.
 os.environ.pop("COLUMNS", None)
 
-# How long an example takes says nothing here: kernels compile on first use, and machines are shared.
-settings.register_profile("crossline", deadline=None)
+# How long an example takes says nothing here: kernels compile on first use, and machines are shared. The same commit
+# passes or fails wherever it is run; a deep run draws anew each time, and is what looks for faults not met yet.
+settings.register_profile("crossline", deadline=None, derandomize=os.environ.get("CROSSLINE_DEEP") != "1")
 settings.load_profile("crossline")
 
 

@@ -53,4 +53,5 @@ FIRST: dict[str, Callable[[Values], Any]] = {
     "amount > f0 and f1 == f1": lambda v: v["amount"],
     "flag == true or price < 0.3 and place.city != 'Rome'": lambda _: None,
 }
+FLOATS = ("price",)  # fields that are declared as numbers, not as integers
 FIELDS = ("amount", "price", "kind", "flag", "place.city")

@@ -13,7 +13,7 @@ import orjson
 
 from .aggregates import aggregate
 from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
-from .formulas import FIELDS, FIRST, VALUES, WHENS
+from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
 from .rulebook import DEFAULTS, Rule, duration_ms, read_book
 from .spaces import Space, key_spaces
 
@@ -193,7 +193,9 @@ def _value(figure: Rule, record: Record, window: Sequence[Record], lists: Lists)
     if figure.aggregate == "streak":
         meets = [holds(figure.streak_of, r.fields, lists_at(lists, r.ingest_ms)) for r in window]
         return len(list(itertools.takewhile(bool, reversed(meets))))
-    return aggregate(figure.aggregate, [field_value(r.fields, figure.field) if figure.field else 1 for r in window])
+    value = aggregate(figure.aggregate, [field_value(r.fields, figure.field) if figure.field else 1 for r in window])
+    # Of floats a sum of none is one too: nothing shows it but what a formula makes of it, as 0.0 - 1.
+    return float(value) if figure.aggregate == "sum" and figure.field in FLOATS and value is not None else value
 
 
 def _enters(rule: Rule, record: Record, lists: Lists) -> bool:
