@@ -12,6 +12,7 @@ import typer
 import yaml
 
 from crossline.cli import screen
+from crossline.cli.rules.explain import explain
 from crossline.cli.rules.tables import (
     about,
     event_row,
@@ -257,3 +258,4 @@ def _counted(count: int, what: str) -> str:
 
 
 app.command(name="test")(try_rules)
+app.command(name="explain")(explain)

@@ -19,7 +19,7 @@ from crossline.core.figures.program import Feed, Program
 from crossline.core.rules.sentence import Sentence, parse_description
 from crossline.core.streams.schema import StreamSpec, check_field
 from crossline.core.texts.fieldtypes import OptionalInstant, OptionalSeconds, RuleId, Texts, not_yet
-from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.problems import Finding, Path, shown
 from crossline.core.texts.validation import refusal, refusals
 
 NOT_YET = "Not in this version yet."
@@ -226,6 +226,17 @@ class Rule(BaseModel):
         if self.description is not None:
             findings += parse_description(self.description, self.rule_id, self.placeholder_names(spec))[1]
         return findings
+
+    def remark(self) -> str | None:
+        """What a type adds in words to what is said of any program (`rules explain`); None: nothing."""
+        return None
+
+    def place_of(self, part: str, figure: str = "") -> Path:  # noqa: ARG002 - types that have several figures know them
+        """Where in the rule stands what ``part`` of its program comes from, of a figure by its name where it has some.
+
+        ``part``: ``conditions``, ``group_by``, ``window``, or ``when`` for what the figures are held against.
+        """
+        return (part,) if getattr(self, part, None) is not None else ()
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
         """The names that the description may hold in braces; None: any."""

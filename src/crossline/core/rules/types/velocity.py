@@ -18,7 +18,7 @@ from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration, Names, Number, OptionalDuration, OptionalNumber, Unit
-from crossline.core.texts.problems import Finding
+from crossline.core.texts.problems import Finding, Path
 
 _SAID = {
     "sum": "sum of {field} ",
@@ -96,6 +96,12 @@ cooldown: 5m
             return None
         ms = Fraction(str(self.window_size)) * UNIT_MS_BY_NAME[self.window_unit.lower()]
         return int(ms) if ms.denominator == 1 and ms <= DURATION_MS_MAX else None
+
+    def place_of(self, part: str, figure: str = "") -> Path:
+        """The threshold is the line; a window may be written as a number."""
+        if part == "window" and self.window is None:
+            return ("window_size",)
+        return ("aggregation_threshold",) if part == "when" else super().place_of(part, figure)
 
     def canonical(self) -> dict[str, object]:
         """The body; both ways of writing the window become one."""
