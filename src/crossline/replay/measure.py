@@ -84,7 +84,7 @@ class _Seen:
 
 
 def stores(judged: Judged, sample: Sequence[Batch]) -> dict[str, list[Store]]:
-    """By rule id, what each rule keeps, where all are judged together. Rules of streams without records are left out."""
+    """By rule id, what each rule keeps, all judged together; rules of streams without records are left out."""
     jury = Jury(judged)
     kept = {
         version.rule.rule_id: kept_by(jury.plans[version.rule.source_topic], version.rule.rule_id)
@@ -112,7 +112,7 @@ def _take(output: ShardOutput, kept: Mapping[str, Sequence[Kept]], seen: dict[st
             if found is not None:
                 batch = found.delta.batch
                 flags = np.unpackbits(batch.entries, axis=1, bitorder="little")
-                mine: Bits = flags[:, list(space.entries)].any(axis=1)
+                mine: Bits = np.asarray(flags[:, list(space.entries)].any(axis=1))
                 here = seen[space.layer]
                 here.of_rule[rule_id] = here.of_rule.get(rule_id, 0) + int(mine.sum())
                 hashes = batch.key_hash[np.unique(batch.key_index[mine])]

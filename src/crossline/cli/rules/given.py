@@ -13,7 +13,7 @@ from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import inputs_by_stream, lists_for, setting_of
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
-from crossline.core.texts.problems import nearest
+from crossline.core.texts.problems import nearest, one_of
 from crossline.rulelog.reading import Known, read_rules
 
 if TYPE_CHECKING:
@@ -103,7 +103,6 @@ def chosen(rules: Iterable[Rule], rule_id: str | None) -> list[Rule]:
             newest[rule.rule_id] = rule
     if rule_id is not None and rule_id not in newest:
         hint = nearest(rule_id, newest)
-        raise UsageError(
-            f"found no rule {rule_id}; expected one of {', '.join(sorted(newest))}{(hint and f'; {hint}') or ''}"
-        )
+        said = f"found no rule {rule_id}; expected {one_of(sorted(newest))}"
+        raise UsageError(f"{said}; {hint}" if hint else said)
     return [newest[name] for name in sorted(newest) if rule_id in {None, name}]

@@ -10,8 +10,10 @@ from crossline.core.plan.compile import LayerPlan, StreamPlan
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One key space that a rule uses. ``layer``: its name. ``entries``: numbers of the layer's that the rule's windows
-    and judging are over. ``shared_with``: other rules that are judged on it.
+    """One key space that a rule uses.
+
+    ``layer``: its name. ``entries``: numbers of the layer's that the rule's windows and judging are over.
+    ``shared_with``: other rules that are judged on it.
 
     ``retention_ms``: how far back windows reach; ``lateness_ms``: for how much longer a record is kept for late ones.
     """

@@ -39,7 +39,8 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     if verdict is None:
         yield "Each of them is a hit."
     elif isinstance(verdict, Comparison):
-        yield f"It fires where {figure_said(program.figures[0], program.feed)} is {_line(verdict)}, {_emitted(program)}."
+        figure = figure_said(program.figures[0], program.feed)
+        yield f"It fires where {figure} is {_line(verdict)}, {_emitted(program)}."
     else:
         yield from _formed(program, verdict)
     remark = rule.remark()
@@ -62,7 +63,7 @@ def _formed(program: Program, verdict: Formed) -> Iterator[str]:
 
 
 def figure_said(figure: Figure, judged: Feed) -> str:
-    """``the number of payments where status == declined by card_hash in the last 10 min``; ``judged``: the rule's feed."""
+    """``the number of payments where status == declined in the last 10 min``; ``judged``: the rule's own feed."""
     feed = figure.feed
     records = noun(feed.stream) + ("" if feed.condition == judged.condition else _where(feed))
     if feed.condition == judged.condition and feed.condition.canonical:
