@@ -66,3 +66,29 @@ def test_explain_measures_on_a_sample(run: Run) -> None:
 def test_explain_refuses(run: Run) -> None:
     assert "--cost is measured on a sample" in run("explain", "rules", *HERE, "--cost", code=2)
     assert "did you mean spending?" in run("explain", "rules", *HERE, "--rule", "spendin", code=2)
+
+
+def test_lint_tells_where_what_why_and_what_to_do(run: Run) -> None:
+    assert run("lint", "rules", *HERE) == ""
+    rule = Path("rules/spending.yaml")
+    rule.write_text(rule.read_text().replace("aggregation_type: sum", "aggregation_type: count").replace('">"', '"<"'))
+    rule.write_text(rule.read_text().replace("aggregation_threshold: 200000", "aggregation_threshold: 0.5"))
+    said = run("lint", "rules", *HERE, code=1)
+    assert "rules/spending.yaml:" in said
+    assert "never true, rule spending: count of amount_cents, which is at least 1, < 0.5 can never hold" in said
+    (told,) = rows(run("lint", "rules", *HERE, "--json", code=1))
+    assert (told["kind"], told["path"]) == ("never_true", "[0].aggregation_threshold")
+    assert run("lint", "rules", *HERE, "--ignore", "never_true") == ""
+    assert run("lint", "rules", *HERE, "--rule", "large_payment") == ""
+
+
+def test_lint_shows_keys_that_are_nearly_one_a_record(run: Run) -> None:
+    line = json.loads(Path("in/2026-01-05.jsonl").read_text().splitlines()[0])
+    made = [
+        {**line, "payment_id": f"x{n}", "account_id": f"a{n}", "paid_at": f"2026-01-05T09:{n // 60:02}:{n % 60:02}Z"}
+        for n in range(1_200)
+    ]
+    Path("many.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made))
+    (told,) = rows(run("lint", "rules", *HERE, "--input", "many.jsonl", "--rule", "spending", "--json", code=1))
+    assert told["kind"] == "unbounded_key"
+    assert told["what"] == "the sample has 1,200 keys for the 1,200 records that enter"

@@ -13,6 +13,7 @@ import yaml
 
 from crossline.cli import screen
 from crossline.cli.rules.explain import explain
+from crossline.cli.rules.lint import lint
 from crossline.cli.rules.tables import (
     about,
     event_row,
@@ -259,3 +260,4 @@ def _counted(count: int, what: str) -> str:
 
 app.command(name="test")(try_rules)
 app.command(name="explain")(explain)
+app.command(name="lint")(lint)

@@ -14,7 +14,7 @@ from crossline.cli.backtest import inputs_by_stream, lists_for, setting_of
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
 from crossline.core.texts.problems import nearest, one_of
-from crossline.rulelog.reading import Known, read_rules
+from crossline.rulelog.reading import FileRule, Known, read_placed_rules, read_rules
 
 if TYPE_CHECKING:
     from crossline.replay.backtest import Judged
@@ -73,6 +73,16 @@ class Given:
         """The rules at ``path``, checked against the streams."""
         setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
         return read_rules(path, Known(setting.streams))
+
+    def placed(self, path: Path) -> list[FileRule]:
+        """The same, each with its place, in its newest version."""
+        setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
+        newest: dict[str, FileRule] = {}
+        for each in read_placed_rules(path, Known(setting.streams)):
+            known = newest.get(each.rule.rule_id)
+            if known is None or each.rule.version >= known.rule.version:
+                newest[each.rule.rule_id] = each
+        return list(newest.values())
 
     def judged(self, path: Path, rules: Iterable[Rule]) -> Judged:
         """``rules``, each in its newest version as if it were active, over the records."""
