@@ -1,4 +1,4 @@
-"""What lint calls impossible is, what it calls certain is, and what it calls subsumed is: of any records, by the twins."""
+"""What lint calls impossible, certain or subsumed is so, of any records, by the twins."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -40,17 +40,27 @@ class Span:
         return self.seconds / 86_400
 
 
-def spans(sample: Sequence[Batch]) -> dict[str, Span]:
+def spans(sample: Iterable[Batch]) -> dict[str, Span]:
     """By stream; a stream of which no record came has none."""
     found: dict[str, Span] = {}
     for batch in sample:
-        for records, _ in batch.taken:
-            if len(records):
-                first, last = int(records.event_ms.min()), int(records.event_ms.max())
-                old = found.get(records.stream, Span(0, first, last))
-                more = old.records + len(records)
-                found[records.stream] = Span(more, min(old.first_ms, first), max(old.last_ms, last))
+        widen(found, batch)
     return found
+
+
+def widen(found: dict[str, Span], batch: Batch) -> None:
+    """Take the records of a batch into the spans of their streams."""
+    for records, _ in batch.taken:
+        if len(records):
+            first, last = int(records.event_ms.min()), int(records.event_ms.max())
+            old = found.get(records.stream, Span(0, first, last))
+            more = old.records + len(records)
+            found[records.stream] = Span(more, min(old.first_ms, first), max(old.last_ms, last))
+
+
+def days_of(found: Mapping[str, Span]) -> float:
+    """The days of the records' own time, from the first of all streams to the last; some are there."""
+    return Span(0, min(each.first_ms for each in found.values()), max(each.last_ms for each in found.values())).days
 
 
 @dataclass(frozen=True, slots=True)

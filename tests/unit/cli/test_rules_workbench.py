@@ -11,6 +11,13 @@ import pytest
 
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
+from crossline.connectors.base import Delivery
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import load_streams
+from crossline.replay.backtest import Judged, Recorded
+from crossline.replay.sample import alerts_over, batches
+from crossline.replay.writer import AlertWriter
+from crossline.rulelog.reading import Known, read_rules
 
 Run = Callable[..., str]
 HERE = ["--stream", "stream.yaml"]
@@ -92,3 +99,72 @@ def test_lint_shows_keys_that_are_nearly_one_a_record(run: Run) -> None:
     (told,) = rows(run("lint", "rules", *HERE, "--input", "many.jsonl", "--rule", "spending", "--json", code=1))
     assert told["kind"] == "unbounded_key"
     assert told["what"] == "the sample has 1,200 keys for the 1,200 records that enter"
+
+
+def candidate(line: str, new: str, name: str = "large_payment") -> str:
+    """Another version of a rule file."""
+    Path("candidate").mkdir(exist_ok=True)
+    text = Path(f"rules/{name}.yaml").read_text()
+    assert line in text
+    path = Path(f"candidate/{name}.yaml")
+    path.write_text(text.replace("version: 1", "version: 2").replace(line, new))
+    return str(path)
+
+
+def test_compare_tells_what_only_one_catches(run: Run) -> None:
+    """As the README counts them: one payment above 1,000 euros, two above 400."""
+    other = candidate("value: 100000", "value: 40000")
+    Path("labels.csv").write_text("payment_id,is_fraud\np0008,1\np0001,0\n")
+    command = ("compare", "rules/large_payment.yaml", other, *SAMPLE)
+    (told,) = rows(run(*command, "--labels", "labels.csv", "--amount", "amount_cents", "--json"))
+    assert (told["a"]["alerts"], told["a"]["only"], told["a"]["precision"], told["a"]["recall"]) == (1, 0, 1.0, 1.0)
+    assert (told["b"]["alerts"], told["b"]["shared"], told["b"]["only"], told["b"]["precision"]) == (2, 1, 1, 0.5)
+    lines = {each["payment_id"]: each for each in rows(Path("in/2026-01-05.jsonl").read_text())}
+    (alone,) = told["b"]["examples"]
+    assert told["b"]["money_caught"] == lines["p0008"]["amount_cents"]
+    assert told["b"]["money_false"] == lines[alone["record_id"]]["amount_cents"]
+    assert told["rules"] == {"large_payment": {"both": 1, "appear": 1, "disappear": 0}}
+    assert alone["record_id"] in run(*command)
+
+
+def test_compare_takes_versions_of_a_file_and_of_the_log(run: Run) -> None:
+    both = Path("both.yaml")
+    other = Path(candidate("value: 100000", "value: 40000"))
+    both.write_text(Path("rules/large_payment.yaml").read_text() + other.read_text())
+    (told,) = rows(run("compare", "both.yaml@1", "both.yaml@2", *SAMPLE, "--json"))
+    assert (told["a"]["alerts"], told["b"]["alerts"]) == (1, 2)
+    assert "found no version 7" in run("compare", "both.yaml@7", "both.yaml", *SAMPLE, code=2)
+    assert "none.yaml does not exist" in run("compare", "none.yaml", "both.yaml", *SAMPLE, code=2)
+    assert "name them with --labels" in run(
+        "compare", "both.yaml", "both.yaml", *SAMPLE, "--amount", "amount_cents", code=2
+    )
+
+
+def test_shadow_from_rules_and_from_alerts(run: Run) -> None:
+    """``spending`` is in shadow; it fires at the payment at which ``large_payment`` does."""
+    (told,) = rows(run("shadow", "rules", *SAMPLE, "--json"))
+    assert (told["rule_id"], told["alerts"], told["shared"], told["with_rules"]) == (
+        "spending",
+        1,
+        1,
+        {"large_payment": 1},
+    )
+    assert "large_payment 1" in run("shadow", "rules", *SAMPLE)
+    made = ["--rules", "rules", *SAMPLE, "--output", "alerts.jsonl"]
+    judge(made)
+    (again,) = rows(run("shadow", "--alerts", "alerts.jsonl", "--json"))
+    assert {**again, "alerts_per_day": 0} == {**told, "alerts_per_day": 0}
+    assert "name one of RULES" in run("shadow", code=2)
+    assert "with --input" in run("shadow", "rules", *HERE, code=2)
+
+
+def judge(options: list[str]) -> None:
+    """The alerts of the rules as they stand, shadow ones among them, as a backtest writes them."""
+    streams = load_streams(Path("stream.yaml").read_text(), "stream.yaml")
+    history = Recorded(streams, {"payments": ["in/*.jsonl"]})
+    judged = Judged(RuleSet.from_rules(read_rules(Path("rules"), Known(streams))), history)
+    writer = AlertWriter(Path(options[-1]))
+    writer.open()
+    alerts = alerts_over(judged, batches(history, Path()))
+    writer.deliver(Delivery("backtest", 0, alerts, [], [], {}))
+    writer.close()

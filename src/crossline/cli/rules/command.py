@@ -12,8 +12,10 @@ import typer
 import yaml
 
 from crossline.cli import screen
+from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
 from crossline.cli.rules.lint import lint
+from crossline.cli.rules.shadow import shadow
 from crossline.cli.rules.tables import (
     about,
     event_row,
@@ -261,3 +263,5 @@ def _counted(count: int, what: str) -> str:
 app.command(name="test")(try_rules)
 app.command(name="explain")(explain)
 app.command(name="lint")(lint)
+app.command(name="compare")(compare)
+app.command(name="shadow")(shadow)

@@ -135,7 +135,9 @@ def _line(said: Meant) -> str:
         return " ".join(verdict.when.text.split())
     assert verdict is not None  # noqa: S101 - only asked where there is one
     figure, values = said.program.figures[0], said.known[LINE]
-    least = f", which is at least {values.low:g}," if values.low > float("-inf") else ""
+    ends = [f"at least {values.low:g}"] if values.low > -(2**63) else []
+    ends += [f"at most {values.high:g}"] if values.high < 2**63 - 1 else []
+    least = f", which is {' and '.join(ends)}," if ends else ""
     named = figure.aggregate if figure.column is None else f"{figure.aggregate} of {figure.column}"
     return f"{named}{least} {verdict.operator} {verdict.threshold:g}"
 
