@@ -239,7 +239,7 @@ class _Said:
     def holds(self, alert: Alert) -> bool:
         """Whether it holds there."""
         if isinstance(self.verdict, Formed):
-            return evaluate(self.verdict.when.root, _read(alert)) is True
+            return evaluate(self.verdict.when.root, read_figures(alert)) is True
         return _BEYOND[self.verdict.operator](_number(alert["value"]), self.verdict.threshold)
 
     def of(self, alert: Alert) -> str:
@@ -261,14 +261,14 @@ def _line(verdict: Comparison | Formed) -> str:
     return f"{verdict.operator} {_shown(verdict.threshold)}"
 
 
-def _read(alert: Alert) -> dict[str, Any]:
+def read_figures(alert: Alert) -> dict[str, Any]:
     """What a formula read, from an alert's evidence."""
     figures = {name: each["value"] for name, each in alert["evidence"]["figures"].items()}
     return {**{name: _number(value) for name, value in figures.items()}, **alert["evidence"]["fields"]}
 
 
 def _figures(alert: Alert) -> str:
-    return ", ".join(f"{name} {_shown(value)}" for name, value in _read(alert).items())
+    return ", ".join(f"{name} {_shown(value)}" for name, value in read_figures(alert).items())
 
 
 def _number(value: Any) -> Any:

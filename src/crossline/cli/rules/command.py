@@ -16,6 +16,7 @@ from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
 from crossline.cli.rules.lint import lint
 from crossline.cli.rules.shadow import shadow
+from crossline.cli.rules.suggest import suggest_threshold
 from crossline.cli.rules.tables import (
     about,
     event_row,
@@ -265,3 +266,4 @@ app.command(name="explain")(explain)
 app.command(name="lint")(lint)
 app.command(name="compare")(compare)
 app.command(name="shadow")(shadow)
+app.command(name="suggest-threshold")(suggest_threshold)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
-from crossline.core.figures.kinds import TimeMode
+from crossline.core.figures.kinds import Operator, TimeMode
 from crossline.core.figures.program import Feed, Program
 from crossline.core.rules.sentence import Sentence, parse_description
 from crossline.core.streams.schema import StreamSpec, check_field
@@ -64,6 +64,20 @@ class Lateness:
 
     allowed_ms: int | None
     judged_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLine:
+    """A line: what is held against ``threshold``, as a person names it, and where the number stands in the rule.
+
+    ``field``: the field of the record that is held against it, where that is no figure: it is in an alert's evidence.
+    """
+
+    named: str
+    operator: Operator
+    threshold: float
+    path: Path
+    field: str | None = None
 
 
 def check_raw_conditions(raw: Any) -> Any:
@@ -237,6 +251,14 @@ class Rule(BaseModel):
         ``part``: ``conditions``, ``group_by``, ``window``, or ``when`` for what the figures are held against.
         """
         return (part,) if getattr(self, part, None) is not None else ()
+
+    def drawn(self, spec: StreamSpec) -> DrawnLine | None:  # noqa: ARG002 - a formula is read with its stream
+        """The one line that the rule draws, where it draws one (`rules suggest-threshold`)."""
+        return None
+
+    def redrawn(self, threshold: float, spec: StreamSpec) -> Self:
+        """The same rule with its line elsewhere, and an alert that shows what is held against it."""
+        raise NotImplementedError
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
         """The names that the description may hold in braces; None: any."""

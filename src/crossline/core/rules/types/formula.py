@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
-from crossline.core.rules.figure import FigureFields
+from crossline.core.formula.canonical import canonical
+from crossline.core.formula.check import check
+from crossline.core.formula.formula import Formula
+from crossline.core.formula.tree import Compare, ComparisonOperator, Constant, Node, walk
+from crossline.core.rules.base import DrawnLine
+from crossline.core.rules.figure import FigureFields, kinds
 from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED
+from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Path, listed, shown
 from crossline.core.texts.validation import refusal
 
@@ -85,6 +91,31 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
     def lists_records(self) -> bool:
         """Whether ``emit_mode`` says so."""
         return self.emit_mode == "window"
+
+    def drawn(self, spec: StreamSpec) -> DrawnLine | None:
+        """The first comparison with a plain number on its right."""
+        found = self._first_line(spec)
+        if found is None:
+            return None
+        left, operator, right = found
+        return DrawnLine(canonical(left), operator, right.value, ("when",))  # type: ignore[arg-type]
+
+    def redrawn(self, threshold: float, spec: StreamSpec) -> Self:
+        """With another number there, and the left side as its value."""
+        found = self._first_line(spec)
+        if found is None:
+            raise ValueError(f"{self.rule_id} draws no line")
+        left, _, right = found
+        when = f"{self.when[: right.span.start]}{threshold!r}{self.when[right.span.end :]}"
+        return self.model_copy(update={"when": when, "value": canonical(left)})
+
+    def _first_line(self, spec: StreamSpec) -> tuple[Node, ComparisonOperator, Constant] | None:
+        formula = check(self.when, kinds(self.figures, spec), ("when",), wanted="verdict")
+        for node in walk(formula.root) if isinstance(formula, Formula) else ():
+            match node:
+                case Compare((left, Constant(int() | float(), "integer" | "number") as right), (operator,)):
+                    return left, operator, right
+        return None
 
     def findings(self) -> list[Finding]:
         """What cannot stand together."""

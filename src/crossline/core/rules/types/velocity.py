@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
 from crossline.core.basics.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
 from crossline.core.figures.kinds import Counted, Operator
 from crossline.core.figures.program import Comparison, Emission, Evidence, Figure, Program, Window
-from crossline.core.rules.base import Defaults, Rule
+from crossline.core.rules.base import Defaults, DrawnLine, Rule
 from crossline.core.rules.figure import column_kind, field_findings, group_findings
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun
@@ -102,6 +102,16 @@ cooldown: 5m
         if part == "window" and self.window is None:
             return ("window_size",)
         return ("aggregation_threshold",) if part == "when" else super().place_of(part, figure)
+
+    def drawn(self, spec: StreamSpec) -> DrawnLine:  # noqa: ARG002 - the threshold
+        """The threshold."""
+        of = f" of {self.aggregation_field}" if self.aggregation_field else ""
+        named = f"{self.aggregation_type}{of}"
+        return DrawnLine(named, self.operator, self.aggregation_threshold, ("aggregation_threshold",))
+
+    def redrawn(self, threshold: float, spec: StreamSpec) -> Self:  # noqa: ARG002 - the threshold
+        """With another threshold."""
+        return self.model_copy(update={"aggregation_threshold": threshold})
 
     def canonical(self) -> dict[str, object]:
         """The body; both ways of writing the window become one."""
