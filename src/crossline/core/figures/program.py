@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.formula.formula import Formula
-from crossline.core.formula.tree import Compare, Constant, walk
+from crossline.core.formula.tree import Compare, Constant, Join, walk
 
 ALWAYS = Formula("true", Constant(True, "boolean"))
 
@@ -174,7 +174,9 @@ class Program:
         if self.verdict is None:
             return self
         if isinstance(self.verdict, Formed):
-            probe: Comparison | Formed = replace(self.verdict, when=ALWAYS)
+            # Beside what always holds stands what is asked for: its figures and fields are in the evidence.
+            when = Formula(self.verdict.when.text, Join("or", (self.verdict.when.root, ALWAYS.root)))
+            probe: Comparison | Formed = replace(self.verdict, when=when)
         else:
             probe = Comparison(">=", -sys.float_info.max)
         return replace(self, verdict=probe, emission=replace(self.emission, every=True, cooldown_ms=0))

@@ -68,13 +68,14 @@ class Telling:
 def lines_at(values: F64, sign: str) -> list[float]:
     """Lines of which each parts the records in another way, the strictest first; any other parts them as one of these.
 
-    They are the values that occur, and one that all are beyond.
+    They are the values that occur, and one on the outside of these: that no value is beyond, or that all are.
     """
     found: list[float] = np.unique(values[np.isfinite(values)]).tolist()
     lines = found[::-1] if sign in {">", ">="} else found
-    if lines and sign in {">", "<"}:
-        lines.append(lines[-1] - 1 if sign == ">" else lines[-1] + 1)
-    return lines
+    if not lines:
+        return []
+    step = 1 if sign in {">", ">="} else -1
+    return [lines[0] + step, *lines] if "=" in sign else [*lines, lines[-1] - step]
 
 
 def thinned(lines: Sequence[float]) -> list[float]:
