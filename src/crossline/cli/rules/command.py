@@ -43,7 +43,7 @@ from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import Known, files_at
 
-app = typer.Typer(help="Check, publish, try and look up rules.", no_args_is_help=True)
+app = typer.Typer(help="Check, explain, try, compare, publish and look up rules.", no_args_is_help=True)
 
 
 class StatusName(StrEnum):
