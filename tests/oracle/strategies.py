@@ -289,6 +289,34 @@ def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] =
     return bodies
 
 
+OF_HITS = st.one_of(
+    _leaf("hit.value", ORDERED, st.sampled_from([0, 1, 2, 3, 0.3])),
+    _leaf("hit.version", ["==", "!="], st.just(1)),
+    _leaf("hit.shadow", ["==", "!="], st.booleans()),
+)
+
+
+@st.composite
+def composed_sets(draw: st.DrawFn) -> list[Body]:
+    """Rules of which some read the hits of others, to the third level; these alert often."""
+    bodies = draw(rule_sets(2))
+    for name in ("q", "z"):
+        read = sorted({body["rule_id"] for body in bodies})
+        more: dict[tuple[str, int], tuple[list[Any], bool]] = {}
+        for body in draw(rule_sets(2)):
+            reader = {**body, "rule_id": body["rule_id"].replace("r", name)}
+            reader["source_topic"] = f"rule:{read[int(body['rule_id'][1:]) % len(read)]}"
+            conditions, of_hits = more.setdefault(
+                (body["rule_id"], body["version"]), draw(st.tuples(st.lists(OF_HITS, max_size=1), st.booleans()))
+            )
+            if conditions:
+                reader["conditions"] = [*reader.get("conditions", []), *conditions]
+            if of_hits and reader.get("aggregation_field") == "price":
+                reader["aggregation_field"] = "hit.value"
+            bodies.append(reader)
+    return bodies
+
+
 @st.composite
 def cuts(draw: st.DrawFn, size: int, max_cuts: int = 5) -> list[tuple[int, int]]:
     """A stream of ``size`` records cut into batches ``[first, last)``, empty ones among them."""
