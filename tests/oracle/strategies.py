@@ -298,10 +298,12 @@ OF_HITS = st.one_of(
 
 @st.composite
 def composed_sets(draw: st.DrawFn) -> list[Body]:
-    """Rules of which some read the hits of others, to the third level; these alert often."""
-    bodies = draw(rule_sets(2))
-    for name in ("q", "z"):
-        read = sorted({body["rule_id"] for body in bodies})
+    """Rules of which some read the hits of others, to the third level; one of each level alerts often."""
+    often: Body = {"rule_type": "velocity", "version": 1, "aggregation_type": "count", "aggregation_threshold": 1}
+    often |= {"window": "5s", "emit": "every", "watermark_delay": "1s", "allowed_lateness": "5s"}
+    bodies = [*draw(rule_sets(2)), {**often, "rule_id": "r9", "source_topic": STREAM, "group_by": "account"}]
+    for name, below in (("q", "r"), ("z", "q")):
+        read = [f"{below}9", *sorted({body["rule_id"] for body in bodies})]
         more: dict[tuple[str, int], tuple[list[Any], bool]] = {}
         for body in draw(rule_sets(2)):
             reader = {**body, "rule_id": body["rule_id"].replace("r", name)}
@@ -314,6 +316,7 @@ def composed_sets(draw: st.DrawFn) -> list[Body]:
             if of_hits and reader.get("aggregation_field") == "price":
                 reader["aggregation_field"] = "hit.value"
             bodies.append(reader)
+        bodies.append({**often, "rule_id": f"{name}9", "source_topic": f"rule:{below}9"})
     return bodies
 
 

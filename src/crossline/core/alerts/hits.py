@@ -159,8 +159,8 @@ class JudgedRows:
         """The records of ``ids``, and, of hits, their alerts."""
         if not self.plan.of_hits:
             return ids, None
-        alerts, records = zip(*(each.split(_BETWEEN, 1) for each in ids), strict=True)
-        return list(records), list(alerts)
+        known = [each.split(_BETWEEN, 1) for each in ids]
+        return [record for _, record in known], [alert for alert, _ in known]
 
     def _reached_ms(self, row: int) -> int:
         return int(self.rows["reached"][row]) if "reached" in self.rows else int(self.batch.ingest_ms[row])
