@@ -53,7 +53,7 @@ class Book:
     pasts: Mapping[str, Past] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     clocks: Mapping[str, int] = field(default_factory=dict)
-    probing: bool = False
+    probing: int = 0
     levels: int = 1
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
