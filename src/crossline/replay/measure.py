@@ -106,9 +106,9 @@ def stores(judged: Judged, sample: Sequence[Batch]) -> dict[str, list[Store]]:
         _take(jury.judge(batch), kept, seen)
     known = spans(sample)
     return {
-        rule_id: [_store(each, rule_id, jury, known[each.stream], seen.get(each.layer, _Seen())) for each in spaces]
+        rule_id: [_store(each, rule_id, jury, known[each.base], seen.get(each.layer, _Seen())) for each in spaces]
         for rule_id, spaces in kept.items()
-        if all(each.stream in known for each in spaces)
+        if all(each.base in known for each in spaces)
     }
 
 
@@ -130,7 +130,7 @@ def _take(output: ShardOutput, kept: Mapping[str, Sequence[Kept]], seen: dict[st
 
 
 def _store(kept: Kept, rule_id: str, jury: Jury, span: Span, seen: _Seen) -> Store:
-    store = jury.state.stores.get(kept.layer)
+    store = jury.store(kept.layer)
     size = store.sizes() if store is not None else None
     records = seen.of_rule.get(rule_id, 0)
     reach_s = (kept.remembers_ms + jury.judged.bounds.partition_lag_ms) / 1_000

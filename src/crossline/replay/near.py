@@ -22,6 +22,7 @@ from crossline.core.figures.program import Comparison, Formed, Program
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.naive import evaluate
 from crossline.core.formula.tree import FAMILIES, Compare, Join, Node
+from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
@@ -69,21 +70,21 @@ def near_misses(judged: Judged, trial: Trial, folder: Path) -> dict[str, list[Ne
     """By rule id; ``trial``: what fired. ``folder`` is for what is temporary."""
     fired = {(alert["rule_id"], orjson.dumps(alert["key"])) for alert in trial.alerts}
     rules = {version.rule.rule_id: version.rule for version in judged.rules.versions}
-    programs = {name: _program(judged, rule) for name, rule in rules.items()}
+    sources = sources_of(judged.rules, judged.history.streams)
+    programs = {name: rule.program(sources[rule.source_topic], judged.defaults) for name, rule in rules.items()}
     found = {name: _Nearest() for name in rules}
     alone = _Alone(judged, [rules[name] for name, each in programs.items() if each.verdict is None], found)
-    for outcome in outcomes(replace(judged, probing=True), folder, alone):
-        for alert in outcome.alerts:
-            program = programs[alert["rule_id"]]
-            if program.verdict is not None and (alert["rule_id"], orjson.dumps(alert["key"])) not in fired:
-                miss = _missed(program, alert)
-                if miss is not None:
-                    found[alert["rule_id"]].take(miss)
+    level_of = {name: sources.level(rule.source_topic) for name, rule in rules.items()}
+    for level in sorted(set(level_of.values())):
+        seen = alone if level == 1 else None
+        for outcome in outcomes(replace(judged, probing=level), folder / f"probes-{level}", seen):
+            for alert in outcome.alerts:
+                rule_id = alert["rule_id"]
+                if level_of[rule_id] == level and (rule_id, orjson.dumps(alert["key"])) not in fired:
+                    miss = _missed(programs[rule_id], alert)
+                    if miss is not None:
+                        found[rule_id].take(miss)
     return {name: each.best() for name, each in found.items()}
-
-
-def _program(judged: Judged, rule: Rule) -> Program:
-    return rule.program(judged.history.streams[rule.source_topic], judged.defaults)
 
 
 def _missed(program: Program, alert: Mapping[str, Any]) -> NearMiss | None:

@@ -10,6 +10,8 @@ from typing import Any
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.values import Records
+from crossline.core.judge.kernels import Kernel
+from crossline.core.judge.onward import onward
 from crossline.core.judge.shard import ShardOutput, ShardState, judge
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.route.parts import Chunk, route
@@ -54,7 +56,7 @@ class Jury:
     """Judges batches, one after the other, by the rules of ``judged``: the engine's own routing and judging."""
 
     judged: Judged
-    state: ShardState = field(default_factory=ShardState)
+    states: dict[int, ShardState] = field(default_factory=dict)  # by level: rules that read hits are judged after these
     plans: Mapping[str, StreamPlan] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,13 +64,25 @@ class Jury:
         self.plans = {plan.stream: plan for plan in plans}
 
     def judge(self, batch: Batch) -> ShardOutput:
-        """What comes of the next batch."""
+        """The hits of the next batch, and what it added to each layer."""
         parts = [
             (part.meta, part.arrays)
             for records, chunk in batch.taken
             for part in route(self.plans[records.stream], records, chunk, 1, self.judged.lists)
         ]
-        return judge(list(self.plans.values()), self.state, parts, self.judged.bounds)
+        plans, whole = list(self.plans.values()), ShardOutput()
+        for level in range(1, max((each.level for each in plans), default=1) + 1):
+            state = self.states.setdefault(level, ShardState())
+            output = judge([each for each in plans if each.level == level], state, parts, self.judged.bounds)
+            whole.hits += output.hits
+            whole.deltas += output.deltas
+            further = onward(plans, level, output.hits, state.log_clock, 1, self.judged.lists)
+            parts = [(part.meta, part.arrays) for part in further]
+        return whole
+
+    def store(self, layer: str) -> Kernel | None:
+        """The store of a layer; None where nothing came yet."""
+        return next((state.stores[layer] for state in self.states.values() if layer in state.stores), None)
 
     def alerts(self, batch: Batch) -> list[dict[str, Any]]:
         """The alerts of the next batch, those of one rule in the order of their records."""

@@ -53,3 +53,13 @@ def test_costs_are_told_with_their_noise(tmp_path: Path) -> None:
     assert cost.rule_id == "many"
     assert not Cost("r", 100.0, 60.0).told
     assert Cost("r", 100.0, 40.0).told
+
+
+def test_rules_that_read_hits_are_judged_after_those(tmp_path: Path) -> None:
+    again = count_rule(rule_id="again", source_topic="rule:many", aggregation_threshold=1, window="1h")
+    given = judged(write(tmp_path / "in.jsonl", PAYMENTS), count_rule(), again)
+    sample = list(batches(given.history, tmp_path))
+    alerts = alerts_over(given, sample)
+    assert [(each["rule_id"], each["record_id"]) for each in alerts] == [("many", "p3"), ("again", "p3")]
+    (store,) = stores(given, sample)["again"]
+    assert (store.records, store.keys, store.kept.stream, store.kept.base) == (1, 1, "rule:many", "payments")

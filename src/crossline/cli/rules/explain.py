@@ -45,6 +45,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say what each rule means, what it keeps of the past and shares with others; on a sample also what it takes."""
+    from crossline.core.plan.compose import sources_of
     from crossline.core.workbench.kept import kept_by
     from crossline.core.workbench.said import said
     from crossline.engine.machine.temp import own_folder_for
@@ -57,14 +58,14 @@ def explain(
     found = given.rules(rules)
     mine = chosen(found, rule)
     judged = given.judged(rules, found)
-    plans = _plans(judged)
+    plans, sources = _plans(judged), sources_of(judged.rules, judged.history.streams)
     with own_folder_for("explain") as folder:
         sample = list(batches(judged.history, folder)) if input_ else []
         measured = stores(judged, sample) if sample else {}
         rows = [
             {
                 **_head(each),
-                "said": said(each, each.program(judged.history.streams[each.source_topic], judged.defaults)),
+                "said": said(each, each.program(sources[each.source_topic], judged.defaults)),
                 "keeps": [
                     _keeps(kept, _store_of(measured.get(each.rule_id, ()), kept))
                     for kept in kept_by(plans[each.source_topic], each.rule_id)
@@ -82,11 +83,9 @@ def explain(
 
 def _plans(judged: Judged) -> dict[str, Any]:
     """The plan of each stream, whether it has records or not: what rules share is the same."""
-    from crossline.core.plan.compile import compile_stream
+    from crossline.core.plan.compose import compile_all
 
-    streams = {version.rule.source_topic for version in judged.rules.versions}
-    given = judged.history.streams
-    return {name: compile_stream(judged.rules, name, given[name], judged.defaults) for name in sorted(streams)}
+    return compile_all(judged.rules, judged.history.streams, judged.defaults)
 
 
 def _head(rule: Rule) -> dict[str, Any]:

@@ -91,6 +91,7 @@ def lint(
 
     What is found is so, whatever the records; exit 1 if anything is. A sample shows keys that are nearly one a record.
     """
+    from crossline.core.plan.compose import sources_of
     from crossline.core.workbench.lint import lint as found_in
 
     given = Given(stream, lists, pipeline, tuple(input_ or ()))
@@ -98,7 +99,7 @@ def lint(
     every = [each.rule for each in placed.values()]
     chosen = {each.rule_id for each in chosen_rules(every, rule)}
     judged = given.judged(rules, every)
-    found = found_in(every, judged.history.streams, judged.defaults)
+    found = found_in(every, sources_of(judged.rules, judged.history.streams), judged.defaults)
     if input_:
         found += many_keys(judged, {each.rule_id for each in found if each.kind == "unbounded_key"})
     left_out = {each.value for each in ignore or ()}
@@ -128,7 +129,7 @@ def many_keys(judged: Judged, known: Iterable[str]) -> list[LintFinding]:
     found = []
     for rule_id, spaces in stores(judged, sample).items():
         for each in spaces if rule_id not in known else ():
-            whole = length[each.kept.stream].seconds * 1_000 > each.kept.remembers_ms
+            whole = length[each.kept.base].seconds * 1_000 > each.kept.remembers_ms
             if whole and each.records >= RECORDS_MIN and each.keys >= KEYS_SHARE * each.records:
                 what = f"the sample has {each.keys:,} keys for the {each.records:,} records that enter"
                 found.append(unbounded(rules[rule_id], what, "nearly each record is a key of its own"))

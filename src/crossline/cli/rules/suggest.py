@@ -11,6 +11,7 @@ from crossline.cli.rules.compare import marks_of, weighed_cells
 from crossline.cli.rules.given import AsJson, Given, Input, Labels, ListFolder, PipelineFile, Rules, StreamFile, chosen
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
+from crossline.core.rules.composition import rule_of
 from crossline.core.texts.problems import path_text
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ def suggest_threshold(
         raise UsageError("name what is wanted: --alerts-per-day N, or --labels FILE for the best F1")
     given = Given(stream, lists, pipeline, tuple(input_))
     (mine,) = chosen(given.rules(rules), rule)
+    if rule_of(mine.source_topic) is not None:
+        raise UsageError(
+            f"rule {rule} reads the hits of a rule ({mine.source_topic}); expected one that reads a stream"
+        )
     judged = given.judged(rules, [mine])
     if mine.source_topic not in judged.history.inputs:
         raise UsageError(f"rule {rule} reads stream {mine.source_topic}; found no --input for it")

@@ -13,13 +13,15 @@ class Kept:
     """One key space that a rule uses.
 
     ``layer``: its name. ``entries``: numbers of the layer's that the rule's windows and judging are over.
-    ``shared_with``: other rules that are judged on it.
+    ``shared_with``: other rules that are judged on it. ``base``: the stream whose records came, where ``stream`` is the
+    hits of a rule.
 
     ``retention_ms``: how far back windows reach; ``lateness_ms``: for how much longer a record is kept for late ones.
     """
 
     layer: str
     stream: str
+    base: str
     key_fields: tuple[str, ...]
     time_mode: str
     columns: tuple[str, ...]
@@ -49,6 +51,7 @@ def _kept(plan: StreamPlan, layer_plan: LayerPlan, rule_id: str) -> Kept:
     return Kept(
         layer=layer.name,
         stream=plan.stream,
+        base=plan.base,
         key_fields=layer.group_fields,
         time_mode=layer.time_mode,
         columns=tuple(name for name, _ in layer.columns),

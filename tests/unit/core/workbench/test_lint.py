@@ -13,15 +13,15 @@ from crossline.core.rules.ruleset import load_rules_text
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import RefusedError
 from crossline.core.workbench.lint import KINDS, lint
-from crossline.rulelog.content import content_of
-from crossline.rulelog.reading import read_rule_file
+from crossline.rulelog.reading import read_placed_rules
 
 FOLDER = Path(__file__).parents[3] / "golden" / "workbench"
 STREAMS = load_streams((FOLDER / "stream.yaml").read_text(), "stream.yaml")
 
 
-def test_the_report() -> None:
-    items = read_rule_file("lint.yaml", content_of(FOLDER / "lint.yaml"))
+def test_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FOLDER)
+    items = read_placed_rules(Path("lint.yaml"))
     placed = {each.rule.rule_id: each for each in items}
     found = lint([each.rule for each in items], STREAMS, Defaults())
     told = "\n\n".join(place(each, placed[each.rule_id]).render() for each in found) + "\n"
