@@ -186,7 +186,7 @@ def narrow_body(draw: st.DrawFn) -> Body:
     return body
 
 
-@settings(max_examples=2000 if DEEP else 35, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=2000 if DEEP else 20, deadline=None, suppress_health_check=SLOW)
 @given(st.one_of(narrow_body(), rule_sets(max_rules=1).map(lambda bodies: bodies[0])), records(max_size=25))
 def test_rules_that_never_or_always_fire(body: Body, made: list[Record]) -> None:
     body = {**{k: v for k, v in body.items() if k not in {"status", "effective_from"}}, "rule_id": "r", "version": 1}
@@ -208,7 +208,7 @@ NEVER = "it judges every record that it looks at, and never fires"
 OF_ALL = "it says nothing of a record that is not said of all of them"
 
 
-@settings(max_examples=1500 if DEEP else 35, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=1500 if DEEP else 25, deadline=None, suppress_health_check=SLOW)
 @given(st.data(), narrow_body(), records(max_size=25))
 def test_rules_that_another_makes_needless(data: st.DataObject, body: Body, made: list[Record]) -> None:
     one = {**body, **EVERY, "rule_id": "one", "version": 1}

@@ -12,7 +12,9 @@ import pytest
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
 from crossline.connectors.base import Delivery
+from crossline.connectors.sqlite import SqliteSink
 from crossline.core.rules.ruleset import RuleSet
+from crossline.core.settings.sinks import SqliteSettings
 from crossline.core.streams.schema import load_streams
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.sample import alerts_over, batches
@@ -154,6 +156,8 @@ def test_shadow_from_rules_and_from_alerts(run: Run) -> None:
     judge(made)
     (again,) = rows(run("shadow", "--alerts", "alerts.jsonl", "--json"))
     assert {**again, "alerts_per_day": 0} == {**told, "alerts_per_day": 0}
+    (stored,) = rows(run("shadow", "--db", "store.db", "--json"))
+    assert {**stored, "alerts_per_day": 0} == {**told, "alerts_per_day": 0}
     assert "name one of RULES" in run("shadow", code=2)
     assert "with --input" in run("shadow", "rules", *HERE, code=2)
 
@@ -163,8 +167,25 @@ def judge(options: list[str]) -> None:
     streams = load_streams(Path("stream.yaml").read_text(), "stream.yaml")
     history = Recorded(streams, {"payments": ["in/*.jsonl"]})
     judged = Judged(RuleSet.from_rules(read_rules(Path("rules"), Known(streams))), history)
-    writer = AlertWriter(Path(options[-1]))
-    writer.open()
     alerts = alerts_over(judged, batches(history, Path()))
-    writer.deliver(Delivery("backtest", 0, alerts, [], [], {}))
-    writer.close()
+    store = SqliteSink.from_settings(SqliteSettings(kind="sqlite", path="store.db"), "payments")
+    for sink in (AlertWriter(Path(options[-1])), store):
+        sink.open()
+        sink.deliver(Delivery("payments", 0, alerts, [], [], {"records": 24, "retained": 0, "ingest_ms": {}}))
+        sink.close()
+
+
+def test_suggest_threshold(run: Run) -> None:
+    """Transfers of the project by amount: 1,500.00, and 450.00 below the present line of 1,000.00."""
+    command = ("suggest-threshold", "rules", "--rule", "large_payment", *SAMPLE)
+    Path("labels.csv").write_text("payment_id,is_fraud\np0005,1\np0008,1\n")
+    (told,) = rows(run(*command, "--labels", "labels.csv", "--json"))
+    assert (told["present"]["alerts"], told["present"]["recall"]) == (1, 0.5)
+    assert (told["best"]["alerts"], told["best"]["f1"], told["path"]) == (2, 1.0, "conditions[0].value")
+    assert told["threshold"] < 45_000 <= told["same_to"]
+    assert len(told["judged"]) == told["lines"]
+    said = run(*command, "--alerts-per-day", "0")
+    assert "suggested  150,000" in said
+    assert "name what is wanted" in run(*command, code=2)
+    refused = run("suggest-threshold", "rules", "--rule", "lare_payment", *SAMPLE, "--alerts-per-day", "1", code=2)
+    assert "did you mean large_payment?" in refused
