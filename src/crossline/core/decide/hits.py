@@ -1,0 +1,35 @@
+"""What a decision is made of: a record, and the hits on it that count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRecord:
+    """The record that a decision is about; times in epoch ms."""
+
+    stream: str
+    record_id: str
+    event_ms: int
+    ingest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingHit:
+    """A hit as a policy sees it; ``alert_id`` and ``message`` are those of its alert."""
+
+    rule_id: str
+    rule_version: int
+    action: str
+    score: int
+    severity: str
+    tags: tuple[str, ...]
+    alert_id: str
+    message: str
+
+
+def gravest(names: Iterable[str], order: Sequence[str]) -> str | None:
+    """The one of ``names`` that comes last in ``order``; None where there is none."""
+    return max(names, key=order.index, default=None)
