@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -24,6 +24,7 @@ from crossline.connectors.outfile import drafted, is_standard_output, make_folde
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.conditions.lists import Lists
+from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import rule_defaults
@@ -79,6 +80,13 @@ def backtest(
         Path | None, typer.Option(help="Other rules: show what would appear and disappear.", exists=True)
     ] = None,
     lists: Annotated[Path | None, typer.Option(help=LISTS_HELP, exists=True, file_okay=False)] = None,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(help="File for the decisions on records, as JSON lines; what is there goes. Needs a policy."),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="Policy file; else the pipeline's.", exists=True, dir_okay=False)
+    ] = None,
     on: Annotated[
         Runner,
         typer.Option(
@@ -99,15 +107,48 @@ def backtest(
     sets = [RuleSet.from_rules(read_rules(setting.rules, known)) if log is None else rules_as_of_log(log)]
     sets += [RuleSet.from_rules(read_rules(compare, known))] if compare else []
     named = lists_for(sets, setting.lists, log)
-    judged = [Judged(each, history, named, setting.defaults, Bounds(setting.partition_lag_ms)) for each in sets]
+    deciding = deciding_for(output, decisions, policy, setting)
+    bounds = Bounds(setting.partition_lag_ms)
+    judged = [Judged(sets[0], history, named, setting.defaults, bounds, deciding)]
+    judged += [Judged(each, history, named, setting.defaults, bounds) for each in sets[1:]]
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
     rule_files = [each for path in (setting.rules, compare) if path for each in files_of(path)]
-    make_folder(output)
-    with drafted(output, inputs=[*setting.files, *rule_files, *records]) as draft, stoppable() as stopping:
-        figures = {**_judge(stopping, judged, draft, on), "output": str(output)}
-    # Where alerts own the standard output, it holds nothing else.
-    out = sys.stderr if is_standard_output(output) else sys.stdout
+    inputs = [*setting.files, *([policy] if policy else []), *rule_files, *records]
+    with ExitStack() as made:
+        draft = _draft(made, output, inputs)
+        more = _draft(made, decisions, inputs) if decisions is not None else None
+        with stoppable() as stopping:
+            figures = {**_judge(stopping, judged, draft, more, on), "output": str(output)}
+    if decisions is not None:
+        figures["decisions_output"] = str(decisions)
+    # Where alerts or decisions own the standard output, it holds nothing else.
+    printed = any(path is not None and is_standard_output(path) for path in (output, decisions))
+    out = sys.stderr if printed else sys.stdout
     out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+
+
+def _draft(made: ExitStack, path: Path, inputs: Sequence[Path]) -> Path:
+    make_folder(path)
+    return made.enter_context(drafted(path, inputs=inputs))
+
+
+def deciding_for(output: Path, decisions: Path | None, policy: Path | None, setting: Setting) -> Deciding | None:
+    """By what is decided, where ``decisions`` are wanted. Raises UsageError where there is no policy, or no use for it.
+
+    A record without a decision in the file is one that no delivered rule hits, whatever the pipeline tells of those.
+    """
+    if decisions is None:
+        if policy is not None:
+            raise UsageError(f"--policy {policy}: nothing is decided without --decisions FILE; name the file")
+        return None
+    if output.absolute() == decisions.absolute():
+        raise UsageError(f"--output and --decisions are both {decisions}; give decisions a file of their own")
+    if policy is not None:
+        return Deciding(load_policy(read_text(policy), str(policy)))
+    if setting.policy is None:
+        hint = "name its file with --policy, or a pipeline file that has one with --pipeline"
+        raise UsageError(f"--decisions {decisions}: found no policy; {hint}")
+    return Deciding(setting.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +162,7 @@ class Setting:
     files: tuple[Path, ...]
     defaults: Defaults = field(default_factory=Defaults)
     partition_lag_ms: int = PARTITION_LAG_MS
+    policy: Policy | None = None
 
 
 def setting_of(
@@ -140,6 +182,7 @@ def setting_of(
             (path,),
             rule_defaults(config),
             config.engine.partition_lag,
+            config.policy,
         )
     if pipeline is not None and not as_of_log:
         raise UsageError(
@@ -151,20 +194,27 @@ def setting_of(
     return Setting(load_streams(read_text(stream), str(stream)), rules, lists, pipeline, (stream,))
 
 
-def _judge(stopping: Stopping, judged: Sequence[Judged], output: Path, on: Runner) -> dict[str, Any]:
-    """Judge by the first of ``judged`` into ``output``, and by the second to compare. The figures of both."""
+def _judge(
+    stopping: Stopping, judged: Sequence[Judged], output: Path, decisions: Path | None, on: Runner
+) -> dict[str, Any]:
+    """Judge by the first of ``judged`` into ``output`` and ``decisions``, and by the second to compare.
+
+    The figures of both.
+    """
     from crossline.engine.machine.temp import own_folder_for
 
     progress = Progress(sys.stderr)
     with _runner(on, stopping) as run, own_folder_for("compare") as folder:
         try:
-            first = run(judged[0], output, on_batch=progress.batch)
+            first = run(judged[0], output, decisions=decisions, on_batch=progress.batch)
             figures: dict[str, Any] = {
                 "records": first.totals.records,
                 "alerts": dict(sorted(first.totals.alerts.items())),
                 "dead_letters": first.totals.dead,
                 "late_records": first.totals.late,
             }
+            if decisions is not None:
+                figures["decisions"] = dict(sorted(first.totals.decisions.items()))
             for other in judged[1:]:
                 second = run(other, folder / "other.jsonl", on_batch=progress.batch)
                 figures["compare"] = differences(output, second.path)
@@ -274,6 +324,8 @@ def as_text(figures: dict[str, Any]) -> str:
     with console.capture() as captured:
         console.print(Text(printable(f"{figures['records']:,} records, alerts in {figures['output']}")))
         console.print(alerts)
+        for decision, count in figures.get("decisions", {}).items():
+            console.print(f"decisions: {count:,} {decision}")
         for reason, count in figures["dead_letters"].items():
             console.print(f"dead letters: {count:,} {reason}")
         if figures["late_records"]:

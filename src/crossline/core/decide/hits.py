@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+_OF_ALERT = ("rule_id", "rule_version", "action", "score", "severity", "alert_id", "message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,17 @@ class DecidingHit:
     tags: tuple[str, ...]
     alert_id: str
     message: str
+
+
+def hit_of(alert: Mapping[str, Any]) -> DecidingHit | None:
+    """The hit that ``alert`` tells of; None where it does not count.
+
+    Shadow rules never decide, nor do rules whose alerts go to no sink: they only feed others.
+    """
+    if alert["kind"] != "alert" or not alert.get("emit_to_sink", True):
+        return None
+    given = {name: alert[name] for name in _OF_ALERT}
+    return DecidingHit(**given, tags=tuple(alert.get("tags", ())))
 
 
 def gravest(names: Iterable[str], order: Sequence[str]) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -98,6 +99,27 @@ class Policy(_Model):
         names = (name for branch in self.decide for name in branch.formula.names)
         named = {name.removeprefix(RULES) for name in names if name.startswith(RULES)}
         return sorted(named - set(rule_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """By which policy is decided, and what is told: ``every`` record's decision, or of those with hits.
+
+    ``sink_topic``: stands in each decision, for sinks with topics.
+    """
+
+    policy: Policy
+    every: bool = False
+    sink_topic: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"policy": self.policy.to_json(), "every": self.every, "sink_topic": self.sink_topic}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of ``to_json``."""
+        return cls(Policy.model_validate(data["policy"]), data["every"], data["sink_topic"])
 
 
 def load_policy(text: str, source: str) -> Policy:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError
 
 from crossline.core.basics.times import PARTITION_LAG_MS, format_duration
-from crossline.core.decide.policy import Policy, load_policy
+from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.settings.decisions import DecisionSettings
@@ -190,6 +190,13 @@ def rule_defaults(pipeline: PipelineConfig) -> Defaults:
         watermark_delay_ms=given.watermark_delay,
         allowed_lateness_ms=given.allowed_lateness,
     )
+
+
+def deciding_of(pipeline: PipelineConfig) -> Deciding | None:
+    """How the pipeline decides; None where it does not."""
+    if pipeline.policy is None:
+        return None
+    return Deciding(pipeline.policy, pipeline.decisions.emit == "all", pipeline.decisions.sink_topic)
 
 
 def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> PipelineConfig:

@@ -15,6 +15,7 @@ import orjson
 
 from crossline.core.basics.errors import StateError
 from crossline.core.conditions.lists import Lists, list_from_json
+from crossline.core.decide.policy import Deciding
 from crossline.core.decode import RecordLayout as DecodeLayout
 from crossline.core.decode import make_layout
 from crossline.core.judge.shard import Bounds, ShardState
@@ -38,7 +39,8 @@ class Book:
     """Rules, streams, lists and layout; compiled once per process.
 
     ``pasts``: by layer. ``only``: judge by these layers alone, to read their past; ``clocks``: where the streams' own
-    clocks stood when reading starts. ``probing``: see ``compile_stream``; it does not travel.
+    clocks stood when reading starts. ``deciding``: None where nothing is decided.
+    ``probing``: see ``compile_stream``; it does not travel.
     """
 
     rules: RuleSet
@@ -51,6 +53,7 @@ class Book:
     pasts: Mapping[str, Past] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     clocks: Mapping[str, int] = field(default_factory=dict)
+    deciding: Deciding | None = None
     probing: bool = False
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
@@ -124,6 +127,7 @@ class Book:
                 "pasts": self.pasts,
                 "only": self.only,
                 "clocks": self.clocks,
+                "deciding": self.deciding.to_json() if self.deciding else None,
             }
         )
 
@@ -148,6 +152,7 @@ def book_from_json(raw: bytes) -> Book:
         pasts={name: Past(**past) for name, past in data["pasts"].items()},
         only=tuple(data["only"]),
         clocks=data["clocks"],
+        deciding=Deciding.from_json(data["deciding"]) if data.get("deciding") else None,
     )
 
 

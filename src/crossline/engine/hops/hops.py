@@ -18,16 +18,14 @@ from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.route.pack import dead_to_json, pack
 from crossline.core.route.parts import Part, route
 from crossline.engine.book.book import BookSource
+from crossline.engine.hops.deciding import DecideShards, shard_of
+from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.source.intake import Intake
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.task import Task
 
-ArrowBatches = Iterator[pa.RecordBatch]
 Step = Callable[[Task, ArrowBatches], ArrowBatches]
-
-OUT = -1
-_ROWS = pa.schema([("hop", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])
 
 # Judges the packed parts that a batch has for each shard; the outcome of each of them.
 Judge = Callable[[Task, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Rows]]
@@ -43,11 +41,14 @@ class Hop:
 
 
 def hops_of(source: BookSource, intake: Intake, judge: Judge) -> tuple[Hop, ...]:
-    """The hops of a batch by the book that ``source`` has."""
-    return (
+    """The hops of a batch by the book that ``source`` has now."""
+    hops = (
         Hop("take in", TakeIn(source, intake, to=1), by_shard=False),
-        Hop("judge", JudgeShards(source, judge, at=1)),
+        Hop("judge", JudgeShards(source, judge, at=1, deciding=2)),
     )
+    if source.current().deciding is None:
+        return hops
+    return (*hops, Hop("decide", DecideShards(source, at=2)))
 
 
 def in_one(hops: Sequence[Hop], task: Task, batches: ArrowBatches) -> ArrowBatches:
@@ -92,11 +93,12 @@ class TakeIn:
 
 @dataclass(frozen=True, slots=True)
 class JudgeShards:
-    """The parts of each shard to what comes of them."""
+    """The parts of each shard to what comes of them; what is decided by goes to hop ``deciding``."""
 
     source: BookSource
     judge: Judge
     at: int
+    deciding: int
 
     def __call__(self, task: Task, batches: ArrowBatches) -> ArrowBatches:
         """Outcomes of the shards of this task."""
@@ -111,16 +113,14 @@ class JudgeShards:
             if (meant != self.at).any():
                 yield batch.filter(pa.array(meant != self.at))
         for outcome in self.judge(task, given, watch):
-            yield rows_of([(OUT, 0, *each) for each in outcome])
+            yield rows_of([(*self._place(kind), kind, body) for kind, body in outcome])
         yield _spent(watch)
+
+    def _place(self, kind: str) -> tuple[int, int]:
+        """The hop and the shard that what is of ``kind`` goes to."""
+        shard = shard_of(kind)
+        return (OUT, 0) if shard is None else (self.deciding, shard)
 
 
 def _spent(watch: Stopwatch) -> pa.RecordBatch:
     return rows_of([(OUT, 0, "spent", watch.to_json())])
-
-
-def rows_of(rows: Sequence[tuple[int, int, str, bytes | memoryview]]) -> pa.RecordBatch:
-    """Rows (hop, shard, kind, body) of ``_ROWS``."""
-    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
-    arrays = [pa.array(list(column), each.type) for column, each in zip(columns, _ROWS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ROWS)

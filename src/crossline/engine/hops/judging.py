@@ -13,6 +13,7 @@ from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.judge.shard import ShardOutput, judge
 from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import parts_of
+from crossline.engine.hops.deciding import deciding_rows
 from crossline.engine.state.cache import Rows, ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
 
@@ -55,10 +56,12 @@ class Judging:
 
 def outcome_of(book: Book, output: ShardOutput) -> Rows:
     """What came of a batch of a shard, as rows (kind, body); hits become alerts here, detected now."""
-    rows = []
-    if output.hits:
-        alerts = alerts_of(book.plans(), output.hits, time.time_ns() // 1_000_000)
+    rows: Rows = []
+    alerts = alerts_of(book.plans(), output.hits, time.time_ns() // 1_000_000) if output.hits else []
+    if alerts:
         rows += [("alerts", json_bytes(alerts)), ("places", orjson.dumps([hit.place for hit in output.hits]))]
+    if book.deciding is not None:
+        rows += deciding_rows(book, output.hits, alerts, output.duplicates)
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))
