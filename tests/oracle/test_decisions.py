@@ -11,7 +11,6 @@ from typing import Any
 from unittest import mock
 
 import orjson
-import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -71,8 +70,9 @@ def told(decision: dict[str, Any]) -> Told:
     )
 
 
-def deciding(judged: Judged, policy: Body) -> Judged:
-    return replace(judged, defaults=DEFAULTS, deciding=Deciding(load_policy(yaml.safe_dump(policy), "policy.yaml")))
+def deciding(judged: Judged, policy: Body, **more: Any) -> Judged:
+    read = load_policy(yaml.safe_dump(policy), "policy.yaml")
+    return replace(judged, defaults=DEFAULTS, deciding=Deciding(read, **more))
 
 
 @settings(
@@ -87,6 +87,7 @@ def deciding(judged: Judged, policy: Body) -> Judged:
     POLICIES,
     records(),
     st.booleans(),
+    st.booleans(),
     st.sampled_from([(1, 1), (2, 300), (3, 2_000), (5, 1_000_000)]),
 )
 def test_decisions_are_what_the_twin_says_and_cuts_do_not_matter(
@@ -96,16 +97,18 @@ def test_decisions_are_what_the_twin_says_and_cuts_do_not_matter(
     policy: Body,
     made: list[Record],
     ingest_column: bool,
+    every: bool,
     spread: tuple[int, int],
 ) -> None:
     if not ingest_column:
         made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
     rules = weighted(rules, weights, silent)
-    wanted = naive_decisions(policy, rules, naive_detect(rules, made, defaults=WATERMARK, lists=LISTS), made, WATERMARK)
+    result = naive_detect(rules, made, defaults=WATERMARK, lists=LISTS)
+    wanted = naive_decisions(policy, rules, result, made, WATERMARK, every=every)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 1)
-        judged = deciding(judged_of(rules, paths, ingest_column=ingest_column), policy)
+        judged = deciding(judged_of(rules, paths, ingest_column=ingest_column), policy, every=every)
         whole, cut = (
             [each for outcome in outcomes(judged, folder, *each) for each in outcome.decisions]
             for each in ((1, 1_000_000), spread)
@@ -152,25 +155,49 @@ RULES: list[Body] = [
 ]
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-def test_a_backtest_in_processes_says_the_same(tmp_path: Path, processes: int) -> None:
+def test_a_backtest_in_processes_says_the_same(tmp_path: Path) -> None:
+    made, paths = traffic(tmp_path)
+    policy = {"schema_version": 1, "version": 4, "bands": [{"from": 60, "decision": "block"}]}
+    for every in (False, True):
+        result = naive_detect(RULES, made, defaults=WATERMARK)
+        wanted = naive_decisions(policy, RULES, result, made, WATERMARK, every=every)
+        judged = deciding(judged_of(RULES, paths, ingest_column=False), policy, every=every)
+        with mock.patch.object(in_process, "BATCH_BYTES", 1_500):
+            run = in_process.backtest(judged, tmp_path / "a", decisions=tmp_path / "d", processes=2)
+        found = [told(json.loads(line)) for line in (tmp_path / "d").read_text().splitlines()]
+        assert found == wanted
+        assert {each.decision for each in found} == {"allow", "block"}
+        assert sum(run.totals.decisions.values()) == len(found)
+        assert run.totals.alerts["trial"] == 57, "shadow rules are judged, and decide nothing"
+
+
+def test_tasks_write_the_decisions_on_all_and_a_batch_that_comes_again_adds_nothing(tmp_path: Path) -> None:
+    made, paths = traffic(tmp_path)
+    policy = {"schema_version": 1, "version": 4, "bands": [{"from": 60, "decision": "block"}]}
+    wanted = naive_decisions(policy, RULES, naive_detect(RULES, made, defaults=WATERMARK), made, WATERMARK, every=True)
+    more = {"every": True, "folder": str(tmp_path / "decided"), "pipeline": "p"}
+    judged = deciding(judged_of(RULES, paths, ingest_column=False), policy, **more)
+    for batch_bytes in (1_500, 1_000_000):  # the second time by another checkpoint, cut elsewhere
+        found = [each for outcome in outcomes(judged, tmp_path, 3, batch_bytes) for each in outcome.decisions]
+        assert [told(each) for each in found] == [each for each in wanted if each.reasons], "few go the way of alerts"
+        files = sorted((tmp_path / "decided").glob("*.jsonl"))
+        assert [path.name for path in files] == [f"decisions-{shard:04d}.jsonl" for shard in range(3)]
+        written = [[told(json.loads(line)) for line in path.read_text().splitlines()] for path in files]
+        assert sorted((each for mine in written for each in mine), key=lambda each: each.ingest_ms) == wanted
+        assert all(mine == [each for each in wanted if each in mine] for mine in written), (
+            "each in the order of records"
+        )
+
+
+def traffic(folder: Path) -> tuple[list[Record], list[Path]]:
+    """Records with two copies at the end, and the files that they stand in."""
     made = [
         {"_id": f"r{n}", "_event_ms": 1_700_000_000_000 + 700 * n, "account": f"a{n % 5}", "amount": n % 4}
         for n in range(57)
     ]
     made += made[-2:]
     made = with_ingest(made, [record["_event_ms"] for record in made])
-    policy = {"schema_version": 1, "version": 4, "bands": [{"from": 60, "decision": "block"}]}
-    wanted = naive_decisions(policy, RULES, naive_detect(RULES, made, defaults=WATERMARK), made, WATERMARK)
-    paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], tmp_path, 2)
-    judged = deciding(judged_of(RULES, paths, ingest_column=False), policy)
-    with mock.patch.object(in_process, "BATCH_BYTES", 1_500):
-        run = in_process.backtest(judged, tmp_path / "a", decisions=tmp_path / "d", processes=processes)
-    found = [told(json.loads(line)) for line in (tmp_path / "d").read_text().splitlines()]
-    assert found == wanted
-    assert {each.decision for each in found} == {"allow", "block"}
-    assert sum(run.totals.decisions.values()) == len(found)
-    assert run.totals.alerts["trial"] == 57, "shadow rules are judged, and decide nothing"
+    return made, split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 2)
 
 
 def seen_by(key: str) -> Body:

@@ -39,7 +39,7 @@ class JsonlSink:
     ) -> None:
         self._alerts = OnceFile(path, pipeline, _alert_identity)
         self._dead = OnceFile(dead_letters, pipeline, _dead_identity) if dead_letters is not None else None
-        self._decisions = OnceFile(decisions, pipeline, _decision_identity) if decisions is not None else None
+        self._decisions = OnceFile(decisions, pipeline, decision_identity) if decisions is not None else None
         self._files = [each for each in (self._alerts, self._dead, self._decisions) if each is not None]
         self._shadow = shadow
         self._clock_ms = clock_ms
@@ -93,7 +93,8 @@ def dead_line(letter: DeadLetter) -> dict[str, Any]:
         return {**line, "raw_base64": base64.b64encode(letter.raw).decode()}
 
 
-def _decision_identity(line: Line) -> bytes:
+def decision_identity(line: Line) -> bytes:
+    """By what a decision is known in a file."""
     return id_bytes(line["decision_id"])
 
 

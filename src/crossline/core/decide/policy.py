@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -105,21 +105,24 @@ class Policy(_Model):
 class Deciding:
     """By which policy is decided, and what is told: ``every`` record's decision, or of those with hits.
 
-    ``sink_topic``: stands in each decision, for sinks with topics.
+    ``sink_topic``: stands in each decision, for sinks with topics. ``folder``: where tasks write those of every record,
+    in files that belong to ``pipeline``; None where all of them go the way of alerts.
     """
 
     policy: Policy
     every: bool = False
     sink_topic: str | None = None
+    folder: str | None = None
+    pipeline: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
-        return {"policy": self.policy.to_json(), "every": self.every, "sink_topic": self.sink_topic}
+        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "policy": self.policy.to_json()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of ``to_json``."""
-        return cls(Policy.model_validate(data["policy"]), data["every"], data["sink_topic"])
+        return cls(**{**data, "policy": Policy.model_validate(data["policy"])})
 
 
 def load_policy(text: str, source: str) -> Policy:

@@ -196,7 +196,8 @@ def deciding_of(pipeline: PipelineConfig) -> Deciding | None:
     """How the pipeline decides; None where it does not."""
     if pipeline.policy is None:
         return None
-    return Deciding(pipeline.policy, pipeline.decisions.emit == "all", pipeline.decisions.sink_topic)
+    given = pipeline.decisions
+    return Deciding(pipeline.policy, given.emit == "all", given.sink_topic, given.path, pipeline.name)
 
 
 def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> PipelineConfig:
@@ -314,6 +315,7 @@ def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
         lists=_moved(pipeline.lists, folder) if pipeline.lists is not None else None,
         sinks=tuple(_moved(each, folder) for each in pipeline.sinks),
         engine=_moved(pipeline.engine, folder),
+        decisions=_moved(pipeline.decisions, folder),
     )
 
 

@@ -72,7 +72,7 @@ def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | Non
         or (isinstance(sink, JsonlSettings) and sink.decisions is None)
         for sink in sinks
     )
-    if topic is not None or not takes_none:
+    if topic is not None or (decisions is not None and decisions.path is not None) or not takes_none:
         return []
     hint = "a sqlite sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with a Kafka sink"
     return [Finding(("policy",), "a policy, and no sink that takes decisions", "a place for them", hint)]

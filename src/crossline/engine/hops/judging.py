@@ -61,7 +61,7 @@ def outcome_of(book: Book, output: ShardOutput) -> Rows:
     if alerts:
         rows += [("alerts", json_bytes(alerts)), ("places", orjson.dumps([hit.place for hit in output.hits]))]
     if book.deciding is not None:
-        rows += deciding_rows(book, output.hits, alerts, output.duplicates)
+        rows += deciding_rows(book, output, alerts)
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -110,6 +110,8 @@ def _assembled(
     shards = _shards(config, before, cores)
     bounds = Bounds(config.engine.partition_lag)
     deciding = deciding_of(config)
+    if deciding is not None and deciding.folder is not None:
+        deciding = replace(deciding, folder=str(Path(deciding.folder).absolute()))
     _check_policy(deciding, before)
     book = Book(RuleSet(), dict(config.streams), rule_defaults(config), shards, bounds, deciding=deciding)
     local = spark.sparkContext.master.startswith("local[")
