@@ -29,7 +29,7 @@ POLICY: dict[str, Any] = {
     "schema_version": 1,
     "version": 3,
     "decide": [{"when": "action == 'review'", "decision": "block"}],
-    "bands": [{"from": 10, "decision": "review"}, {"from": 50, "decision": "step_up"}],
+    "bands": [{"from": 10, "decision": "review"}, {"from": 20, "decision": "step_up"}],
 }
 ASKED = {"burst": ("review", 40), "every_sum": ("allow", 10), "as_it_came": ("step_up", 10), "watched": ("block", 100)}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -34,9 +34,10 @@ from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_te
 from crossline.rulelog.reading import SUFFIXES, Known, read_rules
 
 if TYPE_CHECKING:
-    from crossline.replay.backtest import Judged, Replay
+    from crossline.replay.backtest import Judged, Recorded, Replay
 
 
+DECISIONS_HELP = "File for the decisions on records, as JSON lines; what is there goes. Needs a policy."
 LISTS_HELP = "Folder of named lists, as they are now; else the pipeline's. As of a log: for what that does not know."
 
 
@@ -80,10 +81,7 @@ def backtest(
         Path | None, typer.Option(help="Other rules: show what would appear and disappear.", exists=True)
     ] = None,
     lists: Annotated[Path | None, typer.Option(help=LISTS_HELP, exists=True, file_okay=False)] = None,
-    decisions: Annotated[
-        Path | None,
-        typer.Option(help="File for the decisions on records, as JSON lines; what is there goes. Needs a policy."),
-    ] = None,
+    decisions: Annotated[Path | None, typer.Option(help=DECISIONS_HELP)] = None,
     policy: Annotated[
         Path | None, typer.Option(help="Policy file; else the pipeline's.", exists=True, dir_okay=False)
     ] = None,
@@ -107,35 +105,42 @@ def backtest(
     sets = [RuleSet.from_rules(read_rules(setting.rules, known)) if log is None else rules_as_of_log(log)]
     sets += [RuleSet.from_rules(read_rules(compare, known))] if compare else []
     named = lists_for(sets, setting.lists, log)
-    deciding = deciding_for(output, decisions, policy, setting)
-    bounds = Bounds(setting.partition_lag_ms)
-    judged = [Judged(sets[0], history, named, setting.defaults, bounds, deciding)]
-    judged += [Judged(each, history, named, setting.defaults, bounds) for each in sets[1:]]
-    records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
-    rule_files = [each for path in (setting.rules, compare) if path for each in files_of(path)]
-    inputs = [*setting.files, *([policy] if policy else []), *rule_files, *records]
-    with ExitStack() as made:
-        draft = _draft(made, output, inputs)
-        more = _draft(made, decisions, inputs) if decisions is not None else None
-        with stoppable() as stopping:
-            figures = {**_judge(stopping, judged, draft, more, on), "output": str(output)}
-    if decisions is not None:
-        figures["decisions_output"] = str(decisions)
+    judged = [Judged(each, history, named, setting.defaults, Bounds(setting.partition_lag_ms)) for each in sets]
+    judged[0] = replace(judged[0], deciding=deciding_for(output, decisions, policy, setting))
+    read = [*setting.files, *([policy] if policy else []), *_files_read(history, (setting.rules, compare))]
+    figures = _figures(judged, (output, decisions), read, on)
     # Where alerts or decisions own the standard output, it holds nothing else.
-    printed = any(path is not None and is_standard_output(path) for path in (output, decisions))
-    out = sys.stderr if printed else sys.stdout
+    out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
     out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
 
 
-def _draft(made: ExitStack, path: Path, inputs: Sequence[Path]) -> Path:
-    make_folder(path)
-    return made.enter_context(drafted(path, inputs=inputs))
+def _files_read(history: Recorded, rules: Iterable[Path | None]) -> list[Path]:
+    """The files of records, and those that ``rules`` stand for."""
+    records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
+    return [each for path in rules if path for each in files_of(path)] + records
+
+
+def _figures(
+    judged: Sequence[Judged], outputs: tuple[Path, Path | None], inputs: Sequence[Path], on: Runner
+) -> dict[str, Any]:
+    """Judge into ``outputs`` (alerts, decisions), none of which is one of ``inputs``; what came of it."""
+    output, decisions = outputs
+    with ExitStack() as made:
+
+        def draft(path: Path) -> Path:
+            make_folder(path)
+            return made.enter_context(drafted(path, inputs=inputs))
+
+        drafts = draft(output), draft(decisions) if decisions is not None else None
+        with stoppable() as stopping:
+            figures = {**_judge(stopping, judged, *drafts, on), "output": str(output)}
+    return figures if decisions is None else {**figures, "decisions_output": str(decisions)}
 
 
 def deciding_for(output: Path, decisions: Path | None, policy: Path | None, setting: Setting) -> Deciding | None:
     """By what is decided, where ``decisions`` are wanted. Raises UsageError where there is no policy, or no use for it.
 
-    A record without a decision in the file is one that no delivered rule hits, whatever the pipeline tells of those.
+    Of every record, where the pipeline tells those; else of those with hits.
     """
     if decisions is None:
         if policy is not None:
@@ -144,11 +149,11 @@ def deciding_for(output: Path, decisions: Path | None, policy: Path | None, sett
     if output.absolute() == decisions.absolute():
         raise UsageError(f"--output and --decisions are both {decisions}; give decisions a file of their own")
     if policy is not None:
-        return Deciding(load_policy(read_text(policy), str(policy)))
+        return Deciding(load_policy(read_text(policy), str(policy)), setting.every)
     if setting.policy is None:
         hint = "name its file with --policy, or a pipeline file that has one with --pipeline"
         raise UsageError(f"--decisions {decisions}: found no policy; {hint}")
-    return Deciding(setting.policy)
+    return Deciding(setting.policy, setting.every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +168,7 @@ class Setting:
     defaults: Defaults = field(default_factory=Defaults)
     partition_lag_ms: int = PARTITION_LAG_MS
     policy: Policy | None = None
+    every: bool = False
 
 
 def setting_of(
@@ -183,6 +189,7 @@ def setting_of(
             rule_defaults(config),
             config.engine.partition_lag,
             config.policy,
+            config.decisions.emit == "all",
         )
     if pipeline is not None and not as_of_log:
         raise UsageError(
