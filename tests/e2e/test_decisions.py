@@ -78,32 +78,36 @@ def test_decisions_of_a_run_that_is_ended_in_the_midst(
 
     with pytest.raises(CrosslineError, match="the query failed"):
         assemble(spark, project.config(), RunOptions(complete=True, on_batch=killed)).start().drain()
-    before = {row[0] for row in project.rows("SELECT decision_id FROM decisions")}
-    totals = project.drain(spark)
+    before = {row[0] for row in project.rows("SELECT record_id FROM decisions")}
+    changed = {**POLICY, "version": 4, "score": "max"}
+    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(changed))
+    project.drain(spark)
 
     ingest = running_max_ingest([record["event_time"] for record in log])
     judged = [
         {"_id": record["id"], "_event_ms": record["event_time"], "_ingest_ms": ms}
         for record, ms in zip(log, ingest, strict=True)
     ]
-    wanted = naive_decisions(POLICY, rules, expected(rules, log), judged, DEFAULTS, every=True)
-    stored = [json.loads(body) for (body,) in project.rows("SELECT body FROM decisions ORDER BY seq")]
-    assert [told(each) for each in stored] == [each for each in wanted if each.reasons]
-    assert {each.decision for each in wanted} == {"allow", "review", "step_up", "block"}
-    assert len({each["rules_digest"] for each in stored}) == 1
+    first, later = (
+        naive_decisions(policy, rules, expected(rules, log), judged, DEFAULTS, every=True)
+        for policy in (POLICY, changed)
+    )
     written = [
         told(json.loads(line))
         for path in sorted((tmp_path / "out" / "decided").glob("*.jsonl"))
         for line in path.read_text().splitlines()
     ]
+    known = sum(each in first for each in written)
+    wanted = [*first[:known], *later[known:]]
+    assert 0 < known < len(wanted), "the new policy holds for what comes after the batch that was not committed"
     assert sorted(written, key=lambda each: each.record_id) == sorted(wanted, key=lambda each: each.record_id)
-    assert before < {each.decision_id for each in wanted}
-    assert sum(totals.decisions.values()) < len(stored), "the second run went on from the batch that was not committed"
+    stored = [json.loads(body) for (body,) in project.rows("SELECT body FROM decisions ORDER BY seq")]
+    assert [told(each) for each in stored] == [each for each in wanted if each.reasons]
+    assert before == {each.record_id for each in wanted[:known] if each.reasons}
+    assert {each.decision for each in wanted} == {"allow", "review", "step_up", "block"}
+    assert len({each["rules_digest"] for each in stored}) == 1
     assert {"wide", "narrow"} == set(plans)
 
-    changed = {**POLICY, "score": "max"}
-    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(changed))
-    with pytest.raises(UsageError, match="version 3 has decided before, with another content"):
+    (tmp_path / "policy.yaml").write_text(yaml.safe_dump({**changed, "score": "sum"}))
+    with pytest.raises(UsageError, match="version 4 has decided before, with another content"):
         assemble(spark, project.config())
-    (tmp_path / "policy.yaml").write_text(yaml.safe_dump({**changed, "version": 4}))
-    assert project.drain(spark).batches == 0
