@@ -250,3 +250,31 @@ def test_copies_and_late_records_decide_nothing(tmp_path: Path) -> None:
         assert [letter.record_id for outcome in found for letter in outcome.dead] == ["first"]
         decided = [each["record_id"] for outcome in found for each in outcome.decisions]
         assert decided == ["first", "in time", "last"]
+
+
+def test_a_hit_on_hits_is_one_on_their_record(tmp_path: Path) -> None:
+    """Worked by hand: a rule that only feeds another decides nothing; what that finds is on the same record."""
+    rules = [
+        {**seen_by("account"), "rule_id": "feeds", "emit_to_sink": False, "action": "review", "score": 5},
+        {**seen_by("account"), "rule_id": "again", "source_topic": "rule:feeds", "action": "block", "score": 7}
+        | {"aggregation_threshold": 3},
+        {**seen_by("device"), "rule_id": "plain", "action": "step_up", "aggregation_threshold": 2},
+    ]
+    base_ms = 1_700_000_000_000
+    made = [
+        {"_id": f"r{n}", "_event_ms": base_ms + n, "_ingest_ms": base_ms + n, "account": f"a{n % 2}", "device": n // 5}
+        for n in range(7)
+    ]
+    paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], tmp_path, 2)
+    for shards, batch_bytes in ((1, 1_000_000), (3, 1)):
+        judged = deciding(judged_of(rules, paths, ingest_column=True), {"schema_version": 1, "version": 1})
+        found = [each for outcome in outcomes(judged, tmp_path, shards, batch_bytes) for each in outcome.decisions]
+        told_of = [(each["record_id"], each["decision"], [why["rule_id"] for why in each["reasons"]]) for each in found]
+        assert told_of == [
+            *((f"r{n}", "step_up", ["plain"]) for n in (1, 2, 3)),
+            ("r4", "block", ["again", "plain"]),
+            ("r5", "block", ["again"]),
+            ("r6", "block", ["again", "plain"]),
+        ]
+        assert {each["stream"] for each in found} == {"payments"}
+        assert len({each["rules_digest"] for each in found}) == 1

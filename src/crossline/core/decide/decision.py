@@ -14,6 +14,7 @@ from crossline.core.decide.hits import DecidedRecord, DecidingHit, gravest
 from crossline.core.decide.policy import Policy
 from crossline.core.decide.words import ACTIONS, facts
 from crossline.core.formula.naive import evaluate
+from crossline.core.rules.composition import Head, way_of
 from crossline.core.rules.ruleset import RuleSet
 
 SCHEMA_VERSION = 1
@@ -99,13 +100,16 @@ def _said(policy: Policy, hits: Sequence[DecidingHit], score: int) -> str:
 
 
 class RulesInForce:
-    """The rules of one stream that were in force at an ingest time, as a digest that is the same in every replay.
+    """The rules over one stream that were in force at an ingest time, as a digest that is the same in every replay.
 
-    It is of ids, versions and bodies, whenever those were published. Shadow rules are left out: they never decide.
+    It is of ids, versions and bodies, whenever those were published, and of rules that read hits of others too. Shadow
+    rules are left out: they never decide.
     """
 
     def __init__(self, rules: RuleSet, stream: str) -> None:
-        self._versions = [v for v in rules.versions if v.kind == "active" and v.rule.source_topic == stream]
+        heads = {v.rule.rule_id: Head(v.rule.source_topic) for v in rules.versions}
+        active = (v for v in rules.versions if v.kind == "active")
+        self._versions = [v for v in active if way_of(v.rule.source_topic, heads)[-1] == stream]
         edges = {edge for v in self._versions for edge in (v.effective_from_ms, v.effective_until_ms)}
         self._edges = sorted({BEGINNING_MS, *edges})
         self._digests: dict[int, str] = {}

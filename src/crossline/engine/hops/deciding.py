@@ -31,40 +31,44 @@ from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import body_of
 from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.hops.written import write_decisions
-from crossline.engine.state.cache import Rows
+from crossline.engine.state.cache import Sent
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.task import Task
 
-# The kinds of what goes to the hop, before the number of the shard.
-_HITS, _RECORDS = "to-decide-hits", "to-decide-records"
+# The kinds of what goes to the hop.
+_HITS, _RECORDS = "hits", "records"
 _IN_ROWS = ("place_ms", "chunk", "offsets", "event_ms")
 
 Decided = list[tuple[Place, dict[str, Any]]]
 
 
-def shard_of(kind: str) -> int | None:
-    """The shard that a row of ``kind`` is to be decided in; None where it is nothing to decide by."""
-    name, _, shard = kind.partition("/")
-    return int(shard) if name in {_HITS, _RECORDS} else None
+def decides_at(book: Book) -> int:
+    """The number of the hop: after all that judge."""
+    return book.depth + 1
 
 
-def deciding_rows(book: Book, output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Rows:
-    """What is decided by of what a shard judged; ``alerts``: of its hits, in their order."""
+def deciding_rows(book: Book, output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Sent:
+    """What is decided by of what a shard judged; ``alerts``: of its hits, in their order.
+
+    A hit on hits is one on the record that they are about.
+    """
     to: defaultdict[int, dict[str, list[Any]]] = defaultdict(lambda: {"hits": [], "copies": []})
     lateness = {plan.stream: plan.lateness for plan in book.plans()}
     for hit, alert in zip(output.hits, alerts, strict=True):
         counted = hit_of(alert)
         if counted is None:
             continue
-        _, allowed_ms = lateness[alert["stream"]].at(np.array([hit.ingest_ms]))
+        stream = hit.place[1]
+        _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
         if hit.ingest_ms - hit.event_ms <= _bound_ms(book, allowed_ms):
-            record = DecidedRecord(alert["stream"], hit.record_id, hit.event_ms, hit.ingest_ms)
+            record = DecidedRecord(stream, hit.record_id, hit.event_ms, hit.ingest_ms)
             to[_shard(book, hit.record_id)]["hits"].append([hit.place, asdict(record), asdict(counted)])
     for each in output.duplicates:
         to[_shard(book, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
-    rows = [(f"{_HITS}/{shard}", orjson.dumps(said)) for shard, said in sorted(to.items())]
+    at = decides_at(book)
+    rows: Sent = [(at, shard, _HITS, orjson.dumps(said)) for shard, said in sorted(to.items())]
     if book.deciding is not None and book.deciding.every:
-        rows += [row for each in output.reported for row in _record_rows(book, each)]
+        rows += [(at, shard, _RECORDS, body) for each in output.reported for shard, body in _record_rows(book, each)]
     return rows
 
 
@@ -77,8 +81,8 @@ def _shard(book: Book, record_id: str) -> int:
     return xxhash.xxh64_intdigest(record_id.encode()) % book.shards
 
 
-def _record_rows(book: Book, reported: Reported) -> Iterator[tuple[str, bytes]]:
-    """The records that are decided about, as one row for each shard of their ids."""
+def _record_rows(book: Book, reported: Reported) -> Iterator[tuple[int, bytes]]:
+    """The records that are decided about, as one body for each shard of their ids."""
     judged, batch = reported.judged, reported.judged.batch
     wanted = ~reported.duplicates & (batch.lateness_ms <= _bound_ms(book, reported.allowed_ms))
     shards = xxh64_many(batch.id_bytes, batch.id_offsets) % np.uint64(book.shards)
@@ -89,26 +93,31 @@ def _record_rows(book: Book, reported: Reported) -> Iterator[tuple[str, bytes]]:
             arrays = {name: judged.rows[name][mine] for name in _IN_ROWS}
             arrays["ingest_ms"] = batch.ingest_ms[mine]
             arrays["id_bytes"], arrays["id_offsets"] = take_bytes(batch.id_bytes, batch.id_offsets, mine)
-            yield f"{_RECORDS}/{shard}", wire.encode(meta, arrays)
+            yield shard, wire.encode(meta, arrays)
+
+
+# Which record it is: stream, partition, offset.
+_Which = tuple[str, str, int]
 
 
 @dataclass(slots=True)
 class _Given:
-    """What is given to decide by: records and the hits on them by place, and places of copies."""
+    """What is given to decide by: records, the hits on them, and which of them are copies."""
 
-    records: dict[Place, DecidedRecord] = field(default_factory=dict)
-    hits: defaultdict[Place, list[DecidingHit]] = field(default_factory=lambda: defaultdict(list))
-    copies: set[tuple[str, str, int]] = field(default_factory=set)
+    records: dict[_Which, tuple[Place, DecidedRecord]] = field(default_factory=dict)
+    hits: defaultdict[_Which, list[DecidingHit]] = field(default_factory=lambda: defaultdict(list))
+    copies: set[_Which] = field(default_factory=set)
 
     def take(self, kind: str, body: bytes | memoryview) -> None:
-        if kind.startswith(_RECORDS):
+        if kind == _RECORDS:
             self._take_records(body)
             return
         said = orjson.loads(body)
         for at, record, hit in said["hits"]:
             place: Place = tuple(at)
-            self.records[place] = DecidedRecord(**record)
-            self.hits[place].append(DecidingHit(**{**hit, "tags": tuple(hit["tags"])}))
+            which = place[1], place[5], place[4]
+            self.records[which] = place, DecidedRecord(**record)
+            self.hits[which].append(DecidingHit(**{**hit, "tags": tuple(hit["tags"])}))
         self.copies.update((stream, partition, offset) for stream, partition, offset in said["copies"])
 
     def _take_records(self, body: bytes | memoryview) -> None:
@@ -119,11 +128,13 @@ class _Given:
         for row, (place_ms, chunk, offset, event_ms, ingest_ms) in enumerate(zip(*columns, strict=True)):
             log, sequence, partition = chunks[chunk]
             record = DecidedRecord(stream, texts[ends[row] : ends[row + 1]].decode(), event_ms, ingest_ms)
-            self.records[place_ms, stream, log, sequence, offset, partition] = record
+            self.records[stream, partition, offset] = (place_ms, stream, log, sequence, offset, partition), record
 
-    def places(self) -> list[Place]:
-        """Of the records that are decided about, in their order."""
-        return sorted(place for place in self.records if (place[1], place[5], place[4]) not in self.copies)
+    def decidable(self) -> Iterator[tuple[Place, DecidedRecord, Sequence[DecidingHit]]]:
+        """The records that are decided about, in their order."""
+        wanted = [which for which in self.records if which not in self.copies]
+        for which in sorted(wanted, key=lambda each: self.records[each][0]):
+            yield *self.records[which], self.hits.get(which, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +172,11 @@ def _decided(book: Book, given: _Given, decided_ms: int) -> Decided:
         raise ValueError("there is nothing to decide by: the book has no policy")
     rules: dict[str, RulesInForce] = {}
     found = []
-    for place in given.places():
-        record = given.records[place]
+    for place, record, hits in given.decidable():
         in_force = rules.get(record.stream)
         if in_force is None:
             in_force = rules[record.stream] = RulesInForce(book.rules, record.stream)
-        decision = decide(deciding.policy, record, given.hits.get(place, ()))
+        decision = decide(deciding.policy, record, hits)
         said = decision.to_json(in_force.digest(record.ingest_ms), decided_ms)
         found.append((place, said if deciding.sink_topic is None else {**said, "sink_topic": deciding.sink_topic}))
     return found

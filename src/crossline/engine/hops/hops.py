@@ -18,17 +18,17 @@ from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.route.pack import dead_to_json, pack
 from crossline.core.route.parts import Part, route
 from crossline.engine.book.book import BookSource
-from crossline.engine.hops.deciding import DecideShards, shard_of
+from crossline.engine.hops.deciding import DecideShards, decides_at
 from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.source.intake import Intake
-from crossline.engine.state.cache import Rows
+from crossline.engine.state.cache import Sent
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.task import Task
 
 Step = Callable[[Task, ArrowBatches], ArrowBatches]
 
-# Judges the packed parts that a batch has for each shard; the outcome of each of them.
-Judge = Callable[[Task, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Rows]]
+# Judges, at a level of plans, the packed parts that a batch has for each shard; what comes of each of them.
+Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Sent]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,12 @@ class Hop:
 
 
 def hops_of(source: BookSource, intake: Intake, judge: Judge) -> tuple[Hop, ...]:
-    """The hops of a batch by the book that ``source`` has now."""
-    hops = (
-        Hop("take in", TakeIn(source, intake, to=1), by_shard=False),
-        Hop("judge", JudgeShards(source, judge, at=1, deciding=2)),
-    )
-    if source.current().deciding is None:
-        return hops
-    return (*hops, Hop("decide", DecideShards(source, at=2)))
+    """The hops of a batch by the book that ``source`` has: judged once for each level of plans, then decided about."""
+    book = source.current()
+    levels = range(1, book.depth + 1)
+    judging = (Hop("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in levels)
+    deciding = (Hop("decide", DecideShards(source, decides_at(book))),) if book.deciding is not None else ()
+    return (Hop("take in", TakeIn(source, intake, to=1), by_shard=False), *judging, *deciding)
 
 
 def in_one(hops: Sequence[Hop], task: Task, batches: ArrowBatches) -> ArrowBatches:
@@ -93,12 +91,11 @@ class TakeIn:
 
 @dataclass(frozen=True, slots=True)
 class JudgeShards:
-    """The parts of each shard to what comes of them; what is decided by goes to hop ``deciding``."""
+    """The parts of each shard to what comes of them, by the plans of level ``at``, which is the number of the hop."""
 
     source: BookSource
     judge: Judge
     at: int
-    deciding: int
 
     def __call__(self, task: Task, batches: ArrowBatches) -> ArrowBatches:
         """Outcomes of the shards of this task."""
@@ -112,14 +109,9 @@ class JudgeShards:
                 given[int(shard[row])].append(memoryview(batch.column(3)[row].as_buffer()))
             if (meant != self.at).any():
                 yield batch.filter(pa.array(meant != self.at))
-        for outcome in self.judge(task, given, watch):
-            yield rows_of([(*self._place(kind), kind, body) for kind, body in outcome])
+        for sent in self.judge(task, self.at, given, watch):
+            yield rows_of(sent)
         yield _spent(watch)
-
-    def _place(self, kind: str) -> tuple[int, int]:
-        """The hop and the shard that what is of ``kind`` goes to."""
-        shard = shard_of(kind)
-        return (OUT, 0) if shard is None else (self.deciding, shard)
 
 
 def _spent(watch: Stopwatch) -> pa.RecordBatch:

@@ -70,6 +70,7 @@ class Direct:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._tails = {stream: KafkaTail(client) for stream, client in setup.clients.items()}
+        self._intake = StreamIntake(setup.intakes)
         self._judge = KeptJudge(setup.source, setup.cache, setup.keepers)
 
     def run(self, asked: Asked) -> Rows | None:
@@ -83,7 +84,7 @@ class Direct:
         if where is None:
             return None
         rows: Rows = []
-        hops = hops_of(self._setup.source, StreamIntake(self._setup.intakes), self._judge)
+        hops = hops_of(self._setup.source, self._intake, self._judge)
         try:
             for batch in in_one(hops, asked.task, self._read(asked.ranges)):
                 rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
