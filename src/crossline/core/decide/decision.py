@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.core.basics.times import BEGINNING_MS, format_instant
+from crossline.core.basics.times import BEGINNING_MS, instant_text
+from crossline.core.basics.uuids import seeded, uuid5_text
 from crossline.core.decide.hits import DecidedRecord, DecidingHit, gravest
 from crossline.core.decide.policy import Policy
 from crossline.core.decide.words import ACTIONS, facts
@@ -21,6 +22,8 @@ SCHEMA_VERSION = 1
 # A promise to other programs: with another namespace every decision would have another id.
 NAMESPACE = uuid.UUID("b0a3a2d4-6f0e-5c55-8f0a-3d6f5b1f7c21")
 DIGEST_DIGITS = 32
+
+_SEEDED = seeded(NAMESPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,9 @@ class Decision:
             "reasons": [_reason(hit) for hit in self.reasons],
             "policy_version": self.policy_version,
             "rules_digest": rules_digest,
-            "event_time": format_instant(record.event_ms),
-            "ingest_time": format_instant(record.ingest_ms),
-            "decided_at": format_instant(decided_ms),
+            "event_time": instant_text(record.event_ms),
+            "ingest_time": instant_text(record.ingest_ms),
+            "decided_at": instant_text(decided_ms),
             "answered": "exact",
             "degraded": [],
         }
@@ -61,7 +64,7 @@ class Decision:
 
 def decision_id(policy_version: int, stream: str, record_id: str) -> str:
     """The UUIDv5 of the policy's version and the record: the same in every redelivery, replay and backtest."""
-    return str(uuid.uuid5(NAMESPACE, f"{policy_version}\x1f{stream}\x1f{record_id}"))
+    return uuid5_text(_SEEDED, f"{policy_version}\x1f{stream}\x1f{record_id}")
 
 
 def _reason(hit: DecidingHit) -> dict[str, Any]:
@@ -78,10 +81,11 @@ def _reason(hit: DecidingHit) -> dict[str, Any]:
 def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -> Decision:
     """What ``policy`` says of ``record``, given all of its hits that count, in any order; without any, ``allow``."""
     reasons = tuple(sorted(hits, key=_weight))
+    if not reasons:
+        return Decision(record, ACTIONS[0], 0, (), policy.version)
     scores = [hit.score for hit in reasons]
-    score = sum(scores) if policy.score == "sum" else max(scores, default=0)
-    said = _said(policy, reasons, score) if reasons else ACTIONS[0]
-    return Decision(record, said, score, reasons, policy.version)
+    score = sum(scores) if policy.score == "sum" else max(scores)
+    return Decision(record, _said(policy, reasons, score), score, reasons, policy.version)
 
 
 def _weight(hit: DecidingHit) -> tuple[int, int, str, int]:
