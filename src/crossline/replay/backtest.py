@@ -46,8 +46,7 @@ class Recorded:
 class Judged:
     """By what ``history`` is judged; ``defaults`` and ``bounds``: those of a pipeline that says nothing about them.
 
-    ``deciding``: by what is decided about records; None: nothing is.
-    ``probing``: rules with windows alert at every record that they have a figure at.
+    ``deciding``: by what is decided about records; None: nothing is. ``probing``: see ``compile_all``.
     """
 
     rules: RuleSet
@@ -56,7 +55,7 @@ class Judged:
     defaults: Defaults = field(default_factory=Defaults)
     bounds: Bounds = field(default_factory=lambda: Bounds(PARTITION_LAG_MS))
     deciding: Deciding | None = None
-    probing: bool = False
+    probing: int = 0
 
     def book(self, rules: RuleSet, shards: int) -> Book:
         """The book of the streams that have files, with ``rules``."""

@@ -28,22 +28,24 @@ def compile_all(
     defaults: Defaults,
     layout: Layout | None = None,
     *,
-    probing: bool = False,
+    probing: int = 0,
 ) -> dict[str, StreamPlan]:
     """The plans by name, of streams first, then of hits by their level.
 
-    Hits that nobody reads have none, nor have those of a rule that is not there. ``probing``: rules with windows alert
-    at every record that they have a figure at, but for those whose hits are read.
+    Hits that nobody reads have none, nor have those of a rule that is not there. ``probing``: rules with windows that
+    are judged at this level alert at every record that they have a figure at; no level above it is judged (0: none).
     """
     sources = sources_of(rules, streams)
     read = {v.rule.source_topic for v in rules.versions if rule_of(v.rule.source_topic) is not None}
-    way = sorted((name for name in read if sources.finding(name) is None), key=sources.level, reverse=True)
+    there = [name for name in read if sources.finding(name) is None]
+    there = [name for name in there if not probing or sources.level(name) <= probing]
+    way = sorted(there, key=sources.level, reverse=True)
     carried: dict[str, tuple[str, ...]] = {}
     plans: dict[str, StreamPlan] = {}
     for name in [*way, *streams]:
         mine = {rule_id: fields for rule_id, fields in carried.items() if sources.heads[rule_id].source_topic == name}
         rule_id = rule_of(name)
-        change = _change(rules, rule_id, frozenset(carried) if probing else None)
+        change = _change(rules, rule_id, probing=sources.level(name) == probing)
         origin = Origin(sources.base(name), sources.level(name), mine)
         plan = plans[name] = compile_stream(rules, name, sources[name], defaults, layout, change=change, of=origin)
         if rule_id is not None:
@@ -69,22 +71,20 @@ def reads(plan: StreamPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _change(
-    rules: RuleSet, rule_id: str | None, read: frozenset[str] | None
-) -> Callable[[RuleVersion, Program], Program] | None:
-    """Hits of a shadow rule are for shadow rules; ``read``: the rules that are not probed (None: none is).
+def _change(rules: RuleSet, rule_id: str | None, *, probing: bool) -> Callable[[RuleVersion, Program], Program] | None:
+    """Hits of a shadow rule are for shadow rules.
 
     A version that is shadow for a while is one thing to its windows: it is as strict as it was when it was active.
     """
     shadow = any(v.kind == "shadow" for v in rules.versions if rule_id is not None and v.rule.rule_id == rule_id)
-    if not shadow and read is None:
+    if not shadow and not probing:
         return None
     strict = {(v.rule.rule_id, v.rule.version) for v in rules.versions if v.kind == "active"}
 
     def changed(version: RuleVersion, program: Program) -> Program:
         if shadow and (version.rule.rule_id, version.rule.version) in strict:
             program = _of_active(program)
-        return program if read is None or version.rule.rule_id in read else program.probing()
+        return program.probing() if probing else program
 
     return changed
 

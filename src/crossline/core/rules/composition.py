@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, nearest, one_of, shown
@@ -33,20 +33,31 @@ class Head:
     key_fields: tuple[str, ...] = ()
 
 
-def head_of(data: Any) -> tuple[str, Head] | None:
-    """The id and head of a rule as it is written; None where it has none."""
-    if not isinstance(data, dict):
-        return None
-    rule_id, source, keys = data.get("rule_id"), data.get("source_topic"), data.get("group_by")
-    if not isinstance(rule_id, str) or not isinstance(source, str):
-        return None
-    keys = [keys] if isinstance(keys, str) else keys if isinstance(keys, list | tuple) else ()
-    return rule_id, Head(source, tuple(key for key in keys if isinstance(key, str)))
-
-
 def heads_of(bodies: Iterable[Any]) -> dict[str, Head]:
-    """The heads of rules as they are written; of several versions of one the last."""
-    return dict(found for found in map(head_of, bodies) if found is not None)
+    """By id the heads of rules as they are written, where they have any; of several versions of one the last."""
+    heads: dict[str, Head] = {}
+    for body in bodies:
+        rule_id, source = (body.get("rule_id"), body.get("source_topic")) if isinstance(body, dict) else (None, None)
+        if isinstance(rule_id, str) and isinstance(source, str):
+            heads[rule_id] = Head(source, _key_fields(body.get("group_by")))
+    return heads
+
+
+class _Reads(Protocol):
+    """A rule, as far as it matters here."""
+
+    @property
+    def source_topic(self) -> str: ...
+
+
+def head_of(rule: _Reads) -> Head:
+    """Of a rule that was read."""
+    return Head(rule.source_topic, _key_fields(getattr(rule, "group_by", None)))
+
+
+def _key_fields(given: Any) -> tuple[str, ...]:
+    keys = [given] if isinstance(given, str) else given if isinstance(given, list | tuple) else ()
+    return tuple(key for key in keys if isinstance(key, str))
 
 
 def way_of(name: str, heads: Mapping[str, Head]) -> list[str]:

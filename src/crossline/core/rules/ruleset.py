@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS, INSTANT_FORM, YEAR_1_MS, YEAR_10000_MS
 from crossline.core.conditions.tree import leaves
 from crossline.core.rules.base import Envelope, Rule
-from crossline.core.rules.composition import Head, Sources, heads_of, way_of
+from crossline.core.rules.composition import Head, Sources, head_of, heads_of, way_of
 from crossline.core.rules.registry import find_rule_type, rule_types
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
@@ -70,7 +70,7 @@ def load_rules_document(
     report = Report(document)
     bodies = _bodies(document.data)
     if streams is not None:
-        streams = Sources.of(streams, heads_of(data for _, data in bodies[:RULES_MAX]))
+        streams = Sources.of(streams, heads_of(bodies_of(document)))
     loaded: list[LoadedRule] = []
     first_at: dict[tuple[str, int], LoadedRule] = {}
     for number, (path, data) in enumerate(bodies, 1):
@@ -119,6 +119,11 @@ def _read_bounded(
         found = f"{rule.effective_from}, outside the years 1 to 9999"
         findings.append(Finding(("effective_from",), found, INSTANT_FORM))
     return (None if findings else rule), findings
+
+
+def bodies_of(document: Document) -> Iterator[Any]:
+    """The rules of a text as they are written, whatever is wrong with them."""
+    return (data for _, data in _bodies(document.data)[:RULES_MAX])
 
 
 def _bodies(data: Any) -> list[tuple[Path, Any]]:
@@ -287,11 +292,7 @@ class RuleSet:
     @cached_property
     def heads(self) -> dict[str, Head]:
         """What rules that read hits must know of each rule; of several versions of one, of the last."""
-        found: dict[str, Head] = {}
-        for version in self.versions:
-            keys = getattr(version.rule, "group_by", None) or ()
-            found[version.rule.rule_id] = Head(version.rule.source_topic, tuple(k for k in keys if isinstance(k, str)))
-        return found
+        return {version.rule.rule_id: head_of(version.rule) for version in self.versions}
 
     def base(self, rule: Rule) -> str:
         """The stream whose records are hit in the end: that which ``rule`` reads, itself or through other rules."""

@@ -56,7 +56,7 @@ class Book:
     only: tuple[str, ...] = ()
     clocks: Mapping[str, int] = field(default_factory=dict)
     deciding: Deciding | None = None
-    probing: bool = False
+    probing: int = 0
     levels: int = 1
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)

@@ -24,6 +24,7 @@ from crossline.connectors.base import wall_clock_ms
 from crossline.core.basics.errors import CrosslineError, StoppedError
 from crossline.core.judge.shard import evict_before
 from crossline.core.plan.layers import Layer
+from crossline.core.rules.composition import rule_of
 from crossline.engine.book.book import Book, BookSource, Past, StaticBook
 from crossline.engine.changes.rulefeed import ListTimes
 from crossline.engine.source.plan_source import SourcePlan
@@ -112,6 +113,9 @@ class PastReader:
                 failures.append(f"{', '.join(layer.name for layer in layers)}: {explained(error)}")
                 continue
             found |= {layer.name: reading.past for layer in layers}
+        of_hits = [stream for stream in fresh if rule_of(stream) is not None]
+        if of_hits:
+            failures.append(f"{', '.join(of_hits)}: hits of before are not read again; windows over them begin empty")
         if failures:
             raise PastError("; ".join(failures), found)
         return found

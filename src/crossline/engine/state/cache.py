@@ -84,7 +84,7 @@ class ShardCache:
         cached = _CACHE.pop(key, None)
         if cached is None or cached.batch_id >= batch_id:
             cached = _Cached(book.new_state(), -1)
-            _check_shards(root, book.shards, batch_id)
+            _check_shards(self._root(query_id, 1), book.shards, batch_id)
             if level > 1 and all(segment.first >= batch_id for segment in log.segments()):
                 cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
