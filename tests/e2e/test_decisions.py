@@ -45,6 +45,11 @@ def told(decision: dict[str, Any]) -> Told:
     )
 
 
+def written_in(folder: Path) -> list[Told]:
+    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return [told(json.loads(line)) for line in lines]
+
+
 class KilledError(Exception):
     """What ends a run once a batch is delivered, and before Spark knows."""
 
@@ -92,11 +97,7 @@ def test_decisions_of_a_run_that_is_ended_in_the_midst(
         naive_decisions(policy, rules, expected(rules, log), judged, DEFAULTS, every=True)
         for policy in (POLICY, changed)
     )
-    written = [
-        told(json.loads(line))
-        for path in sorted((tmp_path / "out" / "decided").glob("*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
+    written = written_in(tmp_path / "out" / "decided")
     known = sum(each in first for each in written)
     wanted = [*first[:known], *later[known:]]
     assert 0 < known < len(wanted), "the new policy holds for what comes after the batch that was not committed"
