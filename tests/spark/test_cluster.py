@@ -1,6 +1,6 @@
 """The unchanged pipeline on a standalone cluster says what it says in one process, which is what the twin says.
 
-Executors that come and go are in ``e2e/test_kill_executor``, those that read topics in ``e2e/test_kafka_cluster``.
+Executors that come and go, and those that read topics, are in ``e2e/test_kill_executor``.
 """
 
 from __future__ import annotations
