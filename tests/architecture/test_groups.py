@@ -1,4 +1,4 @@
-"""Tests that share a session or a broker are dealt out together: else each process starts its own, and nobody notices."""
+"""Tests that share a session or a broker are dealt out together: else each process starts its own, and none is told."""
 
 from __future__ import annotations
 
