@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .killing import SEED, family, project_at, running, until, working
+from .killing import SEED, WAIT_S, family, project_at, running, until, working
 from .project import Project
 from .traffic import lines, records
 
@@ -221,7 +221,7 @@ def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
     with running(project) as process:  # the other sinks, the rule log and the checkpoint were let go all the same
         until(lambda: batches(project) > before, project, process)
         with running(project) as second:
-            assert second.wait(60) == 1
+            assert second.wait(WAIT_S) == 1
         assert f"is held by another run of this pipeline (process {process.pid} on " in said(project)[-1]
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
