@@ -26,7 +26,7 @@ def renew(h: int, row: int, c: int) -> None:
     store_32(cursor + at.R_END, 0)
 
 
-@inlined
+@jit
 def edge(h: int, high: int, back_ms: int, exact: int) -> Any:
     """The first clock of a window that ends at ``high`` and is ``back_ms`` long; see EXACT."""
     if exact < 0:
@@ -35,7 +35,7 @@ def edge(h: int, high: int, back_ms: int, exact: int) -> Any:
     return high - back_ms + exact
 
 
-@inlined
+@jit
 def move(h: int, row: int, c: int, i: int) -> None:
     """Move cursor ``c`` of the slot at ``row`` to the window of its record number ``i``.
 
@@ -78,7 +78,7 @@ def _first_from(h: int, row: int, clock_ms: int, k: int) -> Any:
     return k
 
 
-@inlined
+@jit
 def _move_records(h: int, row: int, c: int, low: int, ends: int) -> None:
     cursor = cursor_at(row, c)
     first, end = load_i32(cursor + at.R_FIRST), load_i32(cursor + at.R_END)
@@ -105,7 +105,7 @@ def _move_records(h: int, row: int, c: int, low: int, ends: int) -> None:
     store_32(cursor + at.R_END, end)
 
 
-@inlined
+@jit
 def _move_first(h: int, row: int, c: int, low: int) -> None:
     """Move the far edge among panes to number ``low``; the near one is the end of all."""
     cursor, end, start = cursor_at(row, c), load_i64(row + at.END_AT), load_i64(row + at.FIRST_AT)

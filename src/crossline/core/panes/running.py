@@ -84,7 +84,7 @@ def _take_extreme(acc: int, value: int) -> None:
         store_64(acc + UP, UNKNOWN)
 
 
-@inlined
+@jit
 def add_record(h: int, row: int, c: int, record: int) -> None:
     """Add a record to cursor ``c`` of the slot at ``row``."""
     if not enters(h, record, item(h, at.ENTRY, c)):
@@ -107,7 +107,7 @@ def _add_value(kind: int, acc: int, value: int) -> None:
         _add_extreme(kind, acc, value)
 
 
-@inlined
+@jit
 def take_record(h: int, row: int, c: int, record: int) -> None:
     """Take a record off cursor ``c`` of the slot at ``row``."""
     if not enters(h, record, item(h, at.ENTRY, c)):

@@ -69,7 +69,7 @@ def step_room(h: int, row: int, more: int) -> Any:
     return room(h, need)
 
 
-@inlined
+@jit
 def put_record(h: int, row: int, clock_ms: int) -> Any:
     """A place for a record among those of the slot at ``row``: its number. Its clock is written, nothing else is."""
     n, head, width = load_u32(row + at.RAW_N), load_u32(row + at.RAW_HEAD), word(h, at.ROW_BYTES)
@@ -121,7 +121,7 @@ def came(h: int, row: int, i: int) -> None:
         record_came(h, row, i)
 
 
-@inlined
+@jit
 def settle(h: int, row: int, most: int) -> None:
     """Put up to ``most`` records of the slot at ``row`` that are settled into panes."""
     while most > 0 and load_u32(row + at.RAW_N) > 0 and load_i64(record_at(h, row, 0)) <= word(h, at.FOLD_TO):

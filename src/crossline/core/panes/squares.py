@@ -18,6 +18,7 @@ from crossline.core.windows.arithmetic.exact import pair_add, pair_divide, pair_
 from crossline.core.windows.memory.access import jit, load_f64, load_i64, store_64, store_f64
 from crossline.core.windows.memory.header import item, word
 
+NOTHING = 1e-28  # of the sum of squares: as much as pairs may leave of values that are all the same
 SQUARES_AT, BYTES = 16, 32  # the square's pair comes after the value's
 
 
@@ -100,5 +101,7 @@ def deviation(h: int, row: int, c: int, p: int, place: int, end: int, first: int
     q, q2 = pair_product(load_f64(whole), load_f64(whole + 8), load_f64(whole), load_f64(whole + 8))
     q, q2 = pair_divide(q, q2, np.float64(n))
     total, total2 = pair_add(load_f64(whole + SQUARES_AT), load_f64(whole + SQUARES_AT + 8), -q, -q2)
+    if total <= load_f64(whole + SQUARES_AT) * NOTHING:
+        return 0.0
     total, total2 = pair_divide(total, total2, np.float64(n - 1))
     return pair_sqrt(total, total2) if math.isfinite(total + total2) else math.inf

@@ -188,7 +188,7 @@ def has_id(h: int, hash_: Any, since_ms: int) -> Any:
         place = (place + 1) & mask
 
 
-@inlined
+@jit
 def know_id(h: int, hash_: Any, clock_ms: int, since_ms: int) -> Any:
     """Whether an id came with a clock of ``since_ms`` or later; if not, it is noted as come at ``clock_ms``."""
     table, mask = word(h, at.ID_TABLE), word(h, at.ID_MASK)
