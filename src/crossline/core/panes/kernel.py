@@ -7,13 +7,22 @@ from typing import Any
 import numpy as np
 
 from crossline.core.panes import layout as at
-from crossline.core.panes.figures import tell
+from crossline.core.panes.aggregates.figures import tell
 from crossline.core.panes.moving import edge, move
 from crossline.core.panes.reach import emitted_at, judged_at, record_at, sat_at, value_at
 from crossline.core.panes.settle import AT_A_STEP, came, drop_old, put_record, settle, step_room
-from crossline.core.panes.tables import AHEAD, add_slot, find_keys, free_slot, has_id, key_units, know_id, of_slot, slot_row
+from crossline.core.panes.tables import (
+    AHEAD,
+    add_slot,
+    find_keys,
+    free_slot,
+    has_id,
+    key_units,
+    know_id,
+    of_slot,
+    slot_row,
+)
 from crossline.core.windows.memory.access import (
-    inlined,
     jit,
     load_i32,
     load_i64,
@@ -96,9 +105,9 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
 
 @jit
 def judge_rows(h: int, start: int) -> Any:
-    """Take in the rows from ``start`` to PIECE_END, and tell the figures of those that are judged: the row to go on from.
+    """Take in the rows from ``start`` to PIECE_END, and tell the figures of those that are judged.
 
-    That is an earlier one where memory is wanted.
+    The row to go on from: an earlier one where memory is wanted.
     """
     first, end, rows, classes = word(h, at.PIECE_FROM), word(h, at.PIECE_END), word(h, at.ROWS), word(h, at.CLASSES)
     if start == 0:
@@ -123,7 +132,7 @@ def judge_rows(h: int, start: int) -> Any:
 
 @jit
 def _satisfy(h: int, slot: int, x: int, row: int, now: int, holds: bool) -> Any:
-    """Whether line ``x``, which ``holds`` at the row or does not, emits there; what it remembers of the key is changed."""
+    """Whether line ``x``, which ``holds`` at the row or does not, emits there. What it remembers is changed."""
     mask, bits = 1 << (x & 7), sat_at(h, slot, x >> 3)
     held = load_u8(bits)
     if not holds:

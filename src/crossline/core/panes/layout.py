@@ -95,7 +95,9 @@ DEV = _array("DEV", F64, "8", "sums of values and of squares: of all panes, and 
 CODES = _array("CODES", U32, "CODE_PLACES", "a set of codes of a sketch", "scratch")
 TOUCHED = _array("TOUCHED", I32, "CODES_MAX + 1", "places of the set that are taken", "scratch")
 REGISTERS = _array("REGISTERS", U8, "registers", "a sketch of many values", "scratch")
-BUCKETS = _array("BUCKETS", I64, "buckets", "how many values there are in a bucket, all 0 but while it is read", "scratch")
+BUCKETS = _array(
+    "BUCKETS", I64, "buckets", "how many values there are in a bucket, all 0 but while it is read", "scratch"
+)
 BUCKET_SUMS = _array("BUCKET_SUMS", I64, "buckets / 512", "of each 512 of them", "scratch")
 FIGURE = _array("FIGURE", I64, "3", "a figure: integer, what it has beyond 64 bits, float", "scratch")
 

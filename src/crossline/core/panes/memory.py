@@ -8,11 +8,11 @@ import numpy as np
 
 from crossline.core.basics.values import I64
 from crossline.core.panes import layout as at
+from crossline.core.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS, SUM_BITS
 from crossline.core.panes.entry import PUT_IDS, REBUILD_KEYS, compiled
 from crossline.core.panes.heap import BLOCK_UNITS, class_for
 from crossline.core.panes.program import PaneProgram
 from crossline.core.panes.settle import AT_A_STEP
-from crossline.core.panes.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS, SUM_BITS
 from crossline.core.windows.arithmetic.wide import LIMBS
 from crossline.core.windows.memory.regions import Region
 from crossline.core.windows.memory.watch import WATCHES, Piece, watching

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.core.panes import layout as at
+from crossline.core.panes.aggregates.running import add_pane, add_record, clear, take_pane, take_record
 from crossline.core.panes.reach import cursor_at, next_place, number_at, place_before, record_at
-from crossline.core.panes.running import add_pane, add_record, clear, take_pane, take_record
-from crossline.core.windows.memory.access import inlined, jit, load_i32, load_i64, load_u32, store_32, store_64
+from crossline.core.windows.memory.access import jit, load_i32, load_i64, load_u32, store_32, store_64
 from crossline.core.windows.memory.header import item, word
 
 

@@ -1,15 +1,14 @@
-"""A pane plan as flat arrays that compiled code walks: what a pane keeps, cursors, running aggregates, figures, lines."""
+"""A pane plan as flat arrays that compiled code walks: what panes keep, cursors, running aggregates, groups, lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from crossline.core.basics.values import I64
-from crossline.core.plan.spaces import FormulaLine, Group, Line, PanePart, PaneSpacePlan
+from crossline.core.plan.spaces import FormulaLine, Group, Line, PanePart, PaneSpacePlan, parts_of
 from crossline.core.windows.program import (
     AVG_INT,
     COUNT,
@@ -58,17 +57,6 @@ def kind_of(part: PanePart, plan: PaneSpacePlan) -> int:
     whole, real = _KINDS[part.aggregate]
     is_float = part.aggregate != "streak" and part.column >= 0 and plan.columns[part.column][1] == "float"
     return real if is_float else whole
-
-
-def parts_of(groups: Iterable[tuple[int, Group]]) -> tuple[PanePart, ...]:
-    """What panes must keep for ``groups``, each with the entry of its cursor; the records of each entry are counted."""
-    found: dict[PanePart, None] = {}
-    for entry, group in groups:
-        found[PanePart("count", entry, -1)] = None
-        if group.aggregate != "count":
-            aggregate = "sum" if group.aggregate == "avg" else group.aggregate
-            found[PanePart(aggregate, entry, group.column)] = None
-    return tuple(found)
 
 
 def compile_plan(plan: PaneSpacePlan) -> PaneProgram:

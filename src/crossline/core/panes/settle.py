@@ -6,6 +6,9 @@ import math
 from typing import Any
 
 from crossline.core.panes import layout as at
+from crossline.core.panes.aggregates.running import smaller
+from crossline.core.panes.aggregates.sketches import add_bucket, add_code, bucket_of, code_of, drop
+from crossline.core.panes.aggregates.squares import add_square, float_bits
 from crossline.core.panes.heap import block, fitting, give, room, take, units_of
 from crossline.core.panes.moving import pane_goes, panes_gone, record_came, record_goes
 from crossline.core.panes.program import (
@@ -36,13 +39,9 @@ from crossline.core.panes.reach import (
     record_at,
     value_at,
 )
-from crossline.core.panes.running import smaller
-from crossline.core.panes.sketches import add_bucket, add_code, bucket_of, code_of, drop
-from crossline.core.panes.squares import add_square, float_bits
 from crossline.core.windows.arithmetic.exact import two_sum
 from crossline.core.windows.arithmetic.wide import LIMBS, wide_add_bits, wide_clear
 from crossline.core.windows.memory.access import (
-    inlined,
     jit,
     load_f64,
     load_i32,

@@ -110,12 +110,10 @@ class PaneState:
         hits = int(words[at.N_HITS])
         found.emitted.append(emitted[: 2 * int(words[at.N_EMITTED])].copy())
         if hits:
-            self._gather(batch, told, counts, out_line[:hits].copy(), out_row[:hits].copy(), start, found)
+            self._gather(told, counts, out_line[:hits].copy(), out_row[:hits].copy(), start, found)
             found.formed |= self._read(batch, told, facts, start, found)
 
-    def _gather(
-        self, batch: KeyedBatch, told: Told, counts: Any, line: Any, row: Any, start: int, found: _Found
-    ) -> None:
+    def _gather(self, told: Told, counts: Any, line: Any, row: Any, start: int, found: _Found) -> None:
         """The values of the hits of a piece; those of formulas are read apart."""
         plain = line < len(self.plan.lines)
         column = np.array([*self._columns, *(0 for _ in self.plan.formulas)], np.int64)[line]
@@ -128,9 +126,7 @@ class PaneState:
         found.line.append(line)
         found.row.append(row)
 
-    def _read(
-        self, batch: KeyedBatch, told: Told, facts: Any, start: int, found: _Found
-    ) -> dict[int, FormulaRead]:
+    def _read(self, batch: KeyedBatch, told: Told, facts: Any, start: int, found: _Found) -> dict[int, FormulaRead]:
         """What the formulas of the hits gathered last have read."""
         line, row, first = found.line[-1], found.row[-1], found.hits
         found.hits += len(line)
@@ -150,10 +146,10 @@ class PaneState:
         span = np.array(spans, np.int64).reshape(-1, 2)
         included = self._itself(batch, row, cursor)
         shown = row[included]
-        id_bytes, id_offsets = take_bytes(
-            batch.id_bytes, batch.id_offsets[shown], np.diff(batch.id_offsets)[shown]
+        id_bytes, id_offsets = take_bytes(batch.id_bytes, batch.id_offsets[shown], np.diff(batch.id_offsets)[shown])
+        integral = np.array(
+            [*(self._integral[c] for c in self._columns), *(False for _ in self.plan.formulas)], np.bool_
         )
-        integral = np.array([*(self._integral[c] for c in self._columns), *(False for _ in self.plan.formulas)], np.bool_)
         value_i, value_f = self._shown_values(batch, line[included], shown)
         return Hits(
             line=line,

@@ -8,6 +8,7 @@ with groups, not rules.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator
@@ -153,6 +154,17 @@ class PaneSpacePlan:
     def judging(self) -> tuple[Line | FormulaLine, ...]:
         """Lines and formulas, by their numbers."""
         return (*self.lines, *self.formulas)
+
+
+def parts_of(groups: Iterable[tuple[int, Group]]) -> tuple[PanePart, ...]:
+    """What panes must keep for ``groups``, each with the entry of its cursor; the records of each entry are counted."""
+    found: dict[PanePart, None] = {}
+    for entry, group in groups:
+        found[PanePart("count", entry, -1)] = None
+        if group.aggregate != "count":
+            aggregate = "sum" if group.aggregate == "avg" else group.aggregate
+            found[PanePart(aggregate, entry, group.column)] = None
+    return tuple(found)
 
 
 WindowPlan = KeySpacePlan | PaneSpacePlan

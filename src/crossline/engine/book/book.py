@@ -20,6 +20,7 @@ from crossline.core.decode import make_layout
 from crossline.core.judge.shard import Bounds, ShardState
 from crossline.core.plan.compile import StreamPlan, compile_stream, layout_of
 from crossline.core.plan.layers import EntrySpec, Layer, Layout
+from crossline.core.plan.spaces import PanePart
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
@@ -161,6 +162,9 @@ def _layer(item: dict[str, Any]) -> Layer:
         retention_ms=item["retention_ms"],
         lateness_ms=item["lateness_ms"],
         home=item["home"],
+        resolution_ms=item["resolution_ms"],
+        parts=tuple(PanePart(**part) for part in item["parts"]),
+        fresh_ms=item["fresh_ms"],
     )
 
 

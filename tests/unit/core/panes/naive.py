@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line
 from tests.unit.core.windows.naive import Hit, Naive, Row
+
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line
 
 
 @dataclass

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from crossline.core.figures.program import Formed
-from crossline.core.panes import store
-from crossline.core.panes.program import parts_of
-from crossline.core.panes.sketches import QUANTILE_ERROR
-from crossline.core.panes.store import PaneState
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, PaneSpacePlan
-from crossline.core.windows.batch import Delta
 from tests.unit.core.windows.naive import Row, batch_of, line, plain
 from tests.unit.core.windows.test_random import FACT_KINDS, FLOATS, INTS, OPERATORS, SPANS, _kind, checked
+
+from crossline.core.figures.kinds import QUANTILE_ERROR
+from crossline.core.figures.program import Formed
+from crossline.core.panes import store
+from crossline.core.panes.store import PaneState
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, PaneSpacePlan, parts_of
+from crossline.core.windows.batch import Delta
 
 from .naive import NaivePanes
 
@@ -150,9 +149,7 @@ SLOW = settings(
     st.lists(st.sampled_from(["", "evict", "evict", "restart", "restart evicting", "replan"]), min_size=8, max_size=8),
     st.sampled_from([1, 3, 16_384]),
 )
-def test_same_as_the_naive_twin(
-    plan: PaneSpacePlan, batches: list[list[Row]], between: list[str], piece: int
-) -> None:
+def test_same_as_the_naive_twin(plan: PaneSpacePlan, batches: list[list[Row]], between: list[str], piece: int) -> None:
     naive, state, deltas = NaivePanes(plan, duplicate_ms=LATE_MAX), PaneState(plan, LATE_MAX), []
     names = tuple((x.rule_id, x.version) for x in plan.judging)
     store.PIECE, now = piece, 0

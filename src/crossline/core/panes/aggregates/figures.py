@@ -8,6 +8,18 @@ from typing import Any
 import numpy as np
 
 from crossline.core.panes import layout as at
+from crossline.core.panes.aggregates.running import KNOWN, UP, add_float, add_wide, smaller
+from crossline.core.panes.aggregates.sketches import (
+    bucket_of,
+    code_of,
+    count_bucket,
+    count_buckets,
+    different,
+    ranked,
+    union_code,
+    union_sketch,
+)
+from crossline.core.panes.aggregates.squares import deviation, float_bits
 from crossline.core.panes.heap import block
 from crossline.core.panes.program import MILLION, P_BUCKETS_FLOAT, P_FIRST, QUANTILE
 from crossline.core.panes.reach import (
@@ -21,10 +33,6 @@ from crossline.core.panes.reach import (
     record_at,
     value_at,
 )
-from crossline.core.panes.running import KNOWN, UP, add_float, add_wide, smaller
-from crossline.core.panes.sketches import bucket_of, code_of, count_bucket, count_buckets, different, ranked
-from crossline.core.panes.sketches import union_code, union_sketch
-from crossline.core.panes.squares import deviation, float_bits
 from crossline.core.windows.arithmetic.exact import two_sum
 from crossline.core.windows.arithmetic.wide import (
     FLOAT_UNIT,
@@ -35,7 +43,6 @@ from crossline.core.windows.arithmetic.wide import (
     wide_rounded,
 )
 from crossline.core.windows.memory.access import (
-    inlined,
     jit,
     load_f64,
     load_i32,
@@ -281,7 +288,7 @@ def _quantile(h: int, row: int, c: int, p: int, extra: int, millionths: int, n: 
 
 
 @jit
-def _figure(h: int, row: int, c: int, g: int, i: int, extra: int, n: int) -> Any:  # noqa: PLR0911, PLR0912 - a table
+def _figure(h: int, row: int, c: int, g: int, i: int, extra: int, n: int) -> Any:  # noqa: PLR0911 - a table
     """Put the figure of group ``g``, no count, at FIGURE: integer, what it has beyond 64 bits, float.
 
     False where it is undefined. ``n``: records in the window, the extra one included.

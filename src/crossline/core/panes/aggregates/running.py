@@ -10,14 +10,13 @@ from crossline.core.panes.program import (
     P_COUNT,
     P_LEAST_FLOAT,
     P_LEAST_INT,
-    P_MOST_FLOAT,
     P_MOST_INT,
     P_SUM_FLOAT,
     P_SUM_INT,
 )
 from crossline.core.panes.reach import acc_at, enters, pane_at, part_at, value_at
 from crossline.core.windows.arithmetic.exact import two_sum
-from crossline.core.windows.memory.access import inlined, jit, load_f64, load_i32, load_i64, store_64, store_f64
+from crossline.core.windows.memory.access import jit, load_f64, load_i32, load_i64, store_64, store_f64
 from crossline.core.windows.memory.header import item
 
 UP = at.ACC_UP

@@ -5,8 +5,8 @@ follow), which is as good as exact; more as 4,096 registers of a HyperLogLog, ma
 says depends on the values alone, not on how they came into panes. The estimate is that of Ertl (2017, algorithm 6),
 whose standard error is 1.04 / sqrt(4096) = 1.6 %.
 
-Quantiles: a DDSketch whose buckets are the floats that share sign, exponent and the upper six bits of the mantissa; what
-it says of a bucket is off by at most 1/129 of the value. Counts are whole, so it is the same in any order.
+Quantiles: a DDSketch whose buckets are the floats that share sign, exponent and the upper six bits of the mantissa;
+what it says of a bucket is off by at most 1/129 of the value. Counts are whole, so it is the same in any order.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ CODES_MAX = 1024
 CODE_PLACES = 4096  # of the set that is read into
 PRECISION = 12
 REGISTERS = 1 << PRECISION
-DISTINCT_ERROR = 1.04 / math.sqrt(REGISTERS)
 INDEX_BITS, ZERO_BITS = 26, 6
 LONGEST = 64 - PRECISION  # zeros that a register may count, less one
 MANTISSA_BITS = 6
 SHIFT = 52 - MANTISSA_BITS
-QUANTILE_ERROR = 1 / (2 ** (MANTISSA_BITS + 1) + 1)
 BUCKETS_HALF = 1 << (12 + MANTISSA_BITS - 1)  # buckets of one sign
 BUCKETS = 2 * BUCKETS_HALF
 SUM_BITS = 9  # buckets that are summed, as a power of 2

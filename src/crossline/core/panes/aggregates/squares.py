@@ -1,7 +1,7 @@
 """Sums of values and of their squares, in pairs of floats, for deviations: added in one order, whatever came when.
 
-Pairs round, so the order counts. In a pane it is that of clocks, since only what is settled goes there; a window adds up
-its panes, oldest first, and goes on with the records of the pane in progress where that leaves off.
+Pairs round, so the order counts. In a pane it is that of clocks, since only what is settled goes there; a window adds
+up its panes, oldest first, and goes on with the records of the pane in progress where that leaves off.
 """
 
 from __future__ import annotations
