@@ -52,15 +52,16 @@ class Memory:
         words[at.STEP_UNITS] = AT_A_STEP * BLOCK_UNITS[chunk] + row_bytes + 64
         words[at.SLOT_BYTES] = at.KEYED.lay_out(words)
         self.keep(at.SLOT_BORN, at.KEYED.newborn(words, int(words[at.SLOT_BYTES])))
-        for name, array in (
+        scratch: tuple[tuple[int, Any], ...] = (
             (at.WIDE, np.zeros(LIMBS, np.int64)),
             (at.DEV, np.zeros(8)),
             (at.CODES, np.zeros(CODE_PLACES, np.uint32)),
             (at.TOUCHED, np.zeros(CODES_MAX + 1, np.int32)),
             (at.REGISTERS, np.zeros(REGISTERS, np.uint8)),
             (at.FIGURE, np.zeros(3, np.int64)),
-        ):
-            self.keep(name, array)
+        )
+        for number, each in scratch:
+            self.keep(number, each)
         if words[at.SKETCHES]:
             self.keep(at.BUCKETS, np.zeros(BUCKETS, np.int64))
             self.keep(at.BUCKET_SUMS, np.zeros(BUCKETS >> SUM_BITS, np.int64))

@@ -41,6 +41,12 @@ def _part(value: Any) -> Any:
     return float(value)
 
 
+def _quantile(value: Any) -> Any:
+    if value is not None and not isinstance(value, dict):
+        raise refusal("a field and which quantile of it, such as {field: amount, q: 0.99}")
+    return value
+
+
 class QuantileFields(BaseModel):
     """Of which field which quantile."""
 
@@ -70,7 +76,7 @@ class FigureFields(BaseModel):
     distinct_count: str | None = Field(None, description="The field whose different values are counted.")
     last: str | None = Field(None, description="The field whose latest value it is.")
     first: str | None = Field(None, description="The field whose earliest value it is.")
-    quantile: QuantileFields | None = Field(
+    quantile: Annotated[QuantileFields | None, BeforeValidator(_quantile)] = Field(
         None,
         description="`{field: x, q: 0.99}`: the value that so large a part of the values does not exceed. Needs "
         "`resolution`; within 0.8 % of the true one.",
