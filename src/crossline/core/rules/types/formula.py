@@ -94,6 +94,7 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
         if not panes:
             return found
         first, resolution = next(iter(panes.items()))
+        reach_ms = max((each.window or 0) + each.delay for each in self.figures.values() if each.resolution is not None)
         for name, each in self.figures.items():
             if each.resolution not in {None, resolution}:
                 told, expected = format_duration(each.resolution or 0), format_duration(resolution)
@@ -103,6 +104,9 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
                 expected = (
                     f"{format_duration(resolution)} too: beside figures of panes, different values are in sketches"
                 )
+                found.append(Finding(("figures", name, "resolution"), "nothing", expected))
+            elif each.resolution is None and (each.window or 0) + each.delay > reach_ms:
+                expected = f"{format_duration(resolution)} too: it reaches further back than the figures of panes"
                 found.append(Finding(("figures", name, "resolution"), "nothing", expected))
         if self.emit_mode == "window":
             found.append(Finding(("emit_mode",), "window", "last_event: with a resolution, records are not kept"))
