@@ -162,9 +162,9 @@ def _layer(item: dict[str, Any]) -> Layer:
         retention_ms=item["retention_ms"],
         lateness_ms=item["lateness_ms"],
         home=item["home"],
-        resolution_ms=item["resolution_ms"],
-        parts=tuple(PanePart(**part) for part in item["parts"]),
-        fresh_ms=item["fresh_ms"],
+        resolution_ms=item.get("resolution_ms", 0),
+        parts=tuple(PanePart(**part) for part in item.get("parts", ())),
+        fresh_ms=item.get("fresh_ms", 0),
     )
 
 
