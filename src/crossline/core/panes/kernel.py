@@ -39,7 +39,7 @@ _32 = np.uint64(32)
 NEVER = 2**62
 
 
-@jit
+@inlined
 def _look_ahead(h: int, row: int, rows: int) -> None:
     """Call for what the rows soon to come will touch."""
     if row + AHEAD < rows:
@@ -58,7 +58,7 @@ def _look_ahead(h: int, row: int, rows: int) -> None:
                 prefetch(record_at(h, keyed, n))
 
 
-@jit
+@inlined
 def _take_in(h: int, row: int, since_ms: int) -> Any:
     """Take row ``row`` in as a record: its number among those of its key, or -1 where it is none.
 

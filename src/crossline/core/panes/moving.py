@@ -35,7 +35,7 @@ def edge(h: int, high: int, back_ms: int, exact: int) -> Any:
     return high - back_ms + exact
 
 
-@jit
+@inlined
 def move(h: int, row: int, c: int, i: int) -> None:
     """Move cursor ``c`` of the slot at ``row`` to the window of its record number ``i``.
 
@@ -166,12 +166,12 @@ def record_came(h: int, row: int, i: int) -> None:
 
 
 @jit
-def record_goes(h: int, row: int, before: int, place: int) -> None:
-    """The first record goes into the last pane. ``place``: of that, if it was made for it (-1: it was not).
+def record_goes(h: int, row: int, before: int, place: int, kept: bool) -> None:
+    """The first record goes into a pane, or nowhere (not ``kept``). ``place``: of the pane that was made for it, or -1.
 
-    ``before``: where panes ended then. Called when the pane is there, before the record is left behind. What a window
-    holds does not change by it, but that a window that ended before the record, and has no delay, has it from now on;
-    and that one with an exact far edge, which has no panes, holds it no longer.
+    ``before``: where panes ended then. Called when it is in its pane, before it is left behind. What a window holds does
+    not change by it, but that a window that ended before the record, and has no delay, has it from now on; and that one
+    with an exact far edge, which has no panes, holds it no longer.
     """
     record = record_at(h, row, 0)
     for c in range(word(h, at.CURSORS)):
@@ -180,7 +180,7 @@ def record_goes(h: int, row: int, before: int, place: int) -> None:
         if end < 0:
             continue
         inside, ahead = first == 0 and end > 0, end == 0
-        panes = item(h, at.EXACT, c) < 0
+        panes = kept and item(h, at.EXACT, c) < 0
         if ahead and panes and item(h, at.DELAY, c) == 0:
             ahead = False
             if load_i64(record) >= load_i64(cursor + at.LOW):

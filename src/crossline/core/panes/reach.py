@@ -47,7 +47,7 @@ def sat_at(h: int, slot: int, byte: int) -> Any:
     return slot_row(h, slot) + word(h, at.SAT_AT) + byte
 
 
-@jit
+@inlined
 def record_at(h: int, row: int, k: int) -> Any:
     """Address of the ``k``-th record of the slot at ``row``; its clock stands first."""
     return block(h, load_u32(row + at.RAW)) + word(h, at.ROW_BYTES) * (load_u32(row + at.RAW_HEAD) + k)
@@ -59,7 +59,7 @@ def value_at(record: int, column: int) -> Any:
     return record + 8 + 8 * column
 
 
-@jit
+@inlined
 def enters(h: int, record: int, entry: int) -> Any:
     """Whether the record is in entry number ``entry``."""
     if word(h, at.BITS_WORDS) == 0:

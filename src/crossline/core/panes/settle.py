@@ -68,7 +68,7 @@ def step_room(h: int, row: int, more: int) -> Any:
     return room(h, need)
 
 
-@jit
+@inlined
 def put_record(h: int, row: int, clock_ms: int) -> Any:
     """A place for a record among those of the slot at ``row``: its number. Its clock is written, nothing else is."""
     n, head, width = load_u32(row + at.RAW_N), load_u32(row + at.RAW_HEAD), word(h, at.ROW_BYTES)
@@ -132,15 +132,18 @@ def settle(h: int, row: int, most: int) -> None:
 def _settle_one(h: int, row: int) -> None:
     record, before = record_at(h, row, 0), load_i64(row + at.END_AT)
     number = load_i64(record) // word(h, at.RESOLUTION)
-    if before != load_i64(row + at.FIRST_AT) and abs(number - load_i64(row + at.BASE)) >= _WITHIN:
+    kept = (number + 1) * word(h, at.RESOLUTION) - 1 > word(h, at.DROP_TO)
+    if kept and before != load_i64(row + at.FIRST_AT) and number - load_i64(row + at.BASE) >= _WITHIN:
         while load_i64(row + at.END_AT) != load_i64(row + at.FIRST_AT):
             drop_pane(h, row)  # no window is so wide
         before = 0
-    place, fresh = _pane_for(h, row, number), -1
-    if place < 0:
-        place = fresh = _new_pane(h, row, number)
-    _keep(h, pane_at(h, place), record)
-    record_goes(h, row, before, fresh)
+    fresh = -1
+    if kept:  # what is not has come so late that no window has its pane any more
+        place = _pane_for(h, row, number)
+        if place < 0:
+            place = fresh = _new_pane(h, row, number)
+        _keep(h, pane_at(h, place), record)
+    record_goes(h, row, before, fresh, kept)
     n = load_u32(row + at.RAW_N) - 1
     store_32(row + at.RAW_N, n)
     store_32(row + at.RAW_HEAD, load_u32(row + at.RAW_HEAD) + 1)

@@ -115,6 +115,10 @@ def find_keys(h: int) -> None:
             slot = load_i32(table + 4 * (np.int64(np.uint64(item(h, at.KEY_HASH, key + AHEAD // 2)) >> _32) & mask))
             if slot >= 0:
                 prefetch(slot_row(h, slot))
+        if key + AHEAD // 4 < keys:
+            slot = load_i32(table + 4 * (np.int64(np.uint64(item(h, at.KEY_HASH, key + AHEAD // 4)) >> _32) & mask))
+            if slot >= 0:
+                prefetch(block(h, load_u32(slot_row(h, slot) + at.OWN_KEY)))
         start = item(h, at.KEY_OFFSETS, key)
         length = item(h, at.KEY_OFFSETS, key + 1) - start
         slot = find_key(h, np.uint64(item(h, at.KEY_HASH, key)), word(h, at.KEY_BYTES) + start, length)
@@ -187,7 +191,7 @@ def has_id(h: int, hash_: Any, since_ms: int) -> Any:
         place = (place + 1) & mask
 
 
-@jit
+@inlined
 def know_id(h: int, hash_: Any, clock_ms: int, since_ms: int) -> Any:
     """Whether an id came with a clock of ``since_ms`` or later; if not, it is noted as come at ``clock_ms``."""
     table, mask = word(h, at.ID_TABLE), word(h, at.ID_MASK)

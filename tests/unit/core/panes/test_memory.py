@@ -26,7 +26,8 @@ def plan_of(groups: tuple[Group, ...], *lines: Any, window_ms: int = 10 * MINUTE
     return PaneSpacePlan(COLUMNS, 1, (cursor,), groups, lines, retention, MINUTE_MS, retention, parts)
 
 
-ALL = tuple(Group(0, 0, name) for name in ("sum", "min", "stddev", "first")) + (
+ALL = (
+    *tuple(Group(0, 0, name) for name in ("sum", "min", "stddev", "first")),
     Group(0, 1, "distinct_count"),
     Group(0, 0, "quantile", 0.5),
 )

@@ -349,7 +349,7 @@ def _value(h: int, row: int, c: int, g: int, p: int, acc: int, extra: int, n: in
     return acc
 
 
-@jit
+@inlined
 def tell(h: int, slot_row: int, c: int, i: int, row: int) -> None:
     """Write down the figures of cursor ``c`` at record ``i``, which is row ``row`` of the piece."""
     extra = -1
