@@ -23,6 +23,7 @@ from crossline.core.panes.tables import (
     slot_row,
 )
 from crossline.core.windows.memory.access import (
+    inlined,
     jit,
     load_i32,
     load_i64,

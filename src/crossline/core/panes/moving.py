@@ -11,7 +11,7 @@ from typing import Any
 from crossline.core.panes import layout as at
 from crossline.core.panes.aggregates.running import add_pane, add_record, clear, take_pane, take_record
 from crossline.core.panes.reach import cursor_at, next_place, number_at, place_before, record_at
-from crossline.core.windows.memory.access import jit, load_i32, load_i64, load_u32, store_32, store_64
+from crossline.core.windows.memory.access import inlined, jit, load_i32, load_i64, load_u32, store_32, store_64
 from crossline.core.windows.memory.header import item, word
 
 
@@ -167,7 +167,7 @@ def record_came(h: int, row: int, i: int) -> None:
 
 @jit
 def record_goes(h: int, row: int, before: int, place: int, kept: bool) -> None:
-    """The first record goes into a pane, or nowhere (not ``kept``). ``place``: of the pane that was made for it, or -1.
+    """The first record goes into a pane, or nowhere (not ``kept``). ``place``: of the pane made for it, or -1.
 
     ``before``: where panes ended then. Called when it is in its pane, before it is left behind. What a window holds does
     not change by it, but that a window that ended before the record, and has no delay, has it from now on; and that one

@@ -7,7 +7,7 @@ from typing import Any
 from crossline.core.panes import layout as at
 from crossline.core.panes.heap import block
 from crossline.core.panes.tables import slot_row
-from crossline.core.windows.memory.access import jit, load_i32, load_i64, load_u32
+from crossline.core.windows.memory.access import inlined, jit, load_i32, load_i64, load_u32
 from crossline.core.windows.memory.header import item, word
 
 # A place of a pane: the block of its chunk, and its number in it. A chunk begins with the blocks before and after it.

@@ -42,6 +42,7 @@ from crossline.core.panes.reach import (
 from crossline.core.windows.arithmetic.exact import two_sum
 from crossline.core.windows.arithmetic.wide import LIMBS, wide_add_bits, wide_clear
 from crossline.core.windows.memory.access import (
+    inlined,
     jit,
     load_f64,
     load_i32,

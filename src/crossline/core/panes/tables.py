@@ -9,6 +9,7 @@ import numpy as np
 from crossline.core.panes import layout as at
 from crossline.core.panes.heap import block, fitting, give, take
 from crossline.core.windows.memory.access import (
+    inlined,
     jit,
     load_i32,
     load_i64,

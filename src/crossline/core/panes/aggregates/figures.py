@@ -43,6 +43,7 @@ from crossline.core.windows.arithmetic.wide import (
     wide_rounded,
 )
 from crossline.core.windows.memory.access import (
+    inlined,
     jit,
     load_f64,
     load_i32,
