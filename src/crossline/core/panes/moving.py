@@ -169,9 +169,9 @@ def record_came(h: int, row: int, i: int) -> None:
 def record_goes(h: int, row: int, before: int, place: int, kept: bool) -> None:
     """The first record goes into a pane, or nowhere (not ``kept``). ``place``: of the pane made for it, or -1.
 
-    ``before``: where panes ended then. Called when it is in its pane, before it is left behind. What a window holds does
-    not change by it, but that a window that ended before the record, and has no delay, has it from now on; and that one
-    with an exact far edge, which has no panes, holds it no longer.
+    ``before``: where panes ended then. Called when it is in its pane, before it is left behind. What a window holds
+    does not change by it, but that a window that ended before the record, and has no delay, has it from now on; and
+    that one with an exact far edge, which has no panes, holds it no longer.
     """
     record = record_at(h, row, 0)
     for c in range(word(h, at.CURSORS)):
