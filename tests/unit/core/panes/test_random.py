@@ -138,7 +138,7 @@ def streams(draw: Any) -> list[list[Row]]:
 
 
 SLOW = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
