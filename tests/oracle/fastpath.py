@@ -20,11 +20,13 @@ from crossline.core.basics import wire
 from crossline.core.basics.wire import WirePart
 from crossline.core.conditions.lists import Lists, named_lists
 from crossline.core.decode import RecordLayout, decode_lines, make_layout
+from crossline.core.judge.onward import onward
 from crossline.core.judge.persist import apply_delta, encode_delta, expired
 from crossline.core.judge.shard import Bounds, Position, ShardState, judge
-from crossline.core.plan.compile import StreamPlan, compile_stream
+from crossline.core.plan.compile import StreamPlan
+from crossline.core.plan.compose import compile_all
 from crossline.core.route.pack import pack, unpack
-from crossline.core.route.parts import Chunk, route
+from crossline.core.route.parts import Chunk, Part, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.streams.schema import StreamSpec, load_streams
@@ -46,7 +48,14 @@ def stream_spec(*, ingest_column: bool) -> StreamSpec:
 def plan_of(
     rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str], lists: Collection[str] = tuple(LISTS)
 ) -> StreamPlan:
-    """``rules`` as they are loaded from a file, compiled."""
+    """``rules``, which read the stream alone, as they are loaded from a file, compiled."""
+    return plans_of(rules, spec, defaults, lists)[0]
+
+
+def plans_of(
+    rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str], lists: Collection[str] = tuple(LISTS)
+) -> list[StreamPlan]:
+    """The same of rules that may read hits: the stream's plan first."""
     loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, lists)
     standing = {**DEFAULTS, **defaults}
     resolved = Defaults(
@@ -54,22 +63,30 @@ def plan_of(
         watermark_delay_ms=duration_ms(standing["watermark_delay"]),
         allowed_lateness_ms=duration_ms(standing["allowed_lateness"]),
     )
-    return compile_stream(RuleSet.from_rules(item.rule for item in loaded), STREAM, spec, resolved)
+    return list(compile_all(RuleSet.from_rules(item.rule for item in loaded), {STREAM: spec}, resolved).values())
 
 
 @dataclass(slots=True)
 class Shard:
-    """A shard's state and the segments that it can be made from again."""
+    """A shard's state and the segments that it can be made from again; ``above``: those of the level above."""
 
     state: ShardState = field(default_factory=ShardState)
     segments: list[bytes] = field(default_factory=list)
+    above: Shard | None = None
+
+    def at(self, level: int) -> Shard:
+        """The state at ``level``, this one's being 1."""
+        if level == 1:
+            return self
+        self.above = self.above or Shard()
+        return self.above.at(level - 1)
 
 
 @dataclass(slots=True)
 class FastPath:
     """One stream judged batch by batch on some shards. ``alerts``, ``duplicates`` and ``late`` grow."""
 
-    plan: StreamPlan
+    plans: list[StreamPlan]
     shards: list[Shard]
     bounds: Bounds
     layout: RecordLayout
@@ -82,8 +99,13 @@ class FastPath:
     _sequence: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: StreamPlan, shards: int, bounds: Bounds | None = None) -> FastPath:
-        return cls(plan, [Shard() for _ in range(shards)], bounds or Bounds(), make_layout(STREAM, plan.spec))
+    def of(cls, plan: StreamPlan | list[StreamPlan], shards: int, bounds: Bounds | None = None) -> FastPath:
+        plans = [plan] if isinstance(plan, StreamPlan) else plan
+        return cls(plans, [Shard() for _ in range(shards)], bounds or Bounds(), make_layout(STREAM, plans[0].spec))
+
+    def at(self, level: int) -> list[StreamPlan]:
+        """The plans of ``level``."""
+        return [plan for plan in self.plans if plan.level == level]
 
     def batch(self, chunks: Iterable[tuple[str, Sequence[tuple[int, Record]]]]) -> None:
         """Judge one batch of chunks, each the next records of a log with their places among all records."""
@@ -92,8 +114,11 @@ class FastPath:
             parts = self._take_in(log, records)
             for number, mine in enumerate(blobs):
                 mine.append(pack(part for part in parts if part.shard == number))
-        for shard, mine in zip(self.shards, blobs, strict=True):
-            self._judge(shard, [part for blob in mine for part in unpack(blob, "parts")])
+        for level in range(1, max(plan.level for plan in self.plans) + 1):
+            further: list[Part] = []
+            for shard, mine in zip(self.shards, blobs, strict=True):
+                further += self._judge(shard, level, [part for blob in mine for part in unpack(blob, "parts")])
+            blobs = [[pack(part for part in further if part.shard == number)] for number in range(len(self.shards))]
 
     def _take_in(self, log: str, records: Sequence[tuple[int, Record]]) -> list[Any]:
         start = self._ends.get(log, 0)
@@ -106,27 +131,30 @@ class FastPath:
         decoded = decode_lines(self.layout, chunk, log, start)
         assert not decoded.dead
         sequence = self._sequence[log] = self._sequence.get(log, -1) + 1
-        return route(self.plan, decoded.records, Chunk(log, sequence, log), len(self.shards), self.lists)
+        return route(self.plans[0], decoded.records, Chunk(log, sequence, log), len(self.shards), self.lists)
 
-    def _judge(self, shard: Shard, parts: list[WirePart]) -> None:
-        output = judge([self.plan], shard.state, parts, self.bounds)
+    def _judge(self, first: Shard, level: int, parts: list[WirePart]) -> list[Part]:
+        shard, plans = first.at(level), self.at(level)
+        output = judge(plans, shard.state, parts, self.bounds)
         shard.segments.append(encode_delta(len(shard.segments), shard.state, output.deltas))
-        self.alerts += read_alerts(json_bytes(alerts_of([self.plan], output.hits, 0)))
+        self.alerts += read_alerts(json_bytes(alerts_of(plans, output.hits, 0)))
         self.duplicates += output.duplicates
         self.late += output.late
+        return onward(self.plans, level, output.hits, shard.state.log_clock, len(self.shards), self.lists)
 
     def restore(self, number: int) -> None:
         """Lose a shard's state and make it again from its segments, without those that are past all use.
 
         The last one is always kept: the clocks stand in it.
         """
-        shard = self.shards[number]
-        decoded = [wire.decode(segment, "segment") for segment in shard.segments]
-        while len(decoded) > 1 and expired([self.plan], shard.state, [decoded[0][0]], self.bounds):
-            del decoded[0]
-        shard.state = ShardState()
-        for meta, arrays in decoded:
-            apply_delta([self.plan], shard.state, meta, arrays, self.bounds)
+        for level in range(1, max(plan.level for plan in self.plans) + 1):
+            shard, plans = self.shards[number].at(level), self.at(level)
+            decoded = [wire.decode(segment, "segment") for segment in shard.segments]
+            while len(decoded) > 1 and expired(plans, shard.state, [decoded[0][0]], self.bounds):
+                del decoded[0]
+            shard.state = ShardState()
+            for meta, arrays in decoded:
+                apply_delta(plans, shard.state, meta, arrays, self.bounds)
 
     def told(self) -> tuple[list[Any], list[int], list[int]]:
         """Alerts, and the places of duplicates and of late records, in an order of their own."""

@@ -30,6 +30,7 @@ from crossline.engine.book import book as books
 from crossline.engine.book.book import Book, BookFile, BookSource
 from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.changes.past import PastReader
+from crossline.engine.hops.hops import OUT
 from crossline.engine.hops.judging import Judging
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state import cache as caching
@@ -196,9 +197,15 @@ class Life:
             parts = route(book.plan(STREAM), decoded.records, Chunk(STREAM, number, "log"), book.shards, book.lists)
             for shard, mine in enumerate(blobs):
                 mine.append(pack(part for part in parts if part.shard == shard))
-        work = Judging(source, cache, query, batch)
-        for shard, mine in enumerate(blobs):
-            yield from work.shard(shard, mine, Stopwatch())
+        for level in range(1, book.depth + 1):
+            work, further = Judging(source, cache, query, batch, level), [list[bytes]() for _ in range(book.shards)]
+            for shard, mine in enumerate(blobs):
+                for hop, to, kind, body in work.shard(shard, mine, Stopwatch()):
+                    if hop == OUT:
+                        yield kind, body
+                    else:
+                        further[to].append(body)
+            blobs = further
 
     def take_in(self, records: Sequence[Record], pieces: int) -> None:
         """The next records stand in the log, in chunks."""

@@ -29,10 +29,11 @@ from crossline.engine.work.task import Task
 from crossline.replay import in_process
 from crossline.replay.backtest import Judged, Recorded
 
+from .composed import composed_detect
 from .fastpath import stream_spec, told_by_alert, told_by_twin
-from .naive import naive_detect, running_max_ingest
+from .naive import running_max_ingest
 from .rulebook import DEFAULTS, duration_ms
-from .strategies import LISTS, STREAM, Body, Record, records, rule_sets, wire_record
+from .strategies import LISTS, STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
 from .test_detect_equals_naive import DEEP, in_digits, with_ingest
 
 
@@ -87,7 +88,7 @@ def split(lines: Sequence[bytes], folder: Path, files: int) -> list[Path]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(
-    rule_sets(),
+    rule_sets() | composed_sets(),
     records(),
     st.booleans(),
     st.integers(1, 3),
@@ -99,7 +100,7 @@ def test_all_say_what_the_twin_says(
 ) -> None:
     if not ingest_column:
         made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
-    wanted = told_by_twin(naive_detect(rules, made, lists=LISTS), made)[0]
+    wanted = told_by_twin(composed_detect(rules, made, lists=LISTS), made)[0]
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -45,7 +45,7 @@ class Recorded:
 class Judged:
     """By what ``history`` is judged; ``defaults`` and ``bounds``: those of a pipeline that says nothing about them.
 
-    ``probing``: rules with windows alert at every record that they have a figure at.
+    ``probing``: see ``compile_all``.
     """
 
     rules: RuleSet
@@ -53,7 +53,7 @@ class Judged:
     lists: Lists = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     bounds: Bounds = field(default_factory=lambda: Bounds(PARTITION_LAG_MS))
-    probing: bool = False
+    probing: int = 0
 
     def book(self, rules: RuleSet, shards: int) -> Book:
         """The book of the streams that have files, with ``rules``."""

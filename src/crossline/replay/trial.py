@@ -25,7 +25,9 @@ from crossline.core.conditions.holds import lookup
 from crossline.core.conditions.tree import AllOf
 from crossline.core.figures.program import Comparison, Formed, Program
 from crossline.core.formula.naive import evaluate
+from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
+from crossline.core.rules.composition import HIT, Sources, rule_of
 from crossline.core.rules.ruleset import RuleSet
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
@@ -140,8 +142,38 @@ def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[
     trial = tried(judged, folder / "rules", record_id)
     if not trial.found and not any(letter.record_id == record_id for letter in trial.dead):
         raise UsageError(f"record {record_id!r} is not in the sample; give the id of a record that is")
-    probed = tried(replace(judged, probing=True), folder / "probes", keep=partial(_of_its_key, trial.found))
-    return trial, [_Case(judged, v.rule, record_id, trial, probed).verdict() for v in judged.rules.versions]
+    sources = sources_of(judged.rules, judged.history.streams)
+    topics = {v.rule.rule_id: v.rule.source_topic for v in judged.rules.versions}
+    _add_hits(trial, record_id, topics, sources)
+    keep = partial(_of_its_key, trial.found, topics)
+    probed = {
+        level: tried(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
+        for level in sorted({sources.level(topic) for topic in topics.values()})
+    }
+    cases = (
+        _Case(judged, v.rule, record_id, trial, probed[sources.level(v.rule.source_topic)], sources)
+        for v in judged.rules.versions
+    )
+    return trial, [case.verdict() for case in cases]
+
+
+def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, str], sources: Sources) -> None:
+    """The hits at the record, as the records that they are to rules that read them."""
+    for topic in sorted({each for each in topics.values() if rule_of(each) is not None}, key=sources.level):
+        read = topics[str(rule_of(topic))]
+        alert, record = _at(trial.of(str(rule_of(topic))), record_id), trial.found.get(read)
+        if alert is not None and record is not None:
+            said = {
+                "value": _number(alert["value"]),
+                "severity": alert["severity"],
+                "score": alert["score"],
+                "version": alert["rule_version"],
+                "shadow": alert["kind"] == "shadow",
+            }
+            hit = {f"{HIT}.{name}": value for name, value in said.items()}
+            hit |= {f"{HIT}.key.{name}": value for name, value in alert["key"].items()}
+            own = {name: value for name, value in record.fields.items() if not name.startswith(f"{HIT}.")}
+            trial.found[topic] = replace(record, fields={**own, **hit})
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +185,13 @@ class _Case:
     record_id: str
     trial: Trial
     probed: Trial
+    sources: Sources
 
     def verdict(self) -> Verdict:
         """Whether it fired, its figure, and why."""
         rule = self.rule
         fired = _at(self.trial.of(rule.rule_id), self.record_id)
-        program = rule.program(self.judged.history.streams[rule.source_topic], self.judged.defaults)
+        program = rule.program(self.sources[rule.source_topic], self.judged.defaults)
         if program.verdict is None:
             why = fired["message"] if fired is not None else next(self._reasons())
             return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
@@ -185,9 +218,13 @@ class _Case:
         """Why a rule did not look at the record."""
         found = self.trial.found.get(self.rule.source_topic)
         if found is None:
+            read = rule_of(self.rule.source_topic)
+            if read is not None and self.sources.base(self.rule.source_topic) in self.trial.found:
+                yield f"rule {read}, whose hits it reads, did not fire at the record"
             refused = [letter for letter in self.trial.dead if letter.record_id == self.record_id]
             yield from (f"the record is a dead letter: {letter.reason}, {letter.detail}" for letter in refused)
-            yield f"no record with this id is in stream {self.rule.source_topic}, which the rule reads"
+            stream = self.sources.base(self.rule.source_topic)
+            yield f"no record with this id is in stream {stream}, which the rule reads"
             return
         bounds = self.rule.lateness(self.judged.defaults)
         for bound_ms in (bounds.allowed_ms, bounds.judged_ms):
@@ -195,8 +232,9 @@ class _Case:
                 late, most = format_duration(found.lateness_ms), format_duration(bound_ms)
                 yield f"it is late by {late}; the rule judges up to {most}"
         node = self.rule.condition.node
+        stream = self.sources.base(self.rule.source_topic)
         for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
-            lists = {name: self.judged.lists[name].at(self.rule.source_topic, found.ingest_ms) for name in part.lists()}
+            lists = {name: self.judged.lists[name].at(stream, found.ingest_ms) for name in part.lists()}
             if not part.holds(found.fields, lists):
                 values = ", ".join(f"{name} {_shown(lookup(found.fields, name))}" for name in part.fields())
                 yield f"found {values}; expected {part.text}"
@@ -220,9 +258,9 @@ class _Case:
             )
 
 
-def _of_its_key(found: Mapping[str, Found], alert: Alert) -> bool:
+def _of_its_key(found: Mapping[str, Found], topics: Mapping[str, str], alert: Alert) -> bool:
     """Whether the alert has the key that the record has, which is all that is asked of probes."""
-    record = found.get(alert["stream"])
+    record = found.get(topics[alert["rule_id"]])
     return record is not None and all(record.fields.get(name) == value for name, value in alert["key"].items())
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.rules.base import Rule
+from crossline.core.rules.composition import Head, Sources, head_of, way_of
 from crossline.core.rules.ruleset import RuleSet, read_rule
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Problem, RefusedError
@@ -137,9 +138,11 @@ class DirectoryRuleLog:
 
         ``more``: what happened to lists, logged before, all or nothing.
         """
+        heads = self._history.heads | _heads(changes)
 
         def effective(rule: Rule) -> int | None:
-            floor_ms = earliest_ms(rule.source_topic, highest_ingest_ms, now_ms, clocks or {})
+            base = way_of(rule.source_topic, heads)[-1]  # hits have the clock of what was hit
+            floor_ms = earliest_ms(base, highest_ingest_ms, now_ms, clocks or {})
             return _later(floor_ms, rule.effective_from)
 
         if changes is None:
@@ -167,7 +170,8 @@ class DirectoryRuleLog:
         self._file.close()
 
     def _checked(self, files: Files, names: frozenset[str] | None) -> Changes:
-        return Changes(files, names, read_files(files, Known(self._streams, names, self._sink_topics)))
+        known = Known(self._streams, names, self._sink_topics).with_heads(self._history.heads)
+        return Changes(files, names, read_files(files, known))
 
     def _record(self, events: list[RuleEvent], changes: Changes, more: Sequence[RuleEvent] = ()) -> None:
         self._file.append([*more, *events])
@@ -203,8 +207,9 @@ class DirectoryRuleLog:
                 )
 
     def _check_streams(self) -> None:
+        sources = None if self._streams is None else Sources.of(self._streams, self._history.heads)
         for version in self._history.rule_set().versions:
-            _, findings = read_rule(version.rule.to_json(), self._streams, self._current_names())
+            _, findings = read_rule(version.rule.to_json(), sources, self._current_names())
             if findings:
                 said = "; ".join(f"found {each.found}, expected {each.expected}" for each in findings)
                 raise PermanentError(
@@ -255,6 +260,12 @@ def _clash(each: FileRule, other: FileRule | None) -> Finding | None:
         return None
     found = f"version {each.rule.version} of {each.rule.rule_id} again"
     return Finding(("version",), found, f"one body and status for it; {other.source}:{other.line} has another")
+
+
+def _heads(changes: Changes | None) -> dict[str, Head]:
+    read = changes.read.values() if changes is not None else ()
+    rules = (each.rule for found in read if not isinstance(found, RefusedError) for each in found)
+    return {rule.rule_id: head_of(rule) for rule in rules}
 
 
 def _go_on(history: History, events: Iterable[RuleEvent], changes: Changes) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from crossline.core.basics.errors import StateError
 from crossline.core.basics.times import format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
+from crossline.core.rules.composition import RULE, Head, head_of
 from crossline.core.rules.ruleset import RuleSet, read_rule
-from crossline.core.texts.problems import Finding
+from crossline.core.texts.problems import Finding, shown
 from crossline.rulelog.events import RuleEvent
 
 
@@ -76,6 +77,11 @@ class History:
         history.source, history.absent = str(event.source), False
         self._bodies.append(rule.model_copy(update={"effective_from": event.effective_from_ms}))
 
+    @property
+    def heads(self) -> dict[str, Head]:
+        """What rules that read hits must know of each rule: of the version in force, else the latest."""
+        return {rule_id: head_of(each.versions[each.in_force or each.latest]) for rule_id, each in self.rules.items()}
+
     def copy(self) -> History:
         """One that goes on for itself."""
         other = History()
@@ -103,6 +109,9 @@ class History:
         history = self.rules.get(rule.rule_id)
         if history is None:
             return None
+        moved = self._moved(rule)
+        if moved is not None:
+            return moved
         known = history.versions.get(rule.version)
         if known is not None:
             return _same_version(history, known, rule)
@@ -110,6 +119,19 @@ class History:
             return None
         expected = f"a version above {history.latest}, which is published"
         return Finding(("version",), f"version {rule.version}", expected, _next_version(history))
+
+    def _moved(self, rule: Rule) -> Finding | None:
+        """A rule whose hits are read stays with its stream, whose fields are those of its hits."""
+        history = self.rules[rule.rule_id]
+        before = history.versions[history.in_force or history.latest].source_topic
+        if before == rule.source_topic or rule.status in {"draft", "retired"}:
+            return None
+        readers = [name for name, each in self.heads.items() if each.source_topic == f"{RULE}{rule.rule_id}"]
+        reader = next((name for name in readers if self.rules[name].judges), None)
+        if reader is None:
+            return None
+        expected = f"{before}, since rule {reader} reads its hits"
+        return Finding(("source_topic",), shown(rule.source_topic), expected, "give the new rule an id of its own")
 
     def knows(self, rule: Rule) -> bool:
         """Whether this version of the rule was published."""

@@ -53,6 +53,8 @@ class RuleFolder:
             raise UsageError(f"found no folder {path}; expected the folder of the rule files: name it with --rules")
         self.path = path
         self.histories = tuple(histories)
+        for each in self.histories:
+            known = known.with_heads(each.heads)
         self._known = known
 
     def files(self) -> Files:
@@ -112,12 +114,12 @@ class RuleFolder:
 
     def _checked(self, before: Files, name: str, content: FileContent, shown_as: str) -> list[Written]:
         """The rules of the new file; raises RefusedError where a pipeline would refuse it, or another because of it."""
-        rules = read_files({shown_as: content}, self._known)[shown_as]
+        rules = read_files({**before, shown_as: content}, self._known)[shown_as]
         if isinstance(rules, RefusedError):
             raise rules
         read_before = read_files(before, self._known)
         # Under the name that it will have there; where it is new and does not go with another file, it is the one told.
-        read_after = {**read_before, **read_files({name: content}, self._known)}
+        read_after = read_files({**before, name: content}, self._known)
         changed: set[tuple[str, int]] = set()
         known: set[tuple[str, int]] = set()
         for history in self.histories or (History(),):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as FilePath
 from typing import TypeVar
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
-from crossline.core.rules.ruleset import load_rules_document
+from crossline.core.rules.composition import Head, Sources, heads_of
+from crossline.core.rules.ruleset import bodies_of, load_rules_document
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, fault_finding
 from crossline.core.texts.report import place
@@ -32,6 +33,10 @@ class Known:
     streams: Mapping[str, StreamSpec] | None = None
     lists: Collection[str] | None = None
     sink_topics: Collection[str] | None = None
+
+    def with_heads(self, heads: Mapping[str, Head]) -> Known:
+        """Also the hits of rules that have these heads."""
+        return self if self.streams is None else replace(self, streams=Sources.of(self.streams, heads))
 
 
 NOTHING_KNOWN = Known()
@@ -98,15 +103,22 @@ def read_rules(path: FilePath, known: Known = NOTHING_KNOWN) -> list[Rule]:
 
 
 def read_files(files: Files, known: Known = NOTHING_KNOWN) -> Read:
-    """Each file read and checked by itself."""
+    """Each file read and checked by itself; its rules may read the hits of those in other files."""
+    documents = {source: guarded(source, partial(_document, source, content)) for source, content in files.items()}
+    written = [body for each in documents.values() if isinstance(each, Document) for body in bodies_of(each)]
+    known = known.with_heads(heads_of(written))
     return {
-        source: guarded(source, partial(read_rule_file, source, content, known)) for source, content in files.items()
+        source: guarded(source, partial(read_rule_file, each, known)) if isinstance(each, Document) else each
+        for source, each in documents.items()
     }
 
 
-def read_rule_file(source: str, content: FileContent, known: Known = NOTHING_KNOWN) -> list[FileRule]:
+def _document(source: str, content: FileContent) -> Document:
+    return load_yaml(text_of(source, content), source)
+
+
+def read_rule_file(document: Document, known: Known = NOTHING_KNOWN) -> list[FileRule]:
     """The rules of a file; raises RefusedError with all that is wrong with it."""
-    document = load_yaml(text_of(source, content), source)
     loaded = load_rules_document(document, known.streams, known.lists, known.sink_topics)
     return [FileRule(item.rule, document, item.path) for item in loaded]
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 from crossline.cli.init import register
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import load_pipeline
-from crossline.rulelog.reading import Known, folder_of_rules, read_rule_file
+from crossline.core.texts.problems import RefusedError
+from crossline.rulelog.reading import Known, folder_of_rules, read_files
 
 
 def run(*arguments: str) -> Result:
@@ -43,9 +44,8 @@ def test_the_project_is_whole(tmp_path: Path) -> None:
     text = (folder / "pipeline.yaml").read_text(encoding="utf-8")
     pipeline = load_pipeline(text, "pipeline.yaml", lambda name: (folder / name).read_text(encoding="utf-8"))
     files = folder_of_rules(folder / pipeline.rules.path).changed() or {}
-    rules = [
-        each.rule for name, content in files.items() for each in read_rule_file(name, content, Known(pipeline.streams))
-    ]
+    read = read_files(files, Known(pipeline.streams)).values()
+    rules = [each.rule for found in read if not isinstance(found, RefusedError) for each in found]
     assert [(rule.rule_id, rule.rule_type, rule.status) for rule in rules] == [
         ("card_testing", "velocity", "active"),
         ("large_payment", "threshold", "active"),

@@ -36,6 +36,12 @@ def canonical_key(fields: Mapping[str, KeyValue]) -> str:
     return orjson.dumps(fields).decode()
 
 
+def alert_id_of(hit: Hit) -> str:
+    """The id of its alert."""
+    rule = hit.version.rule
+    return alert_id(rule.rule_id, rule.version, canonical_key(hit.key), hit.record_id)
+
+
 def alert_id(rule_id: str, version: int, key_json: str, record_id: str) -> str:
     """The UUIDv5 of what caused the alert: the same in every redelivery, replay and backtest."""
     return _uuid5(_SEEDED, f"{rule_id}\x1f{version}\x1f{key_json}\x1f{record_id}")
@@ -70,7 +76,7 @@ def _instant(ms: int) -> str:
 class AlertMaker:
     """Makes the alerts of one rule version; what is the same in all of them is put together once."""
 
-    def __init__(self, version: RuleVersion, program: Program) -> None:
+    def __init__(self, version: RuleVersion, program: Program, stream: str) -> None:
         rule = version.rule
         line = program.verdict.line if isinstance(program.verdict, Formed) else program.verdict
         self._sentence = rule.sentence
@@ -88,7 +94,7 @@ class AlertMaker:
             "score": rule.score,
             "action": rule.action,
         }
-        self._stream = rule.source_topic
+        self._stream = stream
         self._more = _given(rule, emit_to_sink=program.emission.delivered)
         self._seeded = _SEEDED.copy()
         self._seeded.update(f"{rule.rule_id}\x1f{rule.version}\x1f".encode())
@@ -99,6 +105,8 @@ class AlertMaker:
         Of ``record_ids`` the last 50 are kept.
         """
         evidence: dict[str, Any] = {"count": hit.count, "record_ids": list(hit.record_ids[-EVIDENCE_IDS_MAX:])}
+        if hit.rests_on is not None:
+            evidence["alert_ids"] = list(hit.rests_on[-EVIDENCE_IDS_MAX:])
         said_of = hit.fields
         if hit.figures is not None:
             evidence["figures"] = {name: {**_read(each), **self._kept[name]} for name, each in hit.figures.items()}
@@ -107,8 +115,7 @@ class AlertMaker:
             said_of = {**hit.fields, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
         elif hit.fields:
             evidence["figures"] = dict(hit.fields)
-        else:
-            evidence |= self._kept.get("", {})
+        evidence |= self._kept.get("", {})
         if hit.records is not None:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
@@ -139,14 +146,14 @@ class AlertMaker:
 
 def alerts_of(plans: Iterable[StreamPlan], hits: Iterable[Hit], detected_ms: int) -> list[dict[str, Any]]:
     """The alert of each hit. ``detected_ms`` is only written into them."""
-    programs = {name: program for plan in plans for name, program in plan.programs.items()}
+    programs = {name: (program, plan.base) for plan in plans for name, program in plan.programs.items()}
     makers: dict[int, AlertMaker] = {}
     alerts = []
     for hit in hits:
         maker = makers.get(id(hit.version))
         if maker is None:
             rule = hit.version.rule
-            maker = makers[id(hit.version)] = AlertMaker(hit.version, programs[rule.rule_id, rule.version])
+            maker = makers[id(hit.version)] = AlertMaker(hit.version, *programs[rule.rule_id, rule.version])
         alerts.append(maker.make(hit, detected_ms))
     return alerts
 

@@ -45,7 +45,9 @@ class Hit:
     are None for a rule that looks at the record alone, and the value where a formula has none to show.
     ``record_ids``: the records that it rests on, oldest first. ``fields``: what its alert shows of the record.
     ``records``: the window's, where the rule lists them. ``figures``: those that a formula read; None for other rules.
-    ``shows``: what came of further formulas.
+    ``shows``: what came of further formulas. ``rests_on``: where its rule reads hits, the alerts of those that it rests
+    on; ``record_ids`` are then the records that were hit. ``carried``: fields of the record, for rules that read this
+    hit. ``reached_ms``: the highest ingest time that the record's log had reached by it.
     """
 
     version: RuleVersion
@@ -63,6 +65,17 @@ class Hit:
     records: Sequence[WindowRecord] | None
     figures: Mapping[str, FigureRead] | None = None
     shows: Mapping[str, Any] = field(default_factory=dict)
+    rests_on: Sequence[str] | None = None
+    carried: Mapping[str, Any] = field(default_factory=dict)
+    reached_ms: int = 0
+
+
+def id_of_hit(alert_id: str, record_id: str) -> str:
+    """What a hit is known by among the hits that a rule reads: its alert, and the record that was hit."""
+    return f"{alert_id}{_BETWEEN}{record_id}"
+
+
+_BETWEEN = "\x1f"
 
 
 @dataclass(slots=True)
@@ -87,6 +100,7 @@ class JudgedRows:
             line, first, last = lines[number], bounds[i], bounds[i + 1]
             ingest_ms = int(self.batch.ingest_ms[row])
             read = hits.formed.get(i)
+            record_ids, rests_on = self._rests_on(ids[first:last])
             yield Hit(
                 version=line.version(ingest_ms),
                 place=self.place(row),
@@ -98,11 +112,14 @@ class JudgedRows:
                 count=int(hits.count[i]),
                 window_start_ms=int(hits.window_start_ms[i]),
                 window_end_ms=int(hits.window_end_ms[i]),
-                record_ids=ids[first:last],
+                record_ids=record_ids,
                 fields=read.fields if read else {},
-                records=line.records(hits, ids, first, last),
+                records=line.records(hits, record_ids, first, last),
                 figures=read.figures if read else None,
                 shows=read.shows if read else {},
+                rests_on=rests_on,
+                carried={name: self.batch.facts[name][row].as_py() for name in line.carried},
+                reached_ms=self._reached_ms(row),
             )
 
     def stateless_hits(self, duplicates: np.ndarray[Any, Any]) -> Iterator[Hit]:
@@ -117,6 +134,8 @@ class JudgedRows:
         start, end = self.rows["figure_offsets"][row], self.rows["figure_offsets"][row + 1]
         fields = orjson.loads(self.rows["figure_bytes"][start:end].tobytes())
         record_id = self.record_id(row)
+        _, rests_on = self._rests_on([self._id(row)])
+        carried = self.plan.carried.get(rule.version.rule.rule_id, ())
         return Hit(
             version=rule.version,
             place=self.place(row),
@@ -131,16 +150,33 @@ class JudgedRows:
             record_ids=[record_id],
             fields={name: fields[name] for name in rule.shown_fields if name in fields},
             records=None,
+            rests_on=rests_on,
+            carried={name: fields.get(name) for name in carried},
+            reached_ms=self._reached_ms(row),
         )
+
+    def _rests_on(self, ids: list[str]) -> tuple[list[str], list[str] | None]:
+        """The records of ``ids``, and, of hits, their alerts."""
+        if not self.plan.of_hits:
+            return ids, None
+        known = [each.split(_BETWEEN, 1) for each in ids]
+        return [record for _, record in known], [alert for alert, _ in known]
+
+    def _reached_ms(self, row: int) -> int:
+        return int(self.rows["reached"][row]) if "reached" in self.rows else int(self.batch.ingest_ms[row])
 
     def place(self, row: int) -> Place:
         """Where the record of ``row`` stands among all."""
         log, sequence, partition = self.chunks[self.rows["chunk"][row]]
         offset = int(self.rows["offsets"][row])
-        return int(self.rows["place_ms"][row]), self.plan.stream, log, sequence, offset, partition
+        return int(self.rows["place_ms"][row]), self.plan.base, log, sequence, offset, partition
 
     def record_id(self, row: int) -> str:
-        """The id of the record of ``row``."""
+        """The id of the record of ``row``; of a hit, that of the record that was hit."""
+        known = self._id(row)
+        return known.split(_BETWEEN, 1)[1] if self.plan.of_hits else known
+
+    def _id(self, row: int) -> str:
         start, end = self.batch.id_offsets[row], self.batch.id_offsets[row + 1]
         return self.batch.id_bytes[start:end].tobytes().decode()
 
@@ -163,12 +199,13 @@ class _LineOf:
         self._versions = judged.layer_plan.versions[number]
         self._kind = kernel.columns[column][1] if column >= 0 else None
         self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
+        self.carried = judged.plan.carried.get(line.rule_id, ())
 
     def version(self, ingest_ms: int) -> RuleVersion:
         """The version in force at an ingest time."""
         return next(version for version in self._versions if ingest_ms < version.effective_until_ms)
 
-    def records(self, hits: Hits, ids: list[str], first: int, last: int) -> list[WindowRecord] | None:
+    def records(self, hits: Hits, record_ids: list[str], first: int, last: int) -> list[WindowRecord] | None:
         """The window's records, where the rule lists them."""
         if not self._lists:
             return None
@@ -178,7 +215,7 @@ class _LineOf:
         elif self._kind == "float":
             values = hits.evidence_value_f[first:last].tolist()
         clocks = hits.evidence_clock_ms[first:last].tolist()
-        return [WindowRecord(*each) for each in zip(ids[first:last], clocks, values, strict=True)]
+        return [WindowRecord(*each) for each in zip(record_ids, clocks, values, strict=True)]
 
 
 def _in_force(rule: Stateless, batch: KeyedBatch) -> Any:

@@ -45,7 +45,8 @@ class Records:
     ``ids``: string array, no nulls. ``event_ms``: int64[n]. ``ingest_ms``: int64[n], or None when ingest time is the
     running maximum of event time (resolved where the log is seen whole). ``offsets``: int64[n], strictly increasing
     in ``partition``. ``fields``: dotted field name -> array of length n (string, int64, float64, bool; a timestamp is
-    int64 epoch ms; list fields pa.list_); made when it is asked for, as most are by nobody.
+    int64 epoch ms; list fields pa.list_); made when it is asked for, as most are by nobody. ``reached_ms``: int64[n],
+    the highest ingest time of the log up to each, where these are not all of its records.
     """
 
     stream: str
@@ -55,6 +56,7 @@ class Records:
     ingest_ms: I64 | None
     offsets: I64
     fields: Mapping[str, pa.Array] = field(default_factory=dict)
+    reached_ms: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.event_ms)

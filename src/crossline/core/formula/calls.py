@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.core.basics.values import F64, I64
-from crossline.core.formula.naive import EARTH_KM, LATITUDE_MAX, RADIAN, hour, weekday
+from crossline.core.formula.naive import EARTH_KM, LATITUDE_MAX, PASSING, RADIAN, hour, weekday
 from crossline.core.formula.tree import Call, Constant
 from crossline.core.formula.vectors import (
     Vector,
     absolute,
     both,
+    finite,
     first_there,
     furthest,
     integers,
@@ -33,8 +34,20 @@ _TWO_63 = 2.0**63
 _HALVES = 2.0**52  # from here on doubles have none
 
 
-def function_of(call: Call) -> Function:  # noqa: PLR0911 - a table
+def function_of(call: Call) -> Function:
     """What computes ``call`` from the vectors of its arguments, but for the option, which is a constant of the call."""
+    function = _function_of(call)
+    if call.function in PASSING or call.function in {"missing", "coalesce"}:
+        return function
+    return lambda given: function([_finite(each) for each in given])
+
+
+def _finite(given: Vector) -> Vector:
+    real = isinstance(given.values, np.ndarray) and given.values.dtype.kind == "f"
+    return finite(given.values, given.valid) if real else given
+
+
+def _function_of(call: Call) -> Function:  # noqa: PLR0911 - a table
     match call:
         case Call("abs"):
             return lambda given: absolute(given[0])

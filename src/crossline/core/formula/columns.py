@@ -32,11 +32,11 @@ from crossline.core.formula.vectors import (
     both,
     compare,
     compute,
-    finite,
     integers,
     negate,
     settled,
     texts,
+    there,
 )
 
 # By name an Arrow array with nulls, or numpy values and where they are not missing (None: everywhere).
@@ -209,9 +209,9 @@ def _read(name: str, kind: FieldKind, column: Column | None, rows: int) -> Vecto
     if values.dtype.kind not in accepted:
         raise TypeError(f"column {name} has values of {values.dtype}; expected those of kind {kind}")
     values = values.astype(dtype, copy=False)
-    if kind == "boolean":
-        return settled(values, valid)
-    return finite(values, valid) if kind == "number" else integers(values, valid)
+    if kind == "number":
+        return there(values, valid)
+    return settled(values, valid) if kind == "boolean" else integers(values, valid)
 
 
 def _unpacked(column: Any) -> tuple[Any, Mask | None]:

@@ -78,14 +78,19 @@ def value_of(node: Node, record: Mapping[str, Any]) -> Any:
 
 
 def as_kind(value: Any, kind: FieldKind) -> Any:
-    """``value`` as one of ``kind``: a real one where that is asked for, missing where no finite double reaches it."""
+    """``value`` as one of ``kind``: a real one where that is asked for, missing where no double reaches it."""
     if kind != "number" or value is None:
         return value
     try:
         real = float(value)
     except OverflowError:
         return None
-    return real if math.isfinite(real) else None
+    return None if math.isnan(real) else real
+
+
+def finite(value: Any) -> Any:
+    """``value``; missing where it is infinite."""
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def arithmetic(sign: str, left: Any, right: Any, kind: FieldKind) -> Any:
@@ -93,7 +98,7 @@ def arithmetic(sign: str, left: Any, right: Any, kind: FieldKind) -> Any:
     if left is None or right is None:
         return None
     try:
-        return as_kind(_ARITHMETIC[sign](left, right), kind)
+        return finite(as_kind(_ARITHMETIC[sign](left, right), kind))
     except (ZeroDivisionError, OverflowError):
         return None
 
@@ -106,6 +111,8 @@ def call(function: str, arguments: list[Any], kind: FieldKind) -> Any:
         return next((each for each in (as_kind(each, kind) for each in arguments) if each is not None), None)
     if kind == "number":
         arguments = [as_kind(each, kind) if function != "round" else each for each in arguments]
+    if function not in PASSING:
+        arguments = [finite(each) for each in arguments]
     return None if any(each is None for each in arguments) else _FUNCTIONS[function](*arguments)
 
 
@@ -141,6 +148,7 @@ def weekday(ms: int, where: str = "") -> int | None:
     return None if shown is None else shown.weekday()
 
 
+PASSING = frozenset({"abs", "min", "max"})  # what an infinite figure goes through; other functions have no answer to it
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "min": min,

@@ -76,6 +76,12 @@ def settled(values: Any, valid: Mask | None) -> Vector:
     return Vector(values, valid)
 
 
+def there(values: Any, valid: Mask | None) -> Vector:
+    """Doubles, of which those that are no number are missing: a sum may be infinite."""
+    odd = np.isnan(values)
+    return settled(values, both(valid, np.logical_not(odd)) if odd.any() else valid)
+
+
 def finite(values: Any, valid: Mask | None) -> Vector:
     """Doubles, of which those that are not finite are missing."""
     good = np.isfinite(values)

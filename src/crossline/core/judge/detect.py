@@ -6,6 +6,7 @@ differs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,17 +14,23 @@ from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.hits import Hit
 from crossline.core.basics.values import Records
 from crossline.core.conditions.lists import Lists
+from crossline.core.judge.onward import onward
 from crossline.core.judge.shard import Bounds, Position, ShardState, judge
 from crossline.core.plan.compile import StreamPlan
-from crossline.core.route.parts import Chunk, route
+from crossline.core.route.parts import Chunk, Part, route
 
 
 @dataclass(slots=True)
 class State:
-    """The states of all shards, and how many chunks were seen."""
+    """The states of all shards, at each level of plans (see ``StreamPlan``), and how many chunks were seen."""
 
-    shards: list[ShardState]
+    count: int
+    levels: dict[int, list[ShardState]] = field(default_factory=dict)
     sequence: int = 0
+
+    def shards(self, level: int) -> list[ShardState]:
+        """Those that judge plans of ``level``."""
+        return self.levels.setdefault(level, [ShardState() for _ in range(self.count)])
 
 
 @dataclass(slots=True)
@@ -38,11 +45,11 @@ class Detection:
 
 def new_state(shards: int = 1) -> State:
     """State that has seen nothing."""
-    return State([ShardState() for _ in range(shards)])
+    return State(shards)
 
 
 def detect(
-    plan: StreamPlan,
+    plan: StreamPlan | Sequence[StreamPlan],
     state: State,
     batch: Records,
     *,
@@ -52,17 +59,25 @@ def detect(
 ) -> tuple[Detection, State]:
     """Judge ``batch``, the next records of one log. ``state`` is moved on in place and returned.
 
+    ``plan``: that of the batch's stream, or several with those of the hits that rules read (``compile_all``).
     ``detected_ms`` is written into alerts as the time of detection; nothing else reads it.
     """
+    plans = [plan] if isinstance(plan, StreamPlan) else list(plan)
     chunk = Chunk(batch.partition, state.sequence, batch.partition)
-    parts = route(plan, batch, chunk, len(state.shards), lists or {})
+    (first,) = (each for each in plans if each.stream == batch.stream)
+    parts = route(first, batch, chunk, state.count, lists or {})
     state.sequence += 1
     detection = Detection()
-    for number, shard in enumerate(state.shards):
-        mine = [(p.meta, p.arrays) for p in parts if p.shard == number]
-        output = judge([plan], shard, mine, bounds or Bounds())
-        detection.hits += output.hits
-        detection.alerts += alerts_of([plan], output.hits, detected_ms)
-        detection.duplicates += output.duplicates
-        detection.late += output.late
+    for level in range(1, max(each.level for each in plans) + 1):
+        here = [each for each in plans if each.level == level]
+        further: list[Part] = []
+        for number, shard in enumerate(state.shards(level)):
+            mine = [(p.meta, p.arrays) for p in parts if p.shard == number]
+            output = judge(here, shard, mine, bounds or Bounds())
+            detection.hits += output.hits
+            detection.alerts += alerts_of(here, output.hits, detected_ms)
+            detection.duplicates += output.duplicates
+            detection.late += output.late
+            further += onward(plans, level, output.hits, shard.log_clock, state.count, lists or {})
+        parts = further
     return detection, state

@@ -30,7 +30,7 @@ def chunk_floors(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[t
     for meta, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"])):
         log, clock = meta["log"], meta["clock_ms"]
         before = log_clock.get(log)
-        floors[log, meta["sequence"]] = before if before is not None else -(2**62)
+        floors[log, meta["sequence"]] = before if before is not None else NO_FLOOR
         if clock is not None:
             log_clock[log] = clock if before is None else max(before, clock)
     return floors
@@ -56,10 +56,16 @@ def settled(part: WirePart, floors: Mapping[tuple[str, int], int]) -> WirePart:
     return meta, whole
 
 
-def in_ingest_order(parts: Sequence[WirePart], floors: Mapping[tuple[str, int], int]) -> Arrays:
+NO_FLOOR = -(2**62)
+
+
+def in_ingest_order(
+    parts: Sequence[WirePart], floors: Mapping[tuple[str, int], int], *, reached: bool = False
+) -> Arrays:
     """The rows of one layer, from all its chunks, in ingest order.
 
-    ``ingest_ms`` and ``chunk`` (number among the chunks by log and sequence) are added.
+    ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is asked for
+    ``reached``, the highest ingest time that the row's log had reached. A chunk of hits comes in several parts.
     """
     ordered = sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))
     logs = sorted({p[0]["log"] for p in ordered})
@@ -71,12 +77,18 @@ def in_ingest_order(parts: Sequence[WirePart], floors: Mapping[tuple[str, int], 
     whole = _concatenated([a for _, a in ordered])
     whole["ingest_ms"] = np.concatenate(clocks)
     whole["chunk"] = np.repeat(np.arange(len(ordered), dtype=np.int32), [len(c) for c in clocks])
+    if reached or len(logs) > 1:
+        heights = [np.maximum(a.get("reached_ms", a["clock_ms"]), f) for (_, a), f in zip(ordered, before, strict=True)]
+        whole["reached"] = np.concatenate(heights)
+    chunks = list(dict.fromkeys((m["log"], m["sequence"]) for m, _ in ordered))
+    order = []
+    if len(chunks) < len(ordered):
+        number = np.array([chunks.index((m["log"], m["sequence"])) for m, _ in ordered])
+        order = [whole["offsets"], number[whole["chunk"]]]
     if len(logs) > 1:
-        rank = np.repeat(np.array([logs.index(m["log"]) for m, _ in ordered], dtype=np.int32), [len(c) for c in clocks])
-        reached = [np.maximum(a.get("reached_ms", a["clock_ms"]), f) for (_, a), f in zip(ordered, before, strict=True)]
-        order = np.lexsort((np.arange(len(rank)), rank, np.concatenate(reached)))
-        whole = _taken(whole, order)
-    return whole
+        rank = np.array([logs.index(m["log"]) for m, _ in ordered])
+        order = [*(order or [np.arange(len(whole["chunk"]))]), rank[whole["chunk"]], whole["reached"]]
+    return _taken(whole, np.lexsort(order)) if order else whole
 
 
 _ROW_TEXT = ("id", "figure")  # byte strings per row: NAME_bytes and NAME_offsets

@@ -12,7 +12,7 @@ from crossline.core.alerts.hits import Hit, JudgedRows
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
 from crossline.core.judge.kernels import Kernel, new_kernel
-from crossline.core.judge.order import chunk_floors, in_ingest_order, settled
+from crossline.core.judge.order import NO_FLOOR, chunk_floors, in_ingest_order, settled
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import Layer
 from crossline.core.route.facts import facts_from
@@ -133,21 +133,32 @@ def _judge_stream(
     reporter = plan.layers[plan.reporter].layer.name
     newest_ms = None
     log_clock = state.log_clock.setdefault(plan.stream, {})
-    floors = chunk_floors([p for p in parts if p[0]["layer"] == reporter], log_clock)
+    if plan.of_hits:
+        floors = _clocks_of_hits(parts, log_clock)
+    else:
+        floors = chunk_floors([p for p in parts if p[0]["layer"] == reporter], log_clock)
     horizon_ms = state.horizon_ms(plan.stream, bounds)
     for number, layer_plan in enumerate(plan.layers):
         store = store_of(state, layer_plan)
         mine = [settled(p, floors) for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
-            rows = in_ingest_order(mine, floors)
+            rows = in_ingest_order(mine, floors, reached=bool(plan.carried))
             rows["place_ms"] = rows["ingest_ms"] if len(log_clock) > 1 else np.zeros_like(rows["ingest_ms"])
             if number == plan.reporter and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
             _judge_layer(plan, layer_plan, store, rows, mine, output, reporter=number == plan.reporter)
     if horizon_ms is not None:
         evict([each.layer for each in plan.layers], state, horizon_ms)
-    if log_clock:
+    if log_clock and not plan.of_hits:
         output.clocks[plan.stream] = StreamClocks(max(log_clock.values()), min(log_clock.values()), newest_ms)
+
+
+def _clocks_of_hits(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[tuple[str, int], int]:
+    """Each part tells how far the logs were read that hits come from; a hit has its ingest time."""
+    for meta, _ in parts:
+        for log, clock_ms in meta["clocks"].items():
+            log_clock[log] = max(clock_ms, log_clock.get(log, clock_ms))
+    return {(meta["log"], meta["sequence"]): NO_FLOOR for meta, _ in parts}
 
 
 def evict(layers: Sequence[Layer], state: ShardState, horizon_ms: int) -> None:
@@ -246,6 +257,11 @@ def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
 def _report(judged: JudgedRows, known: BoolMask, parts: list[WirePart], output: ShardOutput) -> None:
     """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone."""
     plan, batch = judged.plan, judged.batch
+    if plan.of_hits:
+        # A record that was hit is reported where it came in.
+        if plan.stateless and "stateless" in judged.rows:
+            output.hits += judged.stateless_hits(known)
+        return
     output.records += len(batch.clock_ms)
     # Past what any rule takes, the store may have forgotten the first one or not: a copy is then late, like others.
     late_after_ms, allowed_ms = plan.lateness.at(batch.ingest_ms)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,7 +35,7 @@ class LayerPlan:
     """A layer with the lines judged on it.
 
     ``versions[i]`` is the rule version of line i of ``kernel.judging``, once for each span of time in which it is in
-    force. ``facts``: the fields that formulas read.
+    force. ``facts``: the fields that formulas read, and those that hits carry for other rules.
     """
 
     layer: Layer
@@ -85,6 +85,9 @@ class StreamPlan:
 
     ``conditions``: canonical JSON -> compiled condition. ``reporter``: number of the layer that reports duplicates
     and late records and judges the stateless rules. ``programs``: by rule id and version.
+
+    Of the hits of a rule, ``base`` is the stream whose records were hit, and ``level`` one more than that of what the
+    rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
     """
 
     stream: str
@@ -95,6 +98,23 @@ class StreamPlan:
     reporter: int
     lateness: LatenessInForce
     programs: dict[tuple[str, int], Program]
+    base: str
+    level: int = 1
+    carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def of_hits(self) -> bool:
+        """Whether its records are hits of a rule."""
+        return self.level > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a stream comes from, and what others need of its hits; see ``StreamPlan``."""
+
+    base: str
+    level: int = 1
+    carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def compile_stream(
@@ -104,17 +124,18 @@ def compile_stream(
     defaults: Defaults,
     layout: Layout | None = None,
     *,
-    probing: bool = False,
+    change: Callable[[RuleVersion, Program], Program] | None = None,
+    of: Origin | None = None,
 ) -> StreamPlan:
     """The plan of stream ``name`` under ``rules``; layers of ``layout`` are kept where rules still need them.
 
-    ``probing``: rules with windows alert at every record that they have a figure at.
+    ``change``: what becomes of each rule's program before it is compiled.
     """
-    layout = layout or Layout()
+    layout, of = layout or Layout(), of or Origin(name)
     mine = [v for v in rules.versions if v.rule.source_topic == name]
     programs = [(v, v.rule.program(spec, defaults)) for v in mine]
-    if probing:
-        programs = [(version, program.probing()) for version, program in programs]
+    if change is not None:
+        programs = [(version, change(version, program)) for version, program in programs]
     windowed = [(version, program) for version, program in programs if program.figure is not None]
     stateless = tuple(_stateless(version, program) for version, program in programs if program.figure is None)
     lateness = _lateness(programs, defaults)
@@ -123,6 +144,7 @@ def compile_stream(
     for draft, members in assign(name, spec, windowed, layout, defaults):
         for version, program in members:
             _add(draft, version, program, spec)
+            draft.facts |= dict.fromkeys(of.carried.get(version.rule.rule_id, ()))
         if members:
             draft.layer = without_idle(draft.layer, draft.used, draft.programs, defaults)
         if members or draft.layer.home:
@@ -137,6 +159,9 @@ def compile_stream(
         reporter=reporter,
         lateness=lateness,
         programs={(v.rule.rule_id, v.rule.version): program for v, program in programs},
+        base=of.base,
+        level=of.level,
+        carried=of.carried,
     )
 
 

@@ -60,7 +60,9 @@ def route(plan: StreamPlan, records: Records, chunk: Chunk, shards: int, lists: 
     running = records.ingest_ms is None
     clock: I64 = np.maximum.accumulate(records.event_ms) if records.ingest_ms is None else records.ingest_ms
     holds = _holds(plan, records, clock, lists, running=running)
-    reached: I64 = clock if running else np.maximum.accumulate(clock)
+    reached = records.reached_ms
+    if reached is None:
+        reached = clock if running else np.maximum.accumulate(clock)
     times = {"clock_ms": clock} if np.array_equal(reached, clock) else {"clock_ms": clock, "reached_ms": reached}
     meta = {
         "stream": plan.stream,
@@ -91,7 +93,7 @@ class _Holds:
 
 
 def _holds(plan: StreamPlan, records: Records, clock: I64, lists: Lists, *, running: bool) -> _Holds:
-    given = (records.fields, len(records), lists, plan.stream, clock)
+    given = (records.fields, len(records), lists, plan.base, clock)
     masks = {name: condition.mask(*given) for name, condition in plan.conditions.items()}
     listed = {name: condition for name, condition in plan.conditions.items() if running and condition.lists()}
     turns = {name: condition.turns(*given) for name, condition in listed.items()}
@@ -276,11 +278,12 @@ def _numpy(array: pa.Array, missing: float) -> npt.NDArray[Any]:
 
 
 def _figures(plan: StreamPlan, records: Records, holds: BoolMask, mine: I64) -> tuple[U8, I64]:
-    """For each row of ``mine`` that some stateless rule holds on (``holds``), what its alert shows.
+    """For each row of ``mine`` that some stateless rule holds on (``holds``), what its hit says of the record.
 
-    The fields those rules read, as a JSON object; nothing for the others.
+    The fields that alerts show or other rules read, as a JSON object; nothing for the others.
     """
-    fields = sorted({f for rule in plan.stateless for f in rule.shown_fields})
+    carried = {f for rule in plan.stateless for f in plan.carried.get(rule.version.rule.rule_id, ())}
+    fields = sorted({f for rule in plan.stateless for f in rule.shown_fields} | carried)
     index = pa.array(mine[holds])
     table = {f: records.fields[f].take(index).to_pylist() for f in fields}
     texts = [orjson.dumps({f: table[f][i] for f in fields if table[f][i] is not None}) for i in range(int(holds.sum()))]

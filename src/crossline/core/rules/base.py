@@ -74,12 +74,6 @@ def check_raw_conditions(raw: Any) -> Any:
     return raw or None
 
 
-def _source(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith("rule:"):
-        raise refusal("the name of a stream; rules that read the hits of other rules are not in this version yet")
-    return value
-
-
 def _late_policy(value: Any) -> Any:
     if value == "reevaluate":
         raise refusal("evaluate or skip; reevaluate is not in this version yet")
@@ -99,7 +93,7 @@ class Rule(BaseModel):
         description="`draft` is never evaluated, `shadow` is evaluated and recorded but not delivered. Moves: draft to "
         "shadow or active, shadow to active and back, active to paused and back, any to retired.",
     )
-    source_topic: Annotated[str, BeforeValidator(_source)] = Field(description="The stream that it reads.")
+    source_topic: str = Field(description="The stream that it reads; `rule:<rule_id>`: the hits of another rule.")
     sink_topic: str | None = Field(
         None,
         description="Kafka topic for its alerts, out of `topic` and `topics` of the Kafka sinks; none: their "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Annotated, Any, Literal
@@ -15,6 +15,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS, INSTANT_FORM, YEAR_1_MS, YEAR_10000_MS
 from crossline.core.conditions.tree import leaves
 from crossline.core.rules.base import Envelope, Rule
+from crossline.core.rules.composition import Head, Sources, head_of, heads_of, way_of
 from crossline.core.rules.registry import find_rule_type, rule_types
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
@@ -67,9 +68,12 @@ def load_rules_document(
     Whatever a check of one rule raises it may not refuses that rule at its line; the others are checked too.
     """
     report = Report(document)
+    bodies = _bodies(document.data)
+    if streams is not None:
+        streams = Sources.of(streams, heads_of(bodies_of(document)))
     loaded: list[LoadedRule] = []
     first_at: dict[tuple[str, int], LoadedRule] = {}
-    for number, (path, data) in enumerate(_bodies(document.data), 1):
+    for number, (path, data) in enumerate(bodies, 1):
         if number > RULES_MAX:
             report.add(path, f"more than {RULES_MAX:,} rules", "a smaller file, and the others in one of their own")
             break
@@ -115,6 +119,11 @@ def _read_bounded(
         found = f"{rule.effective_from}, outside the years 1 to 9999"
         findings.append(Finding(("effective_from",), found, INSTANT_FORM))
     return (None if findings else rule), findings
+
+
+def bodies_of(document: Document) -> Iterator[Any]:
+    """The rules of a text as they are written, whatever is wrong with them."""
+    return (data for _, data in _bodies(document.data)[:RULES_MAX])
 
 
 def _bodies(data: Any) -> list[tuple[Path, Any]]:
@@ -205,10 +214,9 @@ def _stream_findings(
     name = rule.source_topic
     if streams is None or name is None:
         return []
-    if name not in streams:
-        expected = f"the name of a stream: {one_of(streams) or 'there is none'}"
-        return [Finding(("source_topic",), shown(name), expected, nearest(name, streams))]
-    return rule.stream_findings(name, streams[name], lists)
+    known = Sources.of(streams, {})
+    missing = known.finding(name)
+    return [missing] if missing else rule.stream_findings(name, known[name], lists)
 
 
 def _topic_findings(rule: Rule, sink_topics: Collection[str] | None) -> list[Finding]:
@@ -281,6 +289,15 @@ class RuleSet:
             versions += reversed(kept)
         return cls(tuple(versions))
 
+    @cached_property
+    def heads(self) -> dict[str, Head]:
+        """What rules that read hits must know of each rule; of several versions of one, of the last."""
+        return {version.rule.rule_id: head_of(version.rule) for version in self.versions}
+
+    def base(self, rule: Rule) -> str:
+        """The stream whose records are hit in the end: that which ``rule`` reads, itself or through other rules."""
+        return way_of(rule.source_topic, self.heads)[-1]
+
     def without_past(self, gone_ms: Mapping[str, int]) -> RuleSet:
         """The set without the versions that ended for good, by stream, before what may still come.
 
@@ -289,7 +306,7 @@ class RuleSet:
         kept = {
             (v.rule.rule_id, v.rule.version)
             for v in self.versions
-            if not v.ended or v.effective_until_ms > gone_ms.get(v.rule.source_topic, BEGINNING_MS)
+            if not v.ended or v.effective_until_ms > gone_ms.get(self.base(v.rule), BEGINNING_MS)
         }
         return RuleSet(tuple(v for v in self.versions if (v.rule.rule_id, v.rule.version) in kept))
 

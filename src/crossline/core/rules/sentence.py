@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from crossline.core.basics.times import format_duration
+from crossline.core.rules.composition import rule_of
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
 
 RESERVED = ("value", "threshold", "operator", "window", "count", "rule_id")
@@ -119,7 +120,9 @@ def placeholders(text: str) -> tuple[str, ...]:
 
 
 def noun(stream: str, *, one: bool = False) -> str:
-    """What the records of a stream are called: ``payments`` (``payment``), else ``records of events.raw``."""
+    """What the records of a stream are called: ``payments`` (``payment``), ``hits of r``, ``records of events.raw``."""
+    if (rule_id := rule_of(stream)) is not None:
+        return f"hit of {rule_id}" if one else f"hits of {rule_id}"
     if not _PLURAL.fullmatch(stream):
         return f"record of {stream}" if one else f"records of {stream}"
     words = stream.replace("_", " ")

@@ -18,7 +18,8 @@ from crossline.core.conditions.lists import Lists, list_from_json
 from crossline.core.decode import RecordLayout as DecodeLayout
 from crossline.core.decode import make_layout
 from crossline.core.judge.shard import Bounds, ShardState
-from crossline.core.plan.compile import StreamPlan, compile_stream, layout_of
+from crossline.core.plan.compile import StreamPlan, layout_of
+from crossline.core.plan.compose import compile_all
 from crossline.core.plan.layers import EntrySpec, Layer, Layout
 from crossline.core.plan.spaces import PanePart
 from crossline.core.rules.base import Defaults
@@ -39,7 +40,8 @@ class Book:
     """Rules, streams, lists and layout; compiled once per process.
 
     ``pasts``: by layer. ``only``: judge by these layers alone, to read their past; ``clocks``: where the streams' own
-    clocks stood when reading starts. ``probing``: see ``compile_stream``; it does not travel.
+    clocks stood when reading starts. ``probing``: see ``compile_all``; it does not travel. ``levels``: how many levels
+    of plans there ever were (see ``StreamPlan``): the state of one that nothing needs for a while has no gap.
     """
 
     rules: RuleSet
@@ -52,17 +54,17 @@ class Book:
     pasts: Mapping[str, Past] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     clocks: Mapping[str, int] = field(default_factory=dict)
-    probing: bool = False
+    probing: int = 0
+    levels: int = 1
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
 
     def _compiled(self) -> dict[str, StreamPlan]:
         if self._plans is None:
-            plans = {
-                name: compile_stream(self.rules, name, spec, self.defaults, self.layout, probing=self.probing)
-                for name, spec in self.streams.items()
-            }
-            self._plans = {name: self._chosen(plan) for name, plan in plans.items()} if self.only else plans
+            plans = compile_all(self.rules, self.streams, self.defaults, self.layout, probing=self.probing)
+            if self.only:
+                plans = {name: self._chosen(plan) for name, plan in plans.items() if not plan.of_hits}
+            self._plans = plans
         return self._plans
 
     def _chosen(self, plan: StreamPlan) -> StreamPlan:
@@ -83,6 +85,15 @@ class Book:
         """The plans of all streams."""
         return list(self._compiled().values())
 
+    def plans_at(self, level: int) -> Sequence[StreamPlan]:
+        """Those that are judged at one level: 1 those of streams, above it those of hits."""
+        return [plan for plan in self.plans() if plan.level == level]
+
+    @property
+    def depth(self) -> int:
+        """How many levels a batch is judged at."""
+        return max([self.levels, *(plan.level for plan in self.plans())])
+
     def new_state(self) -> ShardState:
         """A shard that has seen nothing."""
         # A stream whose ingest times are made from its records is one log, by its own name.
@@ -98,7 +109,10 @@ class Book:
 
     def after(self, before: Book, rules: RuleSet, lists: Lists) -> Book:
         """This book's streams, defaults and bounds, going on from the layers of ``before`` as it compiled them."""
-        return replace(self, rules=rules, lists=lists, layout=before.layout_after(), pasts=before.pasts, _plans=None)
+        layout = before.layout_after()
+        return replace(
+            self, rules=rules, lists=lists, layout=layout, pasts=before.pasts, levels=before.depth, _plans=None
+        )
 
     def with_pasts(self, found: Mapping[str, Past]) -> Book:
         """The book with what was ``found`` of new layers' pasts; those of layers that are gone are left out."""
@@ -125,6 +139,7 @@ class Book:
                 "pasts": self.pasts,
                 "only": self.only,
                 "clocks": self.clocks,
+                "levels": self.levels,
             }
         )
 
@@ -149,6 +164,7 @@ def book_from_json(raw: bytes) -> Book:
         pasts={name: Past(**past) for name, past in data["pasts"].items()},
         only=tuple(data["only"]),
         clocks=data["clocks"],
+        levels=data.get("levels", 1),
     )
 
 

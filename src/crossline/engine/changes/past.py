@@ -24,6 +24,7 @@ from crossline.connectors.base import wall_clock_ms
 from crossline.core.basics.errors import CrosslineError, StoppedError
 from crossline.core.judge.shard import evict_before
 from crossline.core.plan.layers import Layer
+from crossline.core.rules.composition import rule_of
 from crossline.engine.book.book import Book, BookSource, Past, StaticBook
 from crossline.engine.changes.rulefeed import ListTimes
 from crossline.engine.source.plan_source import SourcePlan
@@ -112,6 +113,9 @@ class PastReader:
                 failures.append(f"{', '.join(layer.name for layer in layers)}: {explained(error)}")
                 continue
             found |= {layer.name: reading.past for layer in layers}
+        of_hits = [stream for stream in fresh if rule_of(stream) is not None]
+        if of_hits:
+            failures.append(f"{', '.join(of_hits)}: hits of before are not read again; windows over them begin empty")
         if failures:
             raise PastError("; ".join(failures), found)
         return found
@@ -135,7 +139,7 @@ class PastReader:
         shutil.rmtree(past_root(self.state_root, folder), ignore_errors=True)  # of a run that ended before it was used
         clocks = {stream: start.ingest_ms[stream]} if start and stream in start.ingest_ms else {}
         of_then = lists.since({stream: reach_ms - SLOWEST_MS})
-        mine = replace(book, only=names, clocks=clocks, pasts={}, lists=of_then, _plans=None)
+        mine = replace(book, only=names, clocks=clocks, pasts={}, lists=of_then, levels=1, _plans=None)
         return _Reading(StaticBook(mine.to_json()), Past(folder, 0), start)
 
     def _go_on(self, reading: _Reading, number: int, source: SourcePlan, end: Mark) -> None:

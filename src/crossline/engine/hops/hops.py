@@ -19,7 +19,7 @@ from crossline.core.route.pack import dead_to_json, pack
 from crossline.core.route.parts import Part, route
 from crossline.engine.book.book import BookSource
 from crossline.engine.source.intake import Intake
-from crossline.engine.state.cache import Rows
+from crossline.engine.state.cache import Sent
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.task import Task
 
@@ -29,8 +29,8 @@ Step = Callable[[Task, ArrowBatches], ArrowBatches]
 OUT = -1
 _ROWS = pa.schema([("hop", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])
 
-# Judges the packed parts that a batch has for each shard; the outcome of each of them.
-Judge = Callable[[Task, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Rows]]
+# Judges, at a level of plans, the packed parts that a batch has for each shard; what comes of each of them.
+Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Sent]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,10 @@ class Hop:
 
 
 def hops_of(source: BookSource, intake: Intake, judge: Judge) -> tuple[Hop, ...]:
-    """The hops of a batch by the book that ``source`` has."""
-    return (
-        Hop("take in", TakeIn(source, intake, to=1), by_shard=False),
-        Hop("judge", JudgeShards(source, judge, at=1)),
-    )
+    """The hops of a batch by the book that ``source`` has: it is judged once for each level of plans."""
+    levels = range(1, source.current().depth + 1)
+    judging = (Hop("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in levels)
+    return (Hop("take in", TakeIn(source, intake, to=1), by_shard=False), *judging)
 
 
 def in_one(hops: Sequence[Hop], task: Task, batches: ArrowBatches) -> ArrowBatches:
@@ -92,7 +91,7 @@ class TakeIn:
 
 @dataclass(frozen=True, slots=True)
 class JudgeShards:
-    """The parts of each shard to what comes of them."""
+    """The parts of each shard to what comes of them, by the plans of level ``at``, which is the number of the hop."""
 
     source: BookSource
     judge: Judge
@@ -110,8 +109,8 @@ class JudgeShards:
                 given[int(shard[row])].append(memoryview(batch.column(3)[row].as_buffer()))
             if (meant != self.at).any():
                 yield batch.filter(pa.array(meant != self.at))
-        for outcome in self.judge(task, given, watch):
-            yield rows_of([(OUT, 0, *each) for each in outcome])
+        for sent in self.judge(task, self.at, given, watch):
+            yield rows_of(sent)
         yield _spent(watch)
 
 

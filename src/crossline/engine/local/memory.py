@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from crossline.core.judge.shard import ShardState, judge
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.aside import parts_of
-from crossline.engine.hops.judging import outcome_of
-from crossline.engine.state.cache import Rows
+from crossline.engine.hops.judging import sent
+from crossline.engine.state.cache import Sent
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.task import Task
 
@@ -19,18 +19,20 @@ class MemoryJudge:
     """Judges the shards of one process, batch after batch; nothing is logged."""
 
     source: BookSource
-    states: dict[int, ShardState] = field(default_factory=dict)
+    states: dict[tuple[int, int], ShardState] = field(default_factory=dict)
 
-    def __call__(self, task: Task, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch) -> Iterator[Rows]:
-        """The outcome of each shard."""
+    def __call__(
+        self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
+    ) -> Iterator[Sent]:
+        """What comes of each shard."""
         book = self.source.current()
         for shard, blobs in given.items():
             watch.start()
-            state = self.states.get(shard)
+            state = self.states.get((level, shard))
             if state is None:
-                state = self.states[shard] = book.new_state()
+                state = self.states[level, shard] = book.new_state()
             parts = list(parts_of(blobs, f"parts of batch {task.batch_id} for shard {shard}"))
             watch.lap("unpack")
-            output = judge(book.plans(), state, parts, book.bounds)
+            output = judge(book.plans_at(level), state, parts, book.bounds)
             watch.lap("judge")
-            yield outcome_of(book, output)
+            yield sent(book, level, output, state)

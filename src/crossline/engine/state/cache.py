@@ -17,6 +17,7 @@ MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
 
 
 Rows = list[tuple[str, bytes]]  # (kind, body) of what came of a batch
+Sent = list[tuple[int, int, str, bytes]]  # hop and shard that it is for, kind and body
 
 
 @dataclass(slots=True)
@@ -24,7 +25,7 @@ class _Cached:
     state: ShardState
     batch_id: int  # the last batch applied
     book: Book | None = None  # by which that batch was judged here
-    answer: Rows | None = None  # and what came of it
+    answer: Sent | None = None  # and what came of it
 
 
 # One per process: (root, query, shard) -> state.
@@ -38,9 +39,9 @@ class Held:
     state: ShardState
     log: StateLog
     batch_id: int
-    answer: Rows | None = None
+    answer: Sent | None = None
 
-    def commit(self, deltas: Sequence[LayerDelta], answer: Rows) -> None:
+    def commit(self, deltas: Sequence[LayerDelta], answer: Sent) -> None:
         """Write the batch's segment; the cache holds the state, and ``answer``, from here on."""
         self.log.write(self.batch_id, encode_delta(self.batch_id, self.state, deltas))
         self.answer = answer
@@ -57,33 +58,39 @@ class ShardCache:
     per_query: bool
     held_max: int
 
-    def answer(self, book: Book, query_id: str, shard: int, batch_id: int) -> Rows | None:
+    def answer(self, book: Book, query_id: str, shard: int, batch_id: int, level: int = 1) -> Sent | None:
         """What came of ``batch_id`` where this process judged it last, by the same book.
 
         A task whose worker dies is run again: the batch is the same, and so is the answer.
         """
-        cached = _CACHE.get((self._root(query_id), query_id, shard))
+        cached = _CACHE.get((self._root(query_id, level), query_id, shard))
         if cached is None or cached.batch_id != batch_id or cached.book is not book:
             return None
         return cached.answer
 
-    def _root(self, query_id: str) -> str:
-        return f"{self.root}/{query_id}" if self.per_query else self.root
+    def _root(self, query_id: str, level: int) -> str:
+        root = f"{self.root}/{query_id}" if self.per_query else self.root
+        return root if level == 1 else f"{root}/level-{level}"
 
     @contextmanager
-    def shard(self, book: Book, query_id: str, shard: int, batch_id: int) -> Iterator[Held]:
-        """The shard's state as of batch ``batch_id`` - 1: from the cache, caught up or rebuilt from the log."""
-        root = self._root(query_id)
+    def shard(self, book: Book, query_id: str, shard: int, batch_id: int, level: int = 1) -> Iterator[Held]:
+        """The shard's state as of batch ``batch_id`` - 1: from the cache, caught up or rebuilt from the log.
+
+        A level above the first, which has states of its own, may begin with any batch.
+        """
+        root = self._root(query_id, level)
         key = (root, query_id, shard)
         log = StateLog(root, shard)
         cached = _CACHE.pop(key, None)
         if cached is None or cached.batch_id >= batch_id:
             cached = _Cached(book.new_state(), -1)
-            _check_shards(root, book.shards, batch_id)
+            _check_shards(self._root(query_id, 1), book.shards, batch_id)
+            if level > 1 and all(segment.first >= batch_id for segment in log.segments()):
+                cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
             _fill(root, shard, book, cached.state, [item["layer"] for item in meta["layers"]])
             apply_delta(book.plans(), cached.state, meta, arrays, book.bounds)
-        _fill(root, shard, book, cached.state, [lp.layer.name for plan in book.plans() for lp in plan.layers])
+        _fill(root, shard, book, cached.state, [lp.layer.name for plan in book.plans_at(level) for lp in plan.layers])
         if batch_id % MERGE_EVERY == 0:
             cached.state.kept_from = _tidy(log, book, cached.state, batch_id)
         held = Held(cached.state, log, batch_id)

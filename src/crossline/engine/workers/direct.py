@@ -70,8 +70,8 @@ class Direct:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._tails = {stream: KafkaTail(client) for stream, client in setup.clients.items()}
-        judge = KeptJudge(setup.source, setup.cache, setup.keepers)
-        self._hops = hops_of(setup.source, StreamIntake(setup.intakes), judge)
+        self._intake = StreamIntake(setup.intakes)
+        self._judge = KeptJudge(setup.source, setup.cache, setup.keepers)
 
     def run(self, asked: Asked) -> Rows | None:
         """The outcome rows of a batch; None where Spark is to run it."""
@@ -84,8 +84,9 @@ class Direct:
         if where is None:
             return None
         rows: Rows = []
+        hops = hops_of(self._setup.source, self._intake, self._judge)
         try:
-            for batch in in_one(self._hops, asked.task, self._read(asked.ranges)):
+            for batch in in_one(hops, asked.task, self._read(asked.ranges)):
                 rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
         except NotThereError:
             return None

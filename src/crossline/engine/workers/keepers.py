@@ -13,7 +13,7 @@ from typing import Self
 from crossline.core.basics.errors import StateError
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.judging import Judging
-from crossline.engine.state.cache import Rows, ShardCache
+from crossline.engine.state.cache import Sent, ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.task import Task
 from crossline.engine.workers.keeper import Place, place
@@ -34,14 +34,14 @@ class KeptJudge:
     cache: ShardCache | None
     keepers: int
 
-    def __call__(self, task: Task, given: Given, watch: Stopwatch) -> Iterator[Rows]:
-        """The outcome of each shard."""
-        work = Judging(self.source, self.cache, task.query_id, task.batch_id)
+    def __call__(self, task: Task, level: int, given: Given, watch: Stopwatch) -> Iterator[Sent]:
+        """What comes of each shard."""
+        work = Judging(self.source, self.cache, task.query_id, task.batch_id, level)
         return judged(work, given, self.keepers, watch)
 
 
-def judged(work: Judging, given: Given, keepers: int, watch: Stopwatch) -> Iterator[Rows]:
-    """The outcome rows of each shard of ``given``, which has the packed parts of each.
+def judged(work: Judging, given: Given, keepers: int, watch: Stopwatch) -> Iterator[Sent]:
+    """The rows of each shard of ``given``, which has the packed parts of each.
 
     Shard s is kept by keeper s % ``keepers``, of which there are no more than processors; several work side by side.
     """
@@ -103,7 +103,7 @@ class _Asked:
         except OSError:
             self.__exit__()
 
-    def answer(self) -> tuple[list[Rows], dict[str, float]]:
+    def answer(self) -> tuple[list[Sent], dict[str, float]]:
         """Rows of each shard, and the milliseconds that went into them.
 
         Raises:

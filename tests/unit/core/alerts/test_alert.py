@@ -103,7 +103,7 @@ def make(which: RuleVersion, **changes: Any) -> dict[str, Any]:
         "records": None,
     }
     whole = Hit(version=which, place=(0, "payments", "p", 0, 0, "p"), **{**hit, **changes})
-    return AlertMaker(which, which.rule.program(STREAM, Defaults())).make(whole, T0 + 200)
+    return AlertMaker(which, which.rule.program(STREAM, Defaults()), "payments").make(whole, T0 + 200)
 
 
 def test_the_example_of_the_contract() -> None:

@@ -59,7 +59,7 @@ def alert(value: Any) -> dict[str, Any]:
         fields={},
         records=None,
     )
-    return AlertMaker(which, which.rule.program(STREAM, Defaults())).make(hit, 0)
+    return AlertMaker(which, which.rule.program(STREAM, Defaults()), "payments").make(hit, 0)
 
 
 @given(VALUES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,8 +61,9 @@ OF_KIND: dict[FieldKind, st.SearchStrategy[Any]] = {
     "string": TEXTS.filter(str.isprintable) | TEXTS,
     "boolean": st.booleans(),
 }
+FOUND = OF_KIND | {"number": OF_KIND["number"] | st.sampled_from([math.inf, -math.inf])}  # a sum may be infinite
 ROWS = st.lists(
-    st.fixed_dictionaries({name: st.none() | OF_KIND[kind] for name, kind in NAMES.items()}), min_size=0, max_size=8
+    st.fixed_dictionaries({name: st.none() | FOUND[kind] for name, kind in NAMES.items()}), min_size=0, max_size=8
 )
 ZONES = ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC", "Pacific/Apia"]
 

@@ -221,9 +221,23 @@ def test_nested_records_and_what_is_not_finite() -> None:
     names = dict.fromkeys(NAMES)
     assert value_of(of.root, {"location": {"lat": 2.0}, "usual": 1.0}) is True
     assert value_of(of.root, {"location": {"lat": 1.0}, "usual": 1.0}) is False
-    assert value_of(of.root, {**names, "usual": math.inf}) is True
     assert value_of(of.root, {**names, "usual": math.nan}) is True
-    assert by_columns(of, [{"usual": math.inf}, {"usual": math.nan}, {"usual": 1.0}]) == [True, True, False]
+    assert by_columns(of, [{"usual": math.nan}, {"usual": 1.0}]) == [True, False]
+
+
+def test_an_infinite_figure_compares_as_what_it_is() -> None:
+    """A sum beyond all numbers is above any line; what is reckoned with it has no answer."""
+    rows: list[dict[str, Any]] = [{"usual": math.inf}, {"usual": -math.inf}, {"usual": 1.0}]
+    for text, wanted in (
+        ("usual > 1e300", [True, False, False]),
+        ("usual < 0", [False, True, False]),
+        ("max(usual, 5.0) > 1e300 and coalesce(usual, 0.0) > 1e300", [True, False, False]),
+        ("usual - 1 > 0 or usual * 0 == 0 or sqrt(usual) > 5 or round(usual) > 5", [False, False, True]),
+        ("missing(usual)", [False, False, False]),
+    ):
+        of = formula(text)
+        assert by_columns(of, rows) == wanted
+        assert [value_of(of.root, {**dict.fromkeys(NAMES), **row}) for row in rows] == wanted
 
 
 def test_the_least_integer_beside_one_that_is_missing() -> None:

@@ -57,7 +57,7 @@ def test_the_envelope_in_full() -> None:
         ("owner", 5, "text"),
         ("effective_from", "2026-01-01", "an instant such as"),
         ("source_topic", "payment", "did you mean payments?"),
-        ("source_topic", "rule:burst", "not in this version yet"),
+        ("source_topic", "rule:burst", "rule: and the id of a rule"),
         ("late_policy", "reevaluate", "not in this version yet"),
         ("late_policy", "ignore", "one of evaluate, skip"),
         ("resolution", "1m", "no resolution here"),

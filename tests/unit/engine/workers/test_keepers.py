@@ -25,7 +25,7 @@ from crossline.core.route.pack import pack
 from crossline.core.route.parts import Chunk, route
 from crossline.engine.book.book import StaticBook
 from crossline.engine.hops.judging import Judging
-from crossline.engine.state.cache import Rows, ShardCache
+from crossline.engine.state.cache import Sent, ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.workers.keepers import judged
 from e2e.books import book_of
@@ -95,7 +95,7 @@ class Home:
     def answer(self, name: str) -> Any:
         return _loaded(self.root / f"{name}.answer")
 
-    def batch(self, batch: int, data: bytes) -> list[Rows]:
+    def batch(self, batch: int, data: bytes) -> list[Sent]:
         """A batch by a worker of its own, and what it says."""
         name = self.request(batch, data)
         self.ask(name)
@@ -103,7 +103,7 @@ class Home:
         answer = self.answer(name)
         if isinstance(answer, Exception):
             raise answer
-        found = [alert for rows in answer for kind, body in rows if kind == "alerts" for alert in orjson.loads(body)]
+        found = alerts_in(answer)
         known = {alert["alert_id"] for alert in self.alerts.setdefault(batch, found)}
         assert {alert["alert_id"] for alert in found} == known, f"batch {batch} run again gave other alerts"
         return answer
@@ -114,6 +114,10 @@ class Home:
 
     def figures(self) -> dict[str, tuple[Any, ...]]:
         return figures(by_id(alert for alerts in self.alerts.values() for alert in alerts))
+
+
+def alerts_in(answer: list[Sent]) -> list[dict[str, Any]]:
+    return [alert for rows in answer for *_, kind, body in rows if kind == "alerts" for alert in orjson.loads(body)]
 
 
 def _loaded(path: Path) -> Any:
@@ -220,7 +224,7 @@ def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]
     alone = Judging(work.source, ShardCache(str(home.root / "alone"), per_query=False, held_max=8), "query", 0)
     here = list(judged(alone, parts, keepers, Stopwatch()))
 
-    def ids(answer: list[Rows]) -> set[str]:
-        return {a["alert_id"] for rows in answer for kind, body in rows if kind == "alerts" for a in orjson.loads(body)}
+    def ids(answer: list[Sent]) -> set[str]:
+        return {alert["alert_id"] for alert in alerts_in(answer)}
 
     assert ids(here) == ids(there)

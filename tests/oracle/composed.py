@@ -1,0 +1,79 @@
+"""The naive twin of composition: the hits of a rule, written out as records, are judged by the rules that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from .conditions import Lists
+from .naive import Hit, NaiveResult, alert_id_of, naive_detect
+from .rulebook import read_book
+from .strategies import STREAM, Body, Record
+
+_BETWEEN = "|"
+MOST = 1.7976931348623157e308
+
+
+def composed_detect(
+    rules: Sequence[Body],
+    records: Sequence[Record],
+    *,
+    defaults: Mapping[str, str] | None = None,
+    lists: Lists | None = None,
+) -> NaiveResult:
+    """As ``naive_detect``, where rules may read ``rule:<id>``."""
+    base = [body for body in rules if body["source_topic"] == STREAM]
+    result = naive_detect(base, records, defaults=defaults, lists=lists)
+    waiting = {body["source_topic"] for body in rules} - {STREAM}
+    topics = {body["rule_id"]: body["source_topic"] for body in rules}
+    while waiting:
+        topic = next(each for each in sorted(waiting) if topics[each.removeprefix("rule:")] not in waiting)
+        waiting.remove(topic)
+        read = [hit for hit in result.hits if hit.rule_id == topic.removeprefix("rule:")]
+        readers = [body for body in rules if body["source_topic"] == topic]
+        for strict in (True, False):
+            result.hits += _judged(readers, rules, read, records, strict, defaults, lists)
+    return result
+
+
+def _judged(
+    readers: list[Body],
+    rules: Sequence[Body],
+    hits: Sequence[Hit],
+    records: Sequence[Record],
+    strict: bool,
+    defaults: Mapping[str, str] | None,
+    lists: Lists | None,
+) -> list[Hit]:
+    """Hits of versions that were active at some time (``strict``), which see none of shadow rules; or of the others."""
+    active = {(body["rule_id"], body["version"]) for body in readers if body.get("status", "active") == "active"}
+    seen = sorted((hit for hit in hits if not (strict and hit.kind == "shadow")), key=lambda hit: hit.position)
+    made = [_as_record(hit, records[hit.position], rules) for hit in seen]
+    found = naive_detect(readers, made, defaults=defaults, lists=lists).hits
+    return [_plainly(hit, seen, readers) for hit in found if ((hit.rule_id, hit.version) in active) == strict]
+
+
+def _as_record(hit: Hit, record: Record, rules: Sequence[Body]) -> Record:
+    (body, *_) = (b for b in rules if (b["rule_id"], b["version"]) == (hit.rule_id, hit.version))
+    said = {
+        "value": None if hit.value is None else max(-MOST, min(MOST, float(hit.value))),
+        "severity": body.get("severity", "medium"),
+        "score": body.get("score", 0),
+        "version": hit.version,
+        "shadow": hit.kind == "shadow",
+        "key": dict(hit.key),
+    }
+    return {**record, "hit": said, "_id": f"{hit.alert_id}{_BETWEEN}{hit.record_id}"}
+
+
+def _plainly(hit: Hit, seen: Sequence[Hit], readers: Sequence[Body]) -> Hit:
+    """By the id of the record that was hit, at its place among all."""
+    (rule, *_) = (r for r in read_book(readers, {}) if (r.rule_id, r.version) == (hit.rule_id, hit.version))
+    record_id = hit.record_id.split(_BETWEEN)[1]
+    return replace(
+        hit,
+        record_id=record_id,
+        position=seen[hit.position].position,
+        alert_id=alert_id_of(rule, hit.key, record_id),
+        evidence=tuple(each.split(_BETWEEN)[1] for each in hit.evidence),
+    )
