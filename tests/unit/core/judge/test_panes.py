@@ -19,6 +19,7 @@ from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.core.streams.schema import load_streams
+from oracle import naive
 from oracle.naive import naive_detect
 
 SPEC = load_streams(
@@ -71,6 +72,21 @@ RULES: list[dict[str, Any]] = [
     {**VELOCITY, "rule_id": "arrivals", "aggregation_type": "count", "aggregation_threshold": 8}
     | {"time_mode": "processing_time"},
 ]
+
+
+def mixed(values: Any) -> bool:
+    """``when`` of the rule of that name, as the twin has it: what is missing makes a comparison false."""
+    usual = values["usual"]
+    return values["now"] >= 2 and usual is not None and values["rate"] > usual and values["before"] < 6
+
+
+@pytest.fixture(autouse=True)
+def _twin_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    when = next(each["when"] for each in RULES if each["rule_id"] == "mixed")
+    monkeypatch.setitem(naive.WHENS, when, mixed)
+    monkeypatch.setitem(naive.FIRST, when, lambda values: values["now"])
+    monkeypatch.setattr(naive, "FIELDS", ["rate"])
+    monkeypatch.setattr(naive, "FLOATS", ["rate"])
 
 
 def rule_set(bodies: list[dict[str, Any]]) -> RuleSet:
