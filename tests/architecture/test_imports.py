@@ -28,7 +28,7 @@ MAY_IMPORT = {
 ROOMS = {
     "core": (
         *("basics", "texts", "streams", "conditions", "formula", "figures", "rules", "decide", "settings"),
-        *("plan", "decode", "windows", "route", "alerts", "judge"),
+        *("plan", "decode", "windows", "panes", "route", "alerts", "judge"),
     ),
     "engine": (
         *(

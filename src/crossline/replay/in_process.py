@@ -73,8 +73,8 @@ def backtest(
     with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as folder:
         inputs = Inputs.of(judged.history.files(), folder, count)
         book = judged.book(judged.rules, count)
-        book.plans()  # what does not compile is told here
-        warm()  # once, and not in each process
+        layers = [layer for plan in book.plans() for layer in plan.layers]  # what does not compile is told here
+        warm(panes=any(each.layer.resolution_ms for each in layers))  # once, and not in each process
         if on_start is not None:
             on_start(run)
         writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)

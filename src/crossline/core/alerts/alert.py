@@ -13,9 +13,9 @@ import pyarrow as pa
 from crossline.core.alerts.alertjson import json_bytes, json_value
 from crossline.core.alerts.hits import Hit, WindowRecord
 from crossline.core.basics.fields import KeyValue
-from crossline.core.basics.times import format_instant, instant_text
+from crossline.core.basics.times import format_duration, format_instant, instant_text
 from crossline.core.basics.uuids import seeded, uuid5_text
-from crossline.core.figures.program import Formed, Program
+from crossline.core.figures.program import Figure, Formed, Program
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import FigureRead
@@ -54,6 +54,8 @@ class AlertMaker:
         self._operator = line.operator if line else None
         self._threshold = line.threshold if line else None
         self._window_ms = program.window_ms
+        names = program.verdict.names if isinstance(program.verdict, Formed) else [""] * len(program.figures)
+        self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
         self._kind = "shadow" if version.kind == "shadow" else "alert"
         self._rule = {
             "rule_id": rule.rule_id,
@@ -78,12 +80,13 @@ class AlertMaker:
             evidence["alert_ids"] = list(hit.rests_on[-EVIDENCE_IDS_MAX:])
         said_of = hit.fields
         if hit.figures is not None:
-            evidence["figures"] = {name: _read(figure) for name, figure in hit.figures.items()}
+            evidence["figures"] = {name: {**_read(each), **self._kept[name]} for name, each in hit.figures.items()}
             evidence["fields"] = {name: json_value(value) for name, value in hit.fields.items()}
             evidence |= {name: json_value(value) for name, value in hit.shows.items()}
             said_of = {**hit.fields, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
         elif hit.fields:
             evidence["figures"] = dict(hit.fields)
+        evidence |= self._kept.get("", {})
         if hit.records is not None:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
@@ -134,6 +137,14 @@ def _read(figure: FigureRead) -> dict[str, Any]:
         "window_end": instant_text(figure.window_end_ms),
         "count": figure.count,
     }
+
+
+def _kept(figure: Figure) -> dict[str, Any]:
+    """What is said of a figure that panes are kept for: how long they are, and how far off a sketch may be."""
+    if not figure.window.resolution_ms:
+        return {}
+    kept: dict[str, Any] = {"resolution": format_duration(figure.window.resolution_ms)}
+    return kept if figure.error is None else {**kept, "error": round(figure.error, 4)}
 
 
 def _listed(record: WindowRecord) -> dict[str, Any]:

@@ -205,7 +205,7 @@ def store_of(state: ShardState, layer_plan: LayerPlan) -> Kernel:
         store = state.stores[name] = new_kernel(layer_plan.kernel)
     elif store.plan is not layer_plan.kernel and store.plan != layer_plan.kernel:
         store.replan(layer_plan.kernel)
-    store.duplicate_ms = layer_plan.layer.remembers_ms
+    store.duplicate_ms = layer_plan.layer.known_ms
     return store
 
 

@@ -22,6 +22,7 @@ from crossline.core.judge.shard import Bounds, ShardState
 from crossline.core.plan.compile import StreamPlan, layout_of
 from crossline.core.plan.compose import compile_all
 from crossline.core.plan.layers import EntrySpec, Layer, Layout
+from crossline.core.plan.spaces import PanePart
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
@@ -182,6 +183,9 @@ def _layer(item: dict[str, Any]) -> Layer:
         retention_ms=item["retention_ms"],
         lateness_ms=item["lateness_ms"],
         home=item["home"],
+        resolution_ms=item.get("resolution_ms", 0),
+        parts=tuple(PanePart(**part) for part in item.get("parts", ())),
+        fresh_ms=item.get("fresh_ms", 0),
     )
 
 
