@@ -62,11 +62,17 @@ class Rule:
     figures: tuple[tuple[str, Rule], ...] = ()
     streak_of: Any = None
     probe: bool = False  # satisfied at each record that it judges
+    resolution_ms: int = 0  # its window begins with a pane of this length
 
     @property
     def reach_ms(self) -> int:
         """How far back from a record its windows reach."""
         return max([self.window_ms + self.delay_ms, *(each.reach_ms for _, each in self.figures)])
+
+    @property
+    def panes_ms(self) -> int:
+        """The length of the panes that it, or a figure of it, is kept in; 0: none."""
+        return max([self.resolution_ms, *(each.resolution_ms for _, each in self.figures)])
 
     @property
     def pieces(self) -> tuple[Rule, ...]:
@@ -151,6 +157,7 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         probe=body.get("probe", False),
         value=body.get("value"),
         figures=figures,
+        resolution_ms=duration_ms(body.get("resolution", "0s")),
     )
 
 

@@ -52,6 +52,7 @@ def reached() -> Counter[str]:
     return seen
 
 
+@pytest.mark.xdist_group("drawn")  # what is drawn, once
 @pytest.mark.parametrize(
     "name", ["hits", "windows", "floats", "shadow", "versions", "late", "duplicates", "ties", "disorder"]
 )

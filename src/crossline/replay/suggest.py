@@ -200,7 +200,7 @@ class _Finder:
 
 
 def _rearm(program: Program) -> int:
-    return max((each.window.reach_ms + (each.window.bounds[0] == "[") for each in program.figures), default=0)
+    return max((each.window.rearm_ms for each in program.figures), default=0)
 
 
 def _plain(line: float) -> float:

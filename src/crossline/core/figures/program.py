@@ -11,10 +11,11 @@ import sys
 from dataclasses import dataclass, field, replace
 
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator, TimeMode
+from crossline.core.figures.kinds import DISTINCT_ERROR, QUANTILE_ERROR, Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, Constant, Join, walk
 
+_ERRORS = {"distinct_count": DISTINCT_ERROR, "quantile": QUANTILE_ERROR}
 ALWAYS = Formula("true", Constant(True, "boolean"))
 
 
@@ -35,17 +36,26 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record; ``bounds`` as in rules.md."""
+    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record; ``bounds`` as in rules.md.
+
+    ``resolution_ms``: it begins with a pane of this length, and panes are kept instead of records; 0: it is exact.
+    """
 
     length_ms: int
     bounds: str = "(]"
     include_current: bool = True
     delay_ms: int = 0
+    resolution_ms: int = 0
 
     @property
     def reach_ms(self) -> int:
-        """How far back from the record it begins."""
-        return self.length_ms + self.delay_ms
+        """How far back from the record it begins, at most."""
+        return self.length_ms + self.delay_ms + self.resolution_ms
+
+    @property
+    def rearm_ms(self) -> int:
+        """How far back from the record lies what has left it."""
+        return self.length_ms + self.delay_ms + (self.bounds[0] == "[" and not self.resolution_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,7 @@ class Figure:
     """``aggregate`` of ``column`` over ``window`` of the records of ``feed`` that have one.
 
     ``column_kind``: how it is kept; None: it is not, as for a count. ``streak_of``: what the records of a streak meet.
+    ``rank``: of a quantile, which.
     """
 
     feed: Feed
@@ -61,6 +72,12 @@ class Figure:
     column: str | None = None
     column_kind: ColumnKind | None = None
     streak_of: Condition | None = None
+    rank: float = 0.0
+
+    @property
+    def error(self) -> float | None:
+        """How far off it may be where panes keep a sketch; None where it is exact."""
+        return _ERRORS.get(self.aggregate) if self.window.resolution_ms else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +180,11 @@ class Program:
     def reach_ms(self) -> int:
         """How far back from a record its windows and cooldown reach."""
         return max([self.emission.cooldown_ms, *(each.window.reach_ms for each in self.figures)])
+
+    @property
+    def resolution_ms(self) -> int:
+        """The panes that its figures are kept in; 0: none."""
+        return max((each.window.resolution_ms for each in self.figures), default=0)
 
     @property
     def window_ms(self) -> int | None:

@@ -18,7 +18,7 @@ from crossline.core.figures.kinds import Operator, TimeMode
 from crossline.core.figures.program import Feed, Program
 from crossline.core.rules.sentence import Sentence, parse_description
 from crossline.core.streams.schema import StreamSpec, check_field
-from crossline.core.texts.fieldtypes import OptionalInstant, OptionalSeconds, RuleId, Texts, not_yet
+from crossline.core.texts.fieldtypes import OptionalDuration, OptionalInstant, OptionalSeconds, RuleId, Texts
 from crossline.core.texts.problems import Finding, Path, shown
 from crossline.core.texts.validation import refusal, refusals
 
@@ -142,11 +142,14 @@ class Rule(BaseModel):
         "evaluate",
         description="Records between the two bounds: `evaluate` judges them, `skip` only lets them into windows.",
     )
-    resolution: Annotated[None, BeforeValidator(not_yet("no resolution; panes are not in this version yet"))] = Field(
-        None, description=NOT_YET
+    resolution: OptionalDuration = Field(
+        None,
+        description="Keeps panes of this length instead of records, for long windows; of `velocity`, `burst` and "
+        "`anomaly`, and of each figure of a `formula`. See Figures.",
     )
 
     example: ClassVar[str] = ""
+    takes_resolution: ClassVar[bool] = False
 
     def __hash__(self) -> int:
         return hash((self.rule_id, self.version))
@@ -214,6 +217,9 @@ class Rule(BaseModel):
         if delay_ms is not None and allowed_ms is not None and allowed_ms < delay_ms:
             least = f"at least watermark_delay, which is {format_duration(delay_ms)}"
             findings.append(Finding(("allowed_lateness",), format_duration(allowed_ms), least))
+        if self.resolution is not None and not self.takes_resolution:
+            expected = "no resolution here: it belongs to velocity, burst and anomaly, and to the figures of a formula"
+            findings.append(Finding(("resolution",), format_duration(self.resolution), expected))
         if self.description is not None and self.rule_id is not None:
             findings += parse_description(self.description, self.rule_id, self.placeholder_names(None))[1]
         return findings

@@ -19,12 +19,14 @@ def figure_values(program: Program, figure: Figure, fields: Mapping[str, FieldSp
     """What ``figure`` may be; ``known``: what fields may be."""
     window = figure.window
     itself = window.include_current and not window.delay_ms and figure.feed == program.feed
+    if figure.error is not None:
+        return Values("number", missing=figure.aggregate != "distinct_count")  # a sketch may be off to both sides
     if figure.aggregate == "count":
         return Values("integer", missing=False, low=_own(program, figure, fields) if itself else 0)
     if figure.aggregate == "streak":
         return Values("integer", missing=False, low=0)
     if figure.aggregate == "since":
-        return Values("integer", low=window.delay_ms, high=window.delay_ms + window.length_ms)
+        return Values("integer", low=window.delay_ms, high=window.reach_ms)
     if figure.aggregate == "distinct_count":
         return Values("integer", missing=False, low=_own(program, figure, fields) if itself else 0)
     if figure.aggregate == "stddev":

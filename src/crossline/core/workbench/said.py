@@ -80,6 +80,8 @@ def _aggregate(figure: Figure, records: str) -> str:
     if figure.aggregate == "streak":
         meets = figure.streak_of.text if figure.streak_of is not None else ""
         return f"how many of the latest {records} in a row have {meets},"
+    if figure.aggregate == "quantile":
+        return f"the {figure.rank:g} quantile of {figure.column} of {records}"
     return f"{_OF_A_FIELD[figure.aggregate].format(figure.column)} of {records}"
 
 
@@ -87,7 +89,8 @@ def _window(window: Window) -> str:
     ends = {"(]": "", "[]": "both ends", "[)": "without its end"}[window.bounds]
     itself = "" if window.delay_ms else "itself included" if window.include_current else "itself left out"
     delayed = f"as of {format_duration(window.delay_ms)} before" if window.delay_ms else ""
-    notes = ", ".join(filter(None, (ends, itself, delayed)))
+    panes = f"beginning with a pane of {format_duration(window.resolution_ms)}" if window.resolution_ms else ""
+    notes = ", ".join(filter(None, (ends, itself, delayed, panes)))
     return f"in the last {format_duration(window.length_ms)} ({notes})"
 
 

@@ -101,7 +101,7 @@ def _same_figures(rule: Meant, other: Meant) -> bool:
 def _same_or_wider(figure: Figure, line: Comparison, wider: Figure, its_line: Comparison) -> bool:
     if figure == wider:
         return True
-    sides = _GROWS.get(figure.aggregate, ())
+    sides = _GROWS.get(figure.aggregate, ()) if figure.error is None else ()  # sketches are not so sure
     on_that_side = line.operator in sides and its_line.operator in sides
     return on_that_side and _apart_from_conditions(figure) == _apart_from_conditions(wider)
 

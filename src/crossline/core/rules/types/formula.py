@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
+from crossline.core.basics.times import format_duration
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
@@ -117,10 +118,36 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
                     return left, operator, right
         return None
 
+    def _pane_findings(self) -> list[Finding]:
+        """What does not go together with panes."""
+        found: list[Finding] = []
+        panes = {name: each.resolution for name, each in self.figures.items() if each.resolution is not None}
+        if not panes:
+            return found
+        first, resolution = next(iter(panes.items()))
+        reach_ms = max((each.window or 0) + each.delay for each in self.figures.values() if each.resolution is not None)
+        for name, each in self.figures.items():
+            if each.resolution not in {None, resolution}:
+                told, expected = format_duration(each.resolution or 0), format_duration(resolution)
+                at = ("figures", name, "resolution")
+                found.append(Finding(at, told, f"{expected}, as figure {first} has: panes of a rule have one length"))
+            elif each.resolution is None and each.distinct_count is not None:
+                expected = (
+                    f"{format_duration(resolution)} too: beside figures of panes, different values are in sketches"
+                )
+                found.append(Finding(("figures", name, "resolution"), "nothing", expected))
+            elif each.resolution is None and (each.window or 0) + each.delay > reach_ms:
+                expected = f"{format_duration(resolution)} too: it reaches further back than the figures of panes"
+                found.append(Finding(("figures", name, "resolution"), "nothing", expected))
+        if self.emit_mode == "window":
+            found.append(Finding(("emit_mode",), "window", "last_event: with a resolution, records are not kept"))
+        return found
+
     def findings(self) -> list[Finding]:
         """What cannot stand together."""
         findings = super().findings()
         if self.figures:
+            findings += self._pane_findings()
             expected = f"{shown(list(self.key_fields))}, as of another figure; figures of several keys in one rule"
             findings += [
                 Finding(
