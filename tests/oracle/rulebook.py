@@ -119,6 +119,8 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
     """The rule of a log entry. ``defaults``: those of the pipeline, over which the rule's own fields win."""
     standing = {**DEFAULTS, **defaults}
     body = {**standing, **entry.body}
+    if body["rule_type"] == "list":
+        body |= {"rule_type": "threshold", "conditions": {"all": [_looked_up(body), *_as_list(body.get("conditions"))]}}
     said = f"{body.get('when')} {body.get('value')}"
     named = sorted(body.get("figures", {}).items(), key=lambda each: said.find(each[0]) % (len(said) + 1))
     figures = tuple((name, _figure(entry, each, defaults)) for name, each in named)
@@ -152,6 +154,14 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         value=body.get("value"),
         figures=figures,
     )
+
+
+def _looked_up(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"field": body["field"], "operator": body.get("operator", "in"), "value": {"list": body["list"]}}
+
+
+def _as_list(conditions: Any) -> list[Any]:
+    return conditions if isinstance(conditions, list) else [] if conditions is None else [conditions]
 
 
 AGGREGATES = ["count", "since", "streak", "sum", "avg", "min", "max", "stddev", "distinct_count", "last", "first"]

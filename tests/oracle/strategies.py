@@ -245,9 +245,12 @@ def formula_body(draw: st.DrawFn) -> Body:
 
 @st.composite
 def threshold_body(draw: st.DrawFn) -> Body:
-    """A threshold rule without its name, version and times of effect."""
+    """A threshold rule, or one of a list, without its name, version and times of effect."""
     body = {"rule_type": "threshold", "source_topic": STREAM, "conditions": draw(CONDITIONS), **draw(_times())}
-    return {name: value for name, value in body.items() if value is not None}
+    operator = draw(st.sampled_from([None, "not_in"]))
+    looked_up = {"rule_type": "list", "field": "kind", "list": "cash", "operator": operator}
+    more = draw(st.sampled_from([{}, {}, looked_up, {**looked_up, "conditions": None}]))
+    return _given({**body, **more})
 
 
 @st.composite

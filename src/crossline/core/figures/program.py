@@ -120,10 +120,14 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an alert shows: ``fields`` of its record, and the records of the window where it ``lists`` them."""
+    """What an alert shows: ``fields`` of its record, and the records of the window where it ``lists`` them.
+
+    ``notes``: what stands in every alert of the rule, by name.
+    """
 
     fields: tuple[str, ...] = ()
     lists: bool = False
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
