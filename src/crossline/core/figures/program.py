@@ -111,11 +111,14 @@ class Emission:
     """When a hit is told: at ``every`` one, or where the verdict was another at the key's record before.
 
     After it, none for the same key for ``cooldown_ms``. ``delivered`` False: it is recorded, and given to no sink.
+    ``rearm_ms``: a formula that held is no longer remembered after so long without a record that is judged; None: after
+    as long as its windows reach.
     """
 
     every: bool = True
     cooldown_ms: int = 0
     delivered: bool = True
+    rearm_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

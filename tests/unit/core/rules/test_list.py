@@ -69,7 +69,7 @@ def test_every_record_is_a_hit_and_conditions_say_which_are_looked_at() -> None:
 
 def test_not_in_hits_what_an_allow_list_lacks_missing_values_too() -> None:
     body = {**STOLEN, "operator": "not_in", "field": "location.country"}
-    countries = [{"location": {"country": each}} for each in ("a1", "zz", None)]
+    countries: list[dict[str, Any]] = [{"location": {"country": each}} for each in ("a1", "zz", None)]
     found = alerts(body, countries)
     assert [alert["record_id"] for alert in found] == ["t1", "t2"]
     assert found[0]["message"] == "payment whose location.country zz is not in list watch"
