@@ -201,7 +201,10 @@ def _judge_dormancy(rule: Rule, record: Record, earlier: Sequence[Record], memor
     satisfied = rule.probe or (silent and rule.threshold is not None and len(matching) >= rule.threshold)
     if not _emits(rule, memory, now_ms, satisfied):
         return []
-    figures = {"matching": (len(matching), len(matching)), "woke": (now_ms - woke_ms, len(within))}
+    figures: dict[str, tuple[Any, int]] = {
+        "matching": (len(matching), len(matching)),
+        "woke": (now_ms - woke_ms, len(within)),
+    }
     figures["last_seen"] = (None if seen_ms is None else now_ms - seen_ms, len(before))
     return [replace(_hit(rule, record, len(matching), matching), figures=figures)]
 

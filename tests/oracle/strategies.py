@@ -212,7 +212,13 @@ def formula_body(draw: st.DrawFn) -> Body:
     group_by, figures = draw(st.sampled_from(GROUPS)), {}
     for name in ("f0", "f1"):
         aggregate = draw(st.sampled_from(["count", "since", "age", "streak", *AGGREGATED]))
-        pool = {"count": [None], "since": [None], "age": [None], "streak": [None], "stddev": ["amount"]}
+        pool: dict[str, list[str | None]] = {
+            "count": [None],
+            "since": [None],
+            "age": [None],
+            "streak": [None],
+            "stddev": ["amount"],
+        }
         field = draw(st.sampled_from(pool.get(aggregate) or AGGREGATED[aggregate]))
         conditions = draw(CONDITIONS if aggregate == "streak" else st.one_of(st.none(), st.none(), CONDITIONS))
         fields = {

@@ -14,6 +14,7 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, Constant, walk
+from crossline.core.models.model import Scorer
 
 ALWAYS = Formula("true", Constant(True, "boolean"))
 
@@ -63,23 +64,42 @@ class Figure:
     streak_of: Condition | None = None
 
 
+SCORE = "score of the model"  # no field and no figure has such a name
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What a model says of ``features``: formulas of figures and fields, in the order of the scorer's names.
+
+    The verdict's formulas know it as ``SCORE``.
+    """
+
+    scorer: Scorer
+    features: tuple[Formula, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Formed:
     """The verdict of a formula: that ``when`` holds of the program's figures, by their ``names``, and of fields.
 
-    ``value``: what an alert shows as its value; None: nothing. ``shows``: what else it shows, by name.
+    ``value``: what an alert shows as its value; None: nothing. ``shows``: what else it shows, by name. ``scored``: the
+    model whose score the formulas are of, if there is one.
     """
 
     names: tuple[str, ...]
     when: Formula
     value: Formula | None = None
     shows: tuple[tuple[str, Formula], ...] = ()
+    scored: Scored | None = None
 
     @property
     def read(self) -> tuple[str, ...]:
         """The figures, and the fields of the record, that it reads."""
         formulas = (self.when, *((self.value,) if self.value else ()), *(each for _, each in self.shows))
-        return tuple(dict.fromkeys(name for each in formulas for name in each.names))
+        if self.scored is not None:
+            formulas = (*formulas, *self.scored.features)
+        names = dict.fromkeys(name for each in formulas for name in each.names)
+        return tuple(name for name in names if self.scored is None or name != SCORE)
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -81,6 +81,8 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
             outcome.spent.add(body)
         else:
             _add(outcome, orjson.loads(body))
+    for name, failed in outcome.figures.get("failed", {}).items():
+        log.error("a model did not score records, which its rule did not judge", rule=name, **failed)
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
     outcome.alerts = [alert for _, alert in ordered]
     outcome.positions = [(partition, offset) for (*_, offset, partition), _ in ordered]
@@ -126,6 +128,10 @@ def _add(outcome: Outcome, more: dict[str, Any]) -> None:
         clocks = StreamClocks(**each).after(outcome.clocks.get(stream))
         outcome.clocks[stream] = clocks
         outcome.figures["ingest_ms"][stream] = clocks.ingest_ms
+    for rule_id, version, why, records in more.get("failed", ()):
+        failed = outcome.figures.setdefault("failed", {})
+        known = failed.setdefault(f"{rule_id}@{version}", {"records": 0, "why": why})
+        known["records"] += records
 
 
 def _duplicate(position: Position, raws: Raws) -> DeadLetter:

@@ -46,7 +46,10 @@ def test_the_silence_is_measured_to_the_waking_not_to_the_record_that_is_judged(
 ) -> None:
     """The window of the second record after waking ends an hour before it, and must not count as silence."""
     woken_s = 100 * DAY_S
-    records = [{"s": woken_s - last_ms_before / 1000, "amount": 9000}, {"s": woken_s, "amount": 9000}]
+    records: list[dict[str, Any]] = [
+        {"s": woken_s - last_ms_before / 1000, "amount": 9000},
+        {"s": woken_s, "amount": 9000},
+    ]
     records.append({"s": woken_s + 3599, "amount": 100})
     assert told(records) == (["n2"] if fires else [])
 

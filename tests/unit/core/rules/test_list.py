@@ -81,7 +81,7 @@ def test_not_in_hits_what_an_allow_list_lacks_missing_values_too() -> None:
 def test_an_entry_ends_by_the_ingest_time_of_the_record() -> None:
     """Without an ingest time of its own a log has the running maximum of event time: 10 s from the second record on."""
     ends = NamedList().then([("a1", AT_MS + 10_000), ("a7", FOREVER_MS)], {})
-    records = [{"s": 9.999}, {"s": 10}, {"s": 5}, {"s": 11, "account_id": "a7"}]
+    records: list[dict[str, Any]] = [{"s": 9.999}, {"s": 10}, {"s": 5}, {"s": 11, "account_id": "a7"}]
     found = alerts(STOLEN, records, {"watch": ends})
     assert [alert["record_id"] for alert in found] == ["t0", "t3"]
 

@@ -1,4 +1,4 @@
-"""``dormancy``: a key that was silent for long, and then does what the conditions say, as thieves do with old accounts."""
+"""``dormancy``: a key that was silent for long, and then does what the conditions say, as stolen old accounts do."""
 
 from __future__ import annotations
 
