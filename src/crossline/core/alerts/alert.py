@@ -112,7 +112,7 @@ class AlertMaker:
             evidence["figures"] = {name: _read(figure) for name, figure in hit.figures.items()}
             evidence["fields"] = {name: json_value(value) for name, value in hit.fields.items()}
             evidence |= {name: json_value(value) for name, value in hit.shows.items()}
-            said_of = {**hit.fields, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
+            said_of = {**said_of, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
         elif hit.fields:
             evidence["figures"] = dict(hit.fields)
         if hit.records is not None:

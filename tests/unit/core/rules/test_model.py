@@ -114,10 +114,11 @@ def test_scores_do_not_depend_on_how_records_are_cut() -> None:
 
 def test_alerts_are_the_same_in_any_cut_of_a_stream_in_disorder() -> None:
     rng = random.Random(5)
+    back_s, amounts = [0, 0, 3.5, 20], range(9)
     records = [
-        {"s": n - rng.choice([0, 0, 3.5, 20]), "card": rng.choice("ab"), "amount": rng.randrange(9)} for n in range(150)
+        {"s": n - rng.choice(back_s), "card": rng.choice("ab"), "amount": rng.choice(amounts)} for n in range(150)
     ]
-    rule = body(deep(), threshold=0.5)
+    rule = body(deep(), threshold=0.04)  # about the middle of what it gives for such records
     whole = alerts(rule, records)
     assert 10 < len(whole) < 140
     assert all(alerts(rule, records, batches=batches) == whole for batches in (2, 31, 150))
