@@ -108,10 +108,8 @@ class RuleChanges:
         for name in [name for name in failed if name not in self._unscored]:
             self._unscored.add(name)
             each = failed[name]
-            text = (
-                f"the model of {name} did not score {each['records']} records of a batch, and it did not judge them: "
-            )
-            self._events.append(self._feed.note("unscored", text + each["why"]))
+            text = f"the model of {name} did not score {each['records']} records of a batch, which it did not judge"
+            self._events.append(self._feed.note("unscored", f"{text}: {each['why']}"))
 
     def delivered(self, batch_id: int) -> None:
         """The batch is with every sink."""

@@ -81,7 +81,7 @@ def test_a_missing_feature_is_not_a_number_which_some_models_take() -> None:
 
 def test_conditions_say_what_is_scored() -> None:
     rule = body(weighted(1, 0), conditions=[{"field": "status", "operator": "==", "value": "ok"}])
-    records = [{"s": 0, "amount": 200}, {"s": 1, "amount": 200, "status": "ok"}]
+    records: list[dict[str, Any]] = [{"s": 0, "amount": 200}, {"s": 1, "amount": 200, "status": "ok"}]
     assert [each["record_id"] for each in alerts(rule, records)] == ["n1"]
 
 
