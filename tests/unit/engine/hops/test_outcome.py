@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Frame:
     """What ``collect`` asks of a frame: its rows."""
 
-    def __init__(self, **rows: list[dict[str, Any]]) -> None:
+    def __init__(self, **rows: Any) -> None:
         self._rows = rows
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
