@@ -27,7 +27,7 @@ MAY_IMPORT = {
 # The rooms of a folder, in the order in which they may use each other: each imports only from those before it.
 ROOMS = {
     "core": (
-        *("basics", "texts", "streams", "conditions", "formula", "figures", "rules", "decide", "settings"),
+        *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "rules", "decide", "settings"),
         *("plan", "decode", "windows", "panes", "route", "alerts", "judge", "workbench"),
     ),
     "engine": (
@@ -47,7 +47,18 @@ ROOMS = {
         ),
     ),
 }
-CORE_LIBRARIES = {"llvmlite", "numba", "numpy", "orjson", "pyarrow", "pydantic", "pydantic_core", "xxhash", "yaml"}
+CORE_LIBRARIES = {
+    "llvmlite",
+    "numba",
+    "numpy",
+    "onnxruntime",
+    "orjson",
+    "pyarrow",
+    "pydantic",
+    "pydantic_core",
+    "xxhash",
+    "yaml",
+}
 # What does input or output, starts processes, or reads a clock.
 CORE_BANNED = {
     *("asyncio", "fileinput", "glob", "http", "io", "multiprocessing", "os", "pathlib", "shutil", "socket", "sqlite3"),

@@ -161,6 +161,8 @@ def _judge(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory
         return [_hit(rule, record, None, [record])]
     if rule.rule_type == "formula":
         return _judge_formula(rule, record, earlier, memory, lists)
+    if rule.rule_type == "dormancy":
+        return _judge_dormancy(rule, record, earlier, memory, lists)
     window = _window(rule, record, earlier, lists)
     value = aggregate(rule.aggregate, [field_value(other.fields, rule.field) if rule.field else 1 for other in window])
     satisfied = value is not None and ORDERINGS[rule.operator](value, rule.threshold)
@@ -187,9 +189,31 @@ def _judge_formula(rule: Rule, record: Record, earlier: Sequence[Record], memory
     ]
 
 
+def _judge_dormancy(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
+    """The first record of any kind in the window woke the key, if it came long enough after the last one before."""
+    now_ms, pieces = _clock_ms(rule, record), dict(rule.figures)
+    known = _window(replace(pieces["woke"], window_ms=rule.reach_ms), record, earlier, lists)
+    within = [each for each in known if _clock_ms(rule, each) > now_ms - rule.window_ms]
+    before = [each for each in known if each not in within]
+    matching = [each for each in within if _enters(rule, each, lists)]
+    woke_ms, seen_ms = _clock_ms(rule, within[0]), _clock_ms(rule, before[-1]) if before else None
+    silent = rule.include_unseen if seen_ms is None else woke_ms - seen_ms >= rule.inactive_ms
+    satisfied = rule.probe or (silent and rule.threshold is not None and len(matching) >= rule.threshold)
+    if not _emits(rule, memory, now_ms, satisfied):
+        return []
+    figures: dict[str, tuple[Any, int]] = {
+        "matching": (len(matching), len(matching)),
+        "woke": (now_ms - woke_ms, len(within)),
+    }
+    figures["last_seen"] = (None if seen_ms is None else now_ms - seen_ms, len(before))
+    return [replace(_hit(rule, record, len(matching), matching), figures=figures)]
+
+
 def _value(figure: Rule, record: Record, window: Sequence[Record], lists: Lists) -> Any:
     if figure.aggregate == "since":
         return _clock_ms(figure, record) - _clock_ms(figure, window[-1]) if window else None
+    if figure.aggregate == "age":
+        return _clock_ms(figure, record) - _clock_ms(figure, window[0]) if window else None
     if figure.aggregate == "streak":
         meets = [holds(figure.streak_of, r.fields, lists_at(lists, r.ingest_ms)) for r in window]
         return len(list(itertools.takewhile(bool, reversed(meets))))
@@ -242,7 +266,7 @@ def _within(rule: Rule, clock_ms: int, now_ms: int) -> bool:
 
 def _has_left(rule: Rule, clock_ms: int, now_ms: int) -> bool:
     """Whether a record of ``clock_ms`` is past the far end of the window of one of ``now_ms``."""
-    if rule.figures:
+    if rule.figures and rule.rule_type != "dormancy":  # each waking is one of its own
         return all(_has_left(figure, clock_ms, now_ms) for _, figure in rule.figures)
     far_ms, _ = _edges(rule, now_ms)
     return clock_ms < far_ms if rule.bounds.startswith("[") or rule.resolution_ms else clock_ms <= far_ms

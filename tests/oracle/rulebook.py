@@ -61,6 +61,8 @@ class Rule:
     value: str | None = None
     figures: tuple[tuple[str, Rule], ...] = ()
     streak_of: Any = None
+    inactive_ms: int = 0
+    include_unseen: bool = False
     probe: bool = False  # satisfied at each record that it judges
     resolution_ms: int = 0  # its window begins with a pane of this length
 
@@ -125,6 +127,10 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
     """The rule of a log entry. ``defaults``: those of the pipeline, over which the rule's own fields win."""
     standing = {**DEFAULTS, **defaults}
     body = {**standing, **entry.body}
+    if body["rule_type"] == "list":
+        body |= {"rule_type": "threshold", "conditions": {"all": [_looked_up(body), *_as_list(body.get("conditions"))]}}
+    if "inactive_for" in body:
+        body |= {"figures": _of_dormancy(body), "when": "matching", "aggregation_threshold": body.get("at_least", 1)}
     said = f"{body.get('when')} {body.get('value')}"
     named = sorted(body.get("figures", {}).items(), key=lambda each: said.find(each[0]) % (len(said) + 1))
     figures = tuple((name, _figure(entry, each, defaults)) for name, each in named)
@@ -158,10 +164,48 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         value=body.get("value"),
         figures=figures,
         resolution_ms=duration_ms(body.get("resolution", "0s")),
+        inactive_ms=duration_ms(body.get("inactive_for", "0s")),
+        include_unseen=body.get("include_unseen", False),
     )
 
 
-AGGREGATES = ["count", "since", "streak", "sum", "avg", "min", "max", "stddev", "distinct_count", "last", "first"]
+def _of_dormancy(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What its alert shows: the records that match, those of any kind in the window, and those before it."""
+    window_ms, inactive_ms = duration_ms(body["window"]), duration_ms(body["inactive_for"])
+    known_ms = duration_ms(body["known_for"]) if "known_for" in body else 2 * inactive_ms
+    common = {"group_by": body["group_by"], "window": body["window"]}
+    return {
+        "matching": {**common, "count": True, "conditions": body.get("conditions")},
+        "woke": {**common, "age": True},
+        "last_seen": {**common, "since": True, "window": f"{known_ms - window_ms}ms", "delay": body["window"]},
+    }
+
+
+def _looked_up(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"field": body["field"], "operator": body.get("operator", "in"), "value": {"list": body["list"]}}
+
+
+def _as_list(conditions: Any) -> list[Any]:
+    return conditions if isinstance(conditions, list) else [] if conditions is None else [conditions]
+
+
+AGGREGATES = [
+    "count",
+    "since",
+    "age",
+    "streak",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "stddev",
+    "distinct_count",
+    "last",
+    "first",
+]
+
+
+_OF_THE_WHOLE = {"figures", "when", "value", "conditions", "group_by", "inactive_for"}
 
 
 def _figure(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]) -> Rule:
@@ -169,7 +213,7 @@ def _figure(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]
     (aggregate,) = [name for name in AGGREGATES if name in fields]
     of = {"aggregation_type": aggregate, "aggregation_field": None if fields[aggregate] is True else fields[aggregate]}
     kept = {name: value for name, value in fields.items() if name not in AGGREGATES}
-    body = {n: v for n, v in entry.body.items() if n not in {"figures", "when", "value", "conditions", "group_by"}}
+    body = {n: v for n, v in entry.body.items() if n not in _OF_THE_WHOLE}
     rule = read_rule(Entry({**body, **kept, **of}, entry.from_ms, entry.until_ms), defaults)
     if "include_current" not in fields and aggregate == "since":
         rule = replace(rule, include_current=False)

@@ -211,8 +211,14 @@ def formula_body(draw: st.DrawFn) -> Body:
     """A formula of two figures of one key, without its name, version and times of effect."""
     group_by, figures = draw(st.sampled_from(GROUPS)), {}
     for name in ("f0", "f1"):
-        aggregate = draw(st.sampled_from(["count", "since", "streak", *AGGREGATED]))
-        pool = {"count": [None], "since": [None], "streak": [None], "stddev": ["amount"]}
+        aggregate = draw(st.sampled_from(["count", "since", "age", "streak", *AGGREGATED]))
+        pool: dict[str, list[str | None]] = {
+            "count": [None],
+            "since": [None],
+            "age": [None],
+            "streak": [None],
+            "stddev": ["amount"],
+        }
         field = draw(st.sampled_from(pool.get(aggregate) or AGGREGATED[aggregate]))
         conditions = draw(CONDITIONS if aggregate == "streak" else st.one_of(st.none(), st.none(), CONDITIONS))
         fields = {
@@ -244,10 +250,34 @@ def formula_body(draw: st.DrawFn) -> Body:
 
 
 @st.composite
+def dormancy_body(draw: st.DrawFn) -> Body:
+    """A key that was silent for some seconds, without its name, version and times of effect."""
+    window_s, more_s = draw(st.sampled_from([1, 3])), draw(st.sampled_from([0, 2]))
+    body = {
+        "rule_type": "dormancy",
+        "source_topic": STREAM,
+        "group_by": draw(st.sampled_from([each for each in GROUPS if each is not None])),
+        "conditions": draw(st.one_of(st.none(), CONDITIONS)),
+        "inactive_for": f"{window_s + more_s}s",
+        "window": f"{window_s}s",
+        "known_for": draw(st.sampled_from([None, None, f"{2 * window_s + more_s}s", "12s"])),
+        "include_unseen": draw(st.sampled_from([None, None, True])),
+        "at_least": draw(st.sampled_from([None, 1, 2])),
+        "emit": draw(st.sampled_from([None, None, "every"])),
+        "cooldown": draw(st.none() | _seconds(1, 3, 0.5)),
+        **draw(_times()),
+    }
+    return _given(body)
+
+
+@st.composite
 def threshold_body(draw: st.DrawFn) -> Body:
-    """A threshold rule without its name, version and times of effect."""
+    """A threshold rule, or one of a list, without its name, version and times of effect."""
     body = {"rule_type": "threshold", "source_topic": STREAM, "conditions": draw(CONDITIONS), **draw(_times())}
-    return {name: value for name, value in body.items() if value is not None}
+    operator = draw(st.sampled_from([None, "not_in"]))
+    looked_up = {"rule_type": "list", "field": "kind", "list": "cash", "operator": operator}
+    more = draw(st.sampled_from([{}, {}, looked_up, {**looked_up, "conditions": None}]))
+    return _given({**body, **more})
 
 
 @st.composite
@@ -274,7 +304,13 @@ def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] =
         effective_ms = None
         for version in range(1, draw(st.sampled_from([1, 1, 1, 2, 3])) + 1):
             body = draw(
-                st.one_of(velocity_body(aggregates), velocity_body(aggregates), threshold_body(), formula_body())
+                st.one_of(
+                    velocity_body(aggregates),
+                    velocity_body(aggregates),
+                    threshold_body(),
+                    formula_body(),
+                    dormancy_body(),
+                )
             )
             body |= {"rule_id": f"r{number}", "version": version}
             if effective_ms is not None:

@@ -26,7 +26,9 @@ EVERY = {"emit": "every", "cooldown": "0ms"}
 PROBES: dict[str, Body] = {
     "velocity": {**EVERY, "operator": ">=", "aggregation_threshold": -sys.float_info.max},
     "formula": {**EVERY, "probe": True},
+    "dormancy": {**EVERY, "probe": True},
     "threshold": {},
+    "list": {},
 }
 
 

@@ -170,7 +170,7 @@ class DirectoryRuleLog:
         self._file.close()
 
     def _checked(self, files: Files, names: frozenset[str] | None) -> Changes:
-        known = Known(self._streams, names, self._sink_topics).with_heads(self._history.heads)
+        known = Known(self._streams, names, self._sink_topics, folder=self.path).with_heads(self._history.heads)
         return Changes(files, names, read_files(files, known))
 
     def _record(self, events: list[RuleEvent], changes: Changes, more: Sequence[RuleEvent] = ()) -> None:

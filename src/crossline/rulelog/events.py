@@ -12,7 +12,7 @@ from crossline.core.basics.times import format_instant, parse_instant_ms
 SCHEMA_VERSION = 1
 
 EventKind = Literal[
-    "started", "published", "status_changed", "ended", "refused", "absent", "list_changed", "without_past"
+    "started", "published", "status_changed", "ended", "refused", "absent", "list_changed", "without_past", "unscored"
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
@@ -28,8 +28,9 @@ class RuleEvent:
     ``text`` is the report, ``digest`` that of the file. ``absent``: a rule stands in no file any more, and stays live.
     ``list_changed``: a named list has another content, that of the file with ``digest``, which is kept beside the log.
     It holds from ``begins_ms`` on the ingest clock of each stream, None (or a stream that is not there) for the
-    beginning. ``without_past``: rules begin without their past; ``text`` says which. ``source`` is the file's name in
-    the folder, ``line`` counts from 1. What happened to a list has its ``list_name``.
+    beginning. ``without_past``: rules begin without their past; ``text`` says which. ``unscored``: a model did not
+    score records, which its rule did not judge; once for each rule version in a run, ``text`` says why. ``source`` is
+    the file's name in the folder, ``line`` counts from 1. What happened to a list has its ``list_name``.
     """
 
     event: EventKind

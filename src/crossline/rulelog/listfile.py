@@ -16,6 +16,7 @@ SUFFIXES = (".txt", ".yaml", ".yml", ".json")
 LIST_BYTES_MAX = 64 * 2**20
 _FORM = "text, a finite number up to 64 bits, true or false"
 _NAMES = ("value", "until")
+_ENDS = ("expires", "expires_at", "expiry", "valid_until", "end", "ends")
 
 
 def list_name(source: str) -> str:
@@ -48,7 +49,7 @@ def _entry(entry: Any, path: Path, report: Report) -> list[Entry]:
     """The entry; none where it is wrong, which is reported."""
     given = entry if isinstance(entry, dict) else {"value": entry}
     for name in [name for name in given if name not in _NAMES]:
-        report.add((*path, name), shown(name), "value or until", nearest(str(name), _NAMES))
+        report.add((*path, name), shown(name), "value or until", _hint(name))
     value, until_ms = literal(given.get("value")), FOREVER_MS
     if value is None:
         found = shown(given["value"]) if "value" in given else "nothing"
@@ -59,3 +60,7 @@ def _entry(entry: Any, path: Path, report: Report) -> list[Entry]:
         except ValueError:
             report.add((*path, "until"), shown(given["until"]), INSTANT_FORM)
     return [] if value is None else [(value, until_ms)]
+
+
+def _hint(name: Any) -> str | None:
+    return "did you mean until?" if name in _ENDS else nearest(str(name), _NAMES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Literal
@@ -55,7 +55,7 @@ class RuleFolder:
         self.histories = tuple(histories)
         for each in self.histories:
             known = known.with_heads(each.heads)
-        self._known = known
+        self._known = replace(known, folder=known.folder or path)
 
     def files(self) -> Files:
         """The rule files as they stand."""
@@ -80,7 +80,7 @@ class RuleFolder:
             before = self.files()
             written = self._checked(before, file.name, content, shown_as=str(file))
             replace_file(self.path / file.name, content.data, before.get(file.name))
-        gone = _rule_ids(before) - _rule_ids({**before, file.name: content})
+        gone = _rule_ids(before, self.path) - _rule_ids({**before, file.name: content}, self.path)
         return Publication(tuple(written), tuple(sorted(gone)))
 
     def set_status(self, rule_id: str, status: Status, version: int | None = None) -> Written:
@@ -185,8 +185,8 @@ def _check_move(rule_id: str, now: Status, status: Status) -> None:
         raise PermanentError(f"rule {rule_id} is {now} and cannot become {status}; expected {legal}")
 
 
-def _rule_ids(files: Files) -> set[str]:
-    taken, _ = judge_files(files, History())
+def _rule_ids(files: Files, folder: Path) -> set[str]:
+    taken, _ = judge_files(files, History(), Known(folder=folder))
     return {each.rule.rule_id for each in taken}
 
 

@@ -13,14 +13,15 @@ from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Head, Sources, heads_of
 from crossline.core.rules.ruleset import bodies_of, load_rules_document
 from crossline.core.streams.schema import StreamSpec
-from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, fault_finding
+from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, fault_finding, shown
 from crossline.core.texts.report import place
 from crossline.core.texts.yamltext import SIZE_MAX, Document, load_yaml
 from crossline.logs import get_logger
-from crossline.rulelog.content import FileContent, content_of, is_folder, text_of
+from crossline.rulelog.content import FileContent, content_in_folder, content_of, is_folder, text_of
 from crossline.rulelog.folder import Files, Folder
 
 SUFFIXES = (".yaml", ".yml", ".json")
+ATTACHED_BYTES_MAX = 4 * 2**20  # it stands in the rule log, and goes to every worker
 
 log = get_logger(__name__)
 _T = TypeVar("_T")
@@ -28,11 +29,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What rules may refer to: streams by name, names of lists, topics of sinks. None: that is not checked."""
+    """What rules may refer to: streams by name, names of lists, topics of sinks. None: that is not checked.
+
+    ``folder``: where files lie that rules name, such as models. None: beside the rule's own file.
+    """
 
     streams: Mapping[str, StreamSpec] | None = None
     lists: Collection[str] | None = None
     sink_topics: Collection[str] | None = None
+    folder: FilePath | None = None
 
     def with_heads(self, heads: Mapping[str, Head]) -> Known:
         """Also the hits of rules that have these heads."""
@@ -124,8 +129,20 @@ def _document(source: str, content: FileContent) -> Document:
 
 def read_rule_file(document: Document, known: Known = NOTHING_KNOWN) -> list[FileRule]:
     """The rules of a file; raises RefusedError with all that is wrong with it."""
-    loaded = load_rules_document(document, known.streams, known.lists, known.sink_topics)
+    attach = partial(attached, known.folder or FilePath(document.source).parent)
+    loaded = load_rules_document(document, known.streams, known.lists, known.sink_topics, attach)
     return [FileRule(item.rule, document, item.path) for item in loaded]
+
+
+def attached(folder: FilePath, name: str) -> bytes | Finding:
+    """The bytes of the file ``name`` of the folder, or what is wrong with it."""
+    expected = f"a file of at most {ATTACHED_BYTES_MAX // 2**20} MiB in {folder}"
+    if FilePath(name).is_absolute() or ".." in FilePath(name).parts:
+        return Finding((), shown(name), expected)
+    content = content_in_folder(folder / name, ATTACHED_BYTES_MAX)
+    if content is None:
+        return Finding((), f"no file {name}", expected)
+    return content.data if content.error is None else Finding((), f"{name}, which is {content.error}", expected)
 
 
 def guarded(source: str, check: Callable[[], _T]) -> _T | RefusedError:

@@ -88,6 +88,7 @@ def test_an_entry_that_stands_twice_ends_at_the_later_time(tmp_path: Path) -> No
 
 def test_malformed_entries_are_told_all_at_once(tmp_path: Path) -> None:
     text = "- {value: a, until: tomorrow}\n- {value: b, untill: 5}\n- {until: 5}\n- {value: [c], until: 2026-01-01}\n"
+    text += "- {value: d, expires: 2026-01-01}\n"
     (tmp_path / "cards.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as caught:
         lists_in(tmp_path)
@@ -100,6 +101,7 @@ def test_malformed_entries_are_told_all_at_once(tmp_path: Path) -> None:
     assert "found nothing; expected text, a finite number up to 64 bits, true or false" in said
     assert "cards.yaml:4: [3].value" in said
     assert "cards.yaml:4: [3].until" in said
+    assert 'found "expires"; expected value or until\n  did you mean until?' in said
 
 
 def test_a_change_holds_from_its_instants_and_a_bad_one_keeps_the_last(desk: Desk) -> None:

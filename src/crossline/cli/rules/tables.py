@@ -61,7 +61,7 @@ def _event_row(event: RuleEvent, judged: list[dict[str, str | None]]) -> Row:
         "source": f"{event.source}:{event.line}",
         "live": True,
         "judges": judged,
-        "body": rule.to_json(),
+        "body": rule.told(),
     }
 
 
@@ -77,7 +77,7 @@ def _file_row(each: FileRule) -> Row:
         "source": f"{each.source}:{each.line}",
         "live": False,
         "judges": [],
-        "body": rule.to_json(),
+        "body": rule.told(),
     }
 
 

@@ -66,6 +66,7 @@ class AlertMaker:
             "action": rule.action,
         }
         self._stream = stream
+        self._notes = dict(program.evidence.notes)
         self._more = _given(rule, emit_to_sink=program.emission.delivered)
         self._seeded = _SEEDED.copy()
         self._seeded.update(f"{rule.rule_id}\x1f{rule.version}\x1f".encode())
@@ -78,12 +79,13 @@ class AlertMaker:
         evidence: dict[str, Any] = {"count": hit.count, "record_ids": list(hit.record_ids[-EVIDENCE_IDS_MAX:])}
         if hit.rests_on is not None:
             evidence["alert_ids"] = list(hit.rests_on[-EVIDENCE_IDS_MAX:])
-        said_of = hit.fields
+        evidence |= self._notes
+        said_of = {**self._notes, **hit.fields} if self._notes else hit.fields
         if hit.figures is not None:
             evidence["figures"] = {name: {**_read(each), **self._kept[name]} for name, each in hit.figures.items()}
             evidence["fields"] = {name: json_value(value) for name, value in hit.fields.items()}
             evidence |= {name: json_value(value) for name, value in hit.shows.items()}
-            said_of = {**hit.fields, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
+            said_of = {**said_of, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
         elif hit.fields:
             evidence["figures"] = dict(hit.fields)
         evidence |= self._kept.get("", {})

@@ -14,6 +14,7 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import DISTINCT_ERROR, QUANTILE_ERROR, Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, Constant, Join, walk
+from crossline.core.models.model import Scorer
 
 _ERRORS = {"distinct_count": DISTINCT_ERROR, "quantile": QUANTILE_ERROR}
 ALWAYS = Formula("true", Constant(True, "boolean"))
@@ -80,23 +81,42 @@ class Figure:
         return _ERRORS.get(self.aggregate) if self.window.resolution_ms else None
 
 
+SCORE = "score of the model"  # no field and no figure has such a name
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What a model says of ``features``: formulas of figures and fields, in the order of the scorer's names.
+
+    The verdict's formulas know it as ``SCORE``.
+    """
+
+    scorer: Scorer
+    features: tuple[Formula, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Formed:
     """The verdict of a formula: that ``when`` holds of the program's figures, by their ``names``, and of fields.
 
-    ``value``: what an alert shows as its value; None: nothing. ``shows``: what else it shows, by name.
+    ``value``: what an alert shows as its value; None: nothing. ``shows``: what else it shows, by name. ``scored``: the
+    model whose score the formulas are of, if there is one.
     """
 
     names: tuple[str, ...]
     when: Formula
     value: Formula | None = None
     shows: tuple[tuple[str, Formula], ...] = ()
+    scored: Scored | None = None
 
     @property
     def read(self) -> tuple[str, ...]:
         """The figures, and the fields of the record, that it reads."""
         formulas = (self.when, *((self.value,) if self.value else ()), *(each for _, each in self.shows))
-        return tuple(dict.fromkeys(name for each in formulas for name in each.names))
+        if self.scored is not None:
+            formulas = (*formulas, *self.scored.features)
+        names = dict.fromkeys(name for each in formulas for name in each.names)
+        return tuple(name for name in names if self.scored is None or name != SCORE)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -128,19 +148,26 @@ class Emission:
     """When a hit is told: at ``every`` one, or where the verdict was another at the key's record before.
 
     After it, none for the same key for ``cooldown_ms``. ``delivered`` False: it is recorded, and given to no sink.
+    ``rearm_ms``: a formula that held is no longer remembered after so long without a record that is judged; None: after
+    as long as its windows reach.
     """
 
     every: bool = True
     cooldown_ms: int = 0
     delivered: bool = True
+    rearm_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an alert shows: ``fields`` of its record, and the records of the window where it ``lists`` them."""
+    """What an alert shows: ``fields`` of its record, and the records of the window where it ``lists`` them.
+
+    ``notes``: what stands in every alert of the rule, by name.
+    """
 
     fields: tuple[str, ...] = ()
     lists: bool = False
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

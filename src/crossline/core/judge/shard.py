@@ -16,7 +16,7 @@ from crossline.core.judge.order import NO_FLOOR, chunk_floors, in_ingest_order, 
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import Layer
 from crossline.core.route.facts import facts_from
-from crossline.core.windows.batch import Delta, KeyedBatch, texts_of
+from crossline.core.windows.batch import Delta, Failure, KeyedBatch, texts_of
 
 BoolMask = npt.NDArray[np.bool_]
 
@@ -100,7 +100,10 @@ class Reported:
 
 @dataclass(slots=True)
 class ShardOutput:
-    """What one batch gave: hits, duplicates, late records, and the deltas to be persisted."""
+    """What one batch gave: hits, duplicates, late records, and the deltas to be persisted.
+
+    ``failed``: how many records a model could not judge, by rule version and why.
+    """
 
     hits: list[Hit] = field(default_factory=list)
     reported: list[Reported] = field(default_factory=list)
@@ -110,6 +113,7 @@ class ShardOutput:
     records: int = 0
     retained: int = 0
     clocks: dict[str, StreamClocks] = field(default_factory=dict)
+    failed: dict[Failure, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +245,8 @@ def _judge_layer(
         facts=facts_from(plan.spec, layer_plan.facts, rows, len(layer_plan.layer.columns)),
     )
     hits = store.judge(batch)
+    for failure, count in hits.failed.items():
+        output.failed[failure] = output.failed.get(failure, 0) + count
     chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
     judged = JudgedRows(plan, layer_plan, batch, rows, chunks)
     if len(hits.line):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from crossline.core.windows.batch import Delta, FormulaRead, Hits, KeyedBatch, t
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.program import INT_KINDS, all_told, classes, judge_class
 from crossline.core.windows.store import Sizes
-from crossline.core.windows.verdicts.formulas import Formulas, Told
+from crossline.core.windows.verdicts.formulas import Formulas, Judged, Told
 
 PIECE = 16_384  # rows whose figures are told at a time
 SWEEP_PART = 4  # a slot is swept for as many records
@@ -82,7 +82,8 @@ class PaneState:
         kept = int(words[at.N_RETAINED])
         self._retained += kept
         self._memory.let_go()
-        return self._hits(batch, found, duplicate, retained[:kept], sat[:kept])
+        hits = self._hits(batch, found, duplicate, retained[:kept], sat[:kept])
+        return replace(hits, failed=self._formulas.failed())
 
     def _judge_piece(self, batch: KeyedBatch, start: int, end: int, found: _Found) -> None:
         memory, words, rows = self._memory, self._memory.words, end - start
@@ -105,7 +106,7 @@ class PaneState:
             verdicts[:, number] = holds(line, told, column, integral=self._integral[column])
         facts = {name: column.slice(start, rows) for name, column in batch.facts.items()}
         if self.plan.formulas:
-            verdicts[:, len(self.plan.lines) :] = self._formulas.holds(told, facts)
+            verdicts[:, len(self.plan.lines) :] = self._formulas.holds(told, facts, Judged(batch, slice(start, end)))
         memory.run(EMIT)
         hits = int(words[at.N_HITS])
         found.emitted.append(emitted[: 2 * int(words[at.N_EMITTED])].copy())

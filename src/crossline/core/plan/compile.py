@@ -258,6 +258,9 @@ def _line(draft: Draft, version: RuleVersion, program: Program, verdict: Compari
 
 def _formula(draft: Draft, version: RuleVersion, program: Program, verdict: Formed, spec: StreamSpec) -> FormulaLine:
     draft.facts |= dict.fromkeys(verdict.fields)
+    rearm_ms = program.emission.rearm_ms
+    if rearm_ms is None:
+        rearm_ms = max(each.window.rearm_ms for each in program.figures)
     groups = [(_group(draft, each, spec), _group(draft, each, spec, counted=True)) for each in program.figures]
     return FormulaLine(
         rule_id=version.rule.rule_id,
@@ -265,7 +268,7 @@ def _formula(draft: Draft, version: RuleVersion, program: Program, verdict: Form
         entry=_entry(draft, entry_of(program.feed, spec)),
         figures=tuple((name, *each) for name, each in zip(verdict.names, groups, strict=True)),
         verdict=verdict,
-        rearm_ms=max(each.window.rearm_ms for each in program.figures),
+        rearm_ms=rearm_ms,
         emit_every=program.emission.every,
         cooldown_ms=program.emission.cooldown_ms,
         spans=((version.effective_from_ms, version.effective_until_ms),),

@@ -150,6 +150,8 @@ class Rule(BaseModel):
 
     example: ClassVar[str] = ""
     takes_resolution: ClassVar[bool] = False
+    # Fields that name a file, and those that its bytes, in base64, are put into by whoever reads rules.
+    files: ClassVar[Mapping[str, str]] = {}
 
     def __hash__(self) -> int:
         return hash((self.rule_id, self.version))
@@ -194,6 +196,15 @@ class Rule(BaseModel):
         """The whole rule as plain JSON that loads again as the same rule."""
         whole = {**self.canonical(), "status": self.status}
         return whole if self.effective_from is None else {**whole, "effective_from": self.effective_from}
+
+    def told(self) -> dict[str, Any]:
+        """As ``to_json``, for people: of the bytes of a file only how many they are."""
+        told = self.to_json()
+        for name in self.files.values():
+            given = told.get(name)
+            if isinstance(given, str):
+                told[name] = f"{len(given) * 3 // 4 - given.count('='):,} bytes"
+        return told
 
     def body_digest(self) -> str:
         """SHA-256 of the canonical body, in hex: the same for the same version in every run."""

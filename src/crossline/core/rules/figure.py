@@ -20,7 +20,7 @@ from crossline.core.texts.fieldtypes import Duration, Names, OptionalDuration, n
 from crossline.core.texts.problems import Finding, Path, listed, one_of
 from crossline.core.texts.validation import refusal, refusals
 
-OF_RECORDS: tuple[Aggregate, ...] = ("count", "since", "streak")
+OF_RECORDS: tuple[Aggregate, ...] = ("count", "since", "age", "streak")
 OF_A_FIELD: tuple[Aggregate, ...] = ("sum", "avg", "min", "max", "stddev", "distinct_count", "last", "first")
 _ARITHMETIC = frozenset({"sum", "avg", "stddev", "quantile"})
 LEAST_RESOLUTION_MS = 1000
@@ -64,6 +64,9 @@ class FigureFields(BaseModel):
     count: Literal[True] | None = Field(None, description="How many records.")
     since: Literal[True] | None = Field(
         None, description="Milliseconds since the key's previous record in the window; missing where there is none."
+    )
+    age: Literal[True] | None = Field(
+        None, description="Milliseconds since the first record in the window; missing where it is empty."
     )
     streak: Literal[True] | None = Field(
         None, description="How many of the key's latest records in the window meet `conditions`, one after the other."

@@ -50,6 +50,10 @@ class FormedRule(Rule):
         """What else an alert shows in its evidence, by name; formulas of numbers."""
         return {}
 
+    def texts(self) -> list[str]:
+        """All that its figures are read in."""
+        return [each for each in (*self.formulas_of(), *self.shows_of().values()) if each is not None]
+
     def path_of(self, part: str) -> Path:
         """Where in the rule stands what ``part`` comes from: ``when``, ``value``, or a figure by its name."""
         raise NotImplementedError
@@ -71,7 +75,7 @@ class FormedRule(Rule):
     @cached_property
     def _in_order(self) -> Mapping[str, FigureFields]:
         """The figures as the formulas come to them: a mapping in a file has no order that a person means."""
-        text = " ".join(each for each in (*self.formulas_of(), *self.shows_of().values()) if each is not None)
+        text = " ".join(self.texts())
 
         def first_met(name: str) -> tuple[int, str]:
             found = re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)
@@ -135,17 +139,21 @@ class FormedRule(Rule):
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
         """Its figures, and the formula over them."""
         feed = self.feed(defaults, self.key_fields)
-        (when, *value), findings = self._formulas(spec)
-        if when is None or findings:
-            raise ValueError(f"{self.rule_id} does not fit its stream: {findings}")
         return Program(
             feed,
             tuple(each.figure(feed, spec) for each in self._in_order.values()),
-            Formed(tuple(self._in_order), when, value[0] if value else _left(when), self._shows(spec)),
+            self.verdict(spec),
             Emission(every=self.emit == "every", cooldown_ms=self.cooldown, delivered=self.emit_to_sink),
             Evidence(lists=self.lists_records),
             judge_lateness_ms=self.lateness(defaults).judged_ms,
         )
+
+    def verdict(self, spec: StreamSpec) -> Formed:
+        """What is made of the figures. Raises ValueError where the rule does not fit its stream."""
+        (when, *value), findings = self._formulas(spec)
+        if when is None or findings:
+            raise ValueError(f"{self.rule_id} does not fit its stream: {findings}")
+        return Formed(tuple(self._in_order), when, value[0] if value else _left(when), self._shows(spec))
 
     def _shows(self, spec: StreamSpec) -> tuple[tuple[str, Formula], ...]:
         known, made = kinds(self.figures_of(), spec), []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Annotated, Any, Literal
@@ -42,6 +43,10 @@ class LoadedRule:
     path: Path
 
 
+# The bytes of the file that a rule names, or what is wrong with it.
+Attach = Callable[[str], bytes | Finding]
+
+
 def load_rules_text(
     text: str,
     source: str,
@@ -62,8 +67,9 @@ def load_rules_document(
     streams: Mapping[str, StreamSpec] | None = None,
     lists: Collection[str] | None = None,
     sink_topics: Collection[str] | None = None,
+    attach: Attach | None = None,
 ) -> list[LoadedRule]:
-    """As ``load_rules_text``, of a text that is read already.
+    """As ``load_rules_text``, of a text that is read already. ``attach``: reads the files that rules name.
 
     Whatever a check of one rule raises it may not refuses that rule at its line; the others are checked too.
     """
@@ -78,7 +84,7 @@ def load_rules_document(
             report.add(path, f"more than {RULES_MAX:,} rules", "a smaller file, and the others in one of their own")
             break
         try:
-            rule, findings = _read_bounded(data, streams, lists, sink_topics)
+            rule, findings = _read_bounded(data, streams, lists, sink_topics, attach)
             if rule is not None:
                 item = LoadedRule(rule, document.source, document.position(path)[0], path)
                 findings = _clash(first_at.setdefault((rule.rule_id, rule.version), item), item)
@@ -104,13 +110,16 @@ def _read_bounded(
     streams: Mapping[str, StreamSpec] | None,
     lists: Collection[str] | None,
     sink_topics: Collection[str] | None,
+    attach: Attach | None,
 ) -> tuple[Rule | None, list[Finding]]:
     """``read_rule`` within the bounds of what is newly written; what a rule log holds already is not held to them."""
     if measure(data, VALUES_MAX, RULE_SIZE_MAX)[1] > RULE_SIZE_MAX:
         found = f"a rule of more than {RULE_SIZE_MAX:,} bytes, with what aliases name written out"
         return None, [Finding((), found, "a smaller rule", "a long list of values has its place in a named list")]
+    data, unread = _with_files(data, attach)
     rule, findings = read_rule(data, streams, lists, sink_topics)
-    if rule is None:
+    findings = [*unread, *_apart_from(unread, findings)]
+    if rule is None or unread:
         return None, findings
     conditions = sum(1 for condition in rule.all_conditions() for _ in leaves(condition.node))
     if conditions > CONDITIONS_MAX:
@@ -124,6 +133,22 @@ def _read_bounded(
 def bodies_of(document: Document) -> Iterator[Any]:
     """The rules of a text as they are written, whatever is wrong with them."""
     return (data for _, data in _bodies(document.data)[:RULES_MAX])
+
+
+def _with_files(data: Any, attach: Attach | None) -> tuple[Any, list[Finding]]:
+    """``data`` with the bytes of the files that a rule of its type names, and what is wrong with these."""
+    cls = rule_types().get(data.get("rule_type", "")) if isinstance(data, dict) and attach is not None else None
+    if cls is None or attach is None:
+        return data, []
+    found, findings = dict(data), []
+    for name, target in cls.files.items():
+        if isinstance(data.get(name), str) and target not in data:
+            content = attach(data[name])
+            if isinstance(content, bytes):
+                found[target] = b64encode(content).decode()
+            else:
+                findings.append(replace(content, path=(name,)))
+    return found, findings
 
 
 def _bodies(data: Any) -> list[tuple[Path, Any]]:

@@ -15,6 +15,7 @@ from crossline.core.basics.values import F64, I32, I64, U8
 U64 = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 Texts = tuple[U8, I64]
+Failure = tuple[str, int, str]  # rule id, version, why
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ class Hits:
     columns, ``evidence_value_f`` for floats, 0 without column). ``duplicates``: bool[n]. ``retained``: int32[m], the
     rows that were kept. ``sat``: uint8[m, ceil(lines/8)], for each kept row the lines it was judged by and satisfied.
     ``emitted_line``, ``emitted_row``: emissions of lines with a cooldown, ``emitted_row`` counted among the kept
-    rows. ``formed``: of hits of formulas, by number of the hit, what was read.
+    rows. ``formed``: of hits of formulas, by number of the hit, what was read. ``failed``: rows that a model could not
+    judge, by rule version and why.
     """
 
     line: I32
@@ -106,6 +108,7 @@ class Hits:
     emitted_line: I32
     emitted_row: I32
     formed: Mapping[int, FormulaRead] = field(default_factory=dict)
+    failed: Mapping[Failure, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.line)

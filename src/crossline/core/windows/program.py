@@ -17,7 +17,8 @@ MIN, MAX, FIRST, LAST = 0, 1, 2, 3
 COUNT, SUM_INT, SUM_FLOAT, AVG_INT, AVG_FLOAT, VALUE_INT, VALUE_FLOAT, DISTINCT, STDDEV, SINCE, STREAK = range(11)
 INT_KINDS = (COUNT, SUM_INT, VALUE_INT, DISTINCT, SINCE, STREAK)
 _POINTERS = {"min": MIN, "max": MAX, "first": FIRST, "last": LAST}
-_KINDS = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "since": SINCE, "streak": STREAK}
+_KINDS = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "streak": STREAK}
+_KINDS |= {"since": SINCE, "age": SINCE}  # the same of the last record and of the first
 _KINDS_OF_NUMBERS = {"sum": SUM_INT, "avg": AVG_INT}  # of integers; one more of floats
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 WIDEST = 2**120  # beyond any sum of as many int64 as there can be records
@@ -125,7 +126,7 @@ def is_float(plan: KeySpacePlan, group: Group) -> bool:
 def check(plan: KeySpacePlan) -> None:
     """Raises ValueError where an aggregate is not defined on its column."""
     for group in plan.groups:
-        if group.aggregate in {"count", "since", "streak"}:
+        if group.aggregate in {"count", "since", "age", "streak"}:
             continue
         kind = plan.columns[group.column][1] if group.column >= 0 else "absent"
         if kind == "absent" or (kind == "code" and group.aggregate != "distinct_count"):
@@ -154,8 +155,8 @@ class _Parts:
             return "sf" if is_float(self.plan, group) else "si", (group.cursor, group.column)
         if group.aggregate == "stddev":
             return "sd", (group.cursor, group.column)
-        if group.aggregate == "since":
-            return "pt", (group.cursor, LAST, -1, -1)
+        if group.aggregate in {"since", "age"}:
+            return "pt", (group.cursor, LAST if group.aggregate == "since" else FIRST, -1, -1)
         if group.aggregate in _POINTERS:
             kind = _POINTERS[group.aggregate]
             chain = self.chains.setdefault((entry, group.column, kind), len(self.chains)) if kind <= MAX else -1

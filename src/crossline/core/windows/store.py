@@ -28,7 +28,7 @@ from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.memory_map import MemoryMap
 from crossline.core.windows.program import all_told, classes, compile_plan, cooldown_columns, judge_class, told_groups
-from crossline.core.windows.verdicts.formulas import Formulas, Told
+from crossline.core.windows.verdicts.formulas import Formulas, Judged, Told
 
 __all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm"]
 
@@ -92,7 +92,7 @@ class KeySpaceState:
         self._deep = bool(words[at.N_WALKED] > DEEP * len(batch))
         hits = hits_of(self._memory, self._buffers, self.plan, found)
         self._leave()
-        return replace(hits, formed=formed)
+        return replace(hits, formed=formed, failed=self._formulas.failed())
 
     def _go_through(self, task: int, start: int) -> None:
         """Have a task done from row ``start`` to ROW_END."""
@@ -113,7 +113,7 @@ class KeySpaceState:
         if not self.plan.formulas:
             return {}
         facts = {name: column.slice(start, end - start) for name, column in batch.facts.items()}
-        self._keep(at.HOLDS, self._formulas.holds(told, facts), start)
+        self._keep(at.HOLDS, self._formulas.holds(told, facts, Judged(batch, slice(start, end))), start)
         before = int(self._memory.words[at.N_HITS])
         self._go_through(EMIT, start)
         return self._formulas.read(self._buffers.hits(before), told, facts, start)

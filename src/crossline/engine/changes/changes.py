@@ -74,6 +74,7 @@ class RuleChanges:
         self._delivered: int | None = None
         self._events: list[dict[str, Any]] = []
         self._without_past = ""
+        self._unscored: set[str] = set()
         self._told = ""
 
     def start(self) -> None:
@@ -110,6 +111,14 @@ class RuleChanges:
         """How far the batch came; called inside ``judging``."""
         for stream, each in clocks.items():
             self.clocks[stream] = each.after(self.clocks.get(stream))
+
+    def unscored(self, failed: Mapping[str, Mapping[str, Any]]) -> None:
+        """Log, by rule version, that a model did not score records; once for each."""
+        for name in [name for name in failed if name not in self._unscored]:
+            self._unscored.add(name)
+            each = failed[name]
+            text = f"the model of {name} did not score {each['records']} records of a batch, which it did not judge"
+            self._events.append(self._feed.note("unscored", f"{text}: {each['why']}"))
 
     def delivered(self, batch_id: int) -> None:
         """The batch is with every sink."""

@@ -84,6 +84,8 @@ def outcome_of(output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Rows
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))
-    figures = {"records": output.records, "clocks": output.clocks, "retained": output.retained}
+    figures: dict[str, Any] = {"records": output.records, "clocks": output.clocks, "retained": output.retained}
+    if output.failed:
+        figures["failed"] = [[*failure, records] for failure, records in output.failed.items()]
     rows.append(("figures", orjson.dumps(figures, option=orjson.OPT_SERIALIZE_NUMPY)))
     return rows

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -87,6 +88,8 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
             outcome.spent.add(body)
         else:
             _add(outcome, orjson.loads(body))
+    for name, failed in outcome.figures.get("failed", {}).items():
+        _tell_unscored(name, failed["why"])
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
     outcome.alerts = [alert for _, alert in ordered]
     outcome.positions = [(partition, offset) for (*_, offset, partition), _ in ordered]
@@ -101,6 +104,12 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
             outcome.figures["without_bytes"] = missing
             log.warning("late records and duplicates go without their bytes, which did not come in time", count=missing)
     return outcome
+
+
+@cache
+def _tell_unscored(name: str, why: str) -> None:
+    """Once in the life of this process; how many there are stands in the figures of each batch."""
+    log.error("a model did not score records, which its rule did not judge", rule=name, why=why)
 
 
 def _unread(positions: Sequence[Position]) -> Raws:
@@ -133,6 +142,10 @@ def _add(outcome: Outcome, more: dict[str, Any]) -> None:
         clocks = StreamClocks(**each).after(outcome.clocks.get(stream))
         outcome.clocks[stream] = clocks
         outcome.figures["ingest_ms"][stream] = clocks.ingest_ms
+    for rule_id, version, why, records in more.get("failed", ()):
+        failed = outcome.figures.setdefault("failed", {})
+        known = failed.setdefault(f"{rule_id}@{version}", {"records": 0, "why": why})
+        known["records"] += records
 
 
 def _duplicate(position: Position, raws: Raws) -> DeadLetter:

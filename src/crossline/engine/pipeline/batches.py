@@ -154,6 +154,7 @@ class Batches:
                 outcome = self._outcome(frame, intake, batch_id)
                 verified = [source.verify() for source in self._sources]
                 self._changes.judged(outcome.clocks)
+                self._changes.unscored(outcome.figures.get("failed", {}))
             delivery = self._delivery(batch_id, outcome, begun, begun_ms)
             after = Stopwatch()
             deliver_all(self._sinks, delivery, stop=self._stopping)

@@ -148,6 +148,8 @@ class Naive:
         window = self.window(cursor, row)
         if group.aggregate == "since":
             return row.clock - window[-1].clock if window else None
+        if group.aggregate == "age":
+            return row.clock - window[0].clock if window else None
         if group.aggregate == "streak":
             return len(list(itertools.takewhile(lambda r: group.column in r.entries, reversed(window))))
         values = [r.values[group.column] for r in window] if group.column >= 0 else [1] * len(window)

@@ -111,7 +111,7 @@ def checked(text: str, kinds: Mapping[str, FieldKind], wanted: Literal["verdict"
 def _kind(group: Group) -> FieldKind:
     if group.aggregate in {"avg", "stddev"}:
         return "number"
-    of_column = group.aggregate not in {"count", "distinct_count", "since", "streak"}
+    of_column = group.aggregate not in {"count", "distinct_count", "since", "age", "streak"}
     return "number" if of_column and group.column == 1 else "integer"
 
 
@@ -119,7 +119,7 @@ def _groups(cursors: int) -> st.SearchStrategy[Group]:
     cursor = st.integers(0, cursors - 1)
     number = st.sampled_from(["sum", "avg", "min", "max", "stddev", "last", "first"])
     return st.one_of(
-        st.builds(Group, cursor, st.just(-1), st.sampled_from(["count", "since"])),
+        st.builds(Group, cursor, st.just(-1), st.sampled_from(["count", "since", "age"])),
         st.builds(Group, cursor, st.integers(0, 1), st.just("streak")),
         st.builds(Group, cursor, st.integers(0, 2), st.just("distinct_count")),
         st.builds(Group, cursor, st.integers(0, 1), number),

@@ -231,3 +231,19 @@ def test_a_first_start_keeps_no_layer_that_its_rules_do_not_need(config: Config,
     (layer,) = changes.file.current().layout_after().layers
     assert (layer.group_fields, layer.home) == (("card",), False)
     feed.close()
+
+
+def test_what_a_model_does_not_score_is_an_event_once_in_a_run(config: Config, tmp_path: Path) -> None:
+    feed = DirectoryFeed(config, {})
+    book = Book(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
+    changes = RuleChanges(book, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, threading.Event())
+    changes.start()
+    changes.unscored({"m@1": {"records": 3, "why": "a score that is no finite number"}})
+    changes.unscored({"m@1": {"records": 2, "why": "another"}, "n@2": {"records": 1, "why": "no ONNX Runtime here"}})
+    changes.unscored({})
+    told = [each["text"] for each in changes.events() if each["event"] == "unscored"]
+    assert told == [
+        "the model of m@1 did not score 3 records of a batch, which it did not judge: a score that is no finite number",
+        "the model of n@2 did not score 1 records of a batch, which it did not judge: no ONNX Runtime here",
+    ]
+    feed.close()

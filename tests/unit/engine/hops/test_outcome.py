@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Frame:
     """What ``collect`` asks of a frame: its rows."""
 
-    def __init__(self, **rows: list[dict[str, Any]]) -> None:
+    def __init__(self, **rows: Any) -> None:
         self._rows = rows
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
@@ -83,3 +83,14 @@ def test_a_duplicate_without_its_bytes_says_why(monkeypatch: pytest.MonkeyPatch)
     (letter,) = collect(cast("DataFrame", frame), {"s": Source()}).dead
     assert letter.raw is None
     assert letter.detail.endswith("the first record counts; its bytes could not be fetched in time")
+
+
+def test_what_shards_did_not_score_is_added_up() -> None:
+    mine: dict[str, Any] = {"records": 5, "retained": 0, "clocks": {}, "failed": [["m", 2, "no number", 3]]}
+    frame = Frame(figures=mine, figures_too={**mine, "failed": [["m", 2, "no number", 1], ["n", 1, "raised", 2]]})
+    found = collect(cast("DataFrame", frame), {})
+    assert found.figures["failed"] == {
+        "m@2": {"records": 4, "why": "no number"},
+        "n@1": {"records": 2, "why": "raised"},
+    }
+    assert "failed" not in collected(Source()).figures

@@ -28,7 +28,8 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,63}", re.ASCII)
 _TAKEN = frozenset({*RESERVED, "and", "or", "not", "in", "true", "false"})
 
 
-def _figures(value: Any) -> Any:
+def check_figures(value: Any) -> Any:
+    """Validator of figures as they are written: their names mean nothing else."""
     if not isinstance(value, dict) or not value:
         raise refusal("one or more figures by name, such as tries: {count: true, group_by: card_hash, window: 10m}")
     for name in value:
@@ -44,7 +45,7 @@ class FormulaRule(FormedRule):
     """Fires where `when` holds of its figures and the record's fields."""
 
     rule_type: Literal["formula"] = Field(description="`formula`.")
-    figures: Annotated[dict[str, FigureFields], BeforeValidator(_figures)] = Field(
+    figures: Annotated[dict[str, FigureFields], BeforeValidator(check_figures)] = Field(
         description="Figures by the names that `when` has for them. See Figures."
     )
     when: str = Field(description="The rule is satisfied where this holds. See Formulas.")

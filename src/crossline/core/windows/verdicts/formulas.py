@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.core.basics.values import F64, I32, I64, U8
+from crossline.core.figures.program import SCORE
 from crossline.core.formula.columns import compile_formula
 from crossline.core.formula.naive import evaluate
-from crossline.core.plan.spaces import WindowPlan
-from crossline.core.windows.batch import FigureRead, FormulaRead
+from crossline.core.plan.spaces import FormulaLine, WindowPlan
+from crossline.core.windows.batch import Failure, FigureRead, FormulaRead, KeyedBatch
 from crossline.core.windows.program import INT_KINDS, told_groups
 
 Number = int | float | None
@@ -47,6 +48,21 @@ class Numbered(Protocol):
     def group_kind(self) -> I32 | I64:
         """Their kinds."""
         ...
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The ``rows`` of a batch that are judged at once."""
+
+    batch: KeyedBatch
+    rows: slice
+
+    def by(self, line: FormulaLine) -> Any:
+        """bool[rows]: which of them the line judges, but for duplicates."""
+        entered = (self.batch.entries[self.rows, line.entry >> 3] >> (line.entry & 7)) & 1
+        ingest_ms, mask = self.batch.ingest_ms[self.rows], entered.astype(np.bool_)
+        mask &= np.logical_or.reduce([(ingest_ms >= start) & (ingest_ms < end) for start, end in line.spans])
+        if line.judge_lateness_ms is not None:
+            mask &= self.batch.lateness_ms[self.rows] <= line.judge_lateness_ms
+        return mask
 
 
 class Formulas:
@@ -61,18 +77,52 @@ class Formulas:
         self._columns = [[(told.index(group), told.index(count)) for _, group, count in x.figures] for x in self._lines]
         self._windows = [[plan.cursors[plan.groups[count].cursor] for _, _, count in x.figures] for x in self._lines]
         self._whens = [compile_formula(line.verdict.when) for line in self._lines]
+        scored = {number: line.verdict.scored for number, line in enumerate(self._lines) if line.verdict.scored}
+        self._features = {number: [compile_formula(each) for each in of.features] for number, of in scored.items()}
+        self._scored = scored
+        self._scores: dict[int, F64] = {}
+        self._failed: dict[Failure, int] = {}
 
-    def holds(self, told: Told, facts: Mapping[str, pa.Array]) -> U8:
+    def failed(self) -> dict[Failure, int]:
+        """How many rows no model could judge since this was asked last, by rule version and why."""
+        found, self._failed = self._failed, {}
+        return found
+
+    def holds(self, told: Told, facts: Mapping[str, pa.Array], judged: Judged) -> U8:
         """Of each row (first axis) and formula: 1 where it holds."""
         rows = len(told.whole)
         out = np.zeros((rows, len(self._lines)), np.uint8)
         wide = told.up.any(axis=1)
         for number, (line, when) in enumerate(zip(self._lines, self._whens, strict=True)):
-            values, valid = when(self._given(number, told, facts), rows)
+            given = self._given(number, told, facts)
+            if number in self._scored:
+                given[SCORE] = self._score(number, told, facts, given, judged.by(line))
+            values, valid = when(given, rows)
             out[:, number] = np.logical_and(values, valid)
             for row in np.flatnonzero(wide).tolist():
                 out[row, number] = bool(evaluate(line.verdict.when.root, self._read(number, row, told, facts)))
         return out
+
+    def _score(
+        self, number: int, told: Told, facts: Mapping[str, pa.Array], given: Mapping[str, Any], judged: Any
+    ) -> tuple[F64, Any]:
+        """The score of each row, and where there is one: a model is asked only of those that are ``judged``."""
+        scored, line, rows = self._scored[number], self._lines[number], len(told.whole)
+        features: F64 = np.full((rows, len(scored.features)), np.nan)
+        for column, (formula, compiled) in enumerate(zip(scored.features, self._features[number], strict=True)):
+            values, valid = compiled(given, rows)
+            np.copyto(features[:, column], values, where=valid, casting="unsafe")
+            for row in np.flatnonzero(told.up.any(axis=1) & judged).tolist():
+                value = evaluate(formula.root, self._read(number, row, told, facts, scored=False))
+                features[row, column] = np.nan if value is None else float(value)
+        scores: F64 = np.full(rows, np.nan)
+        scores[judged], why = scored.scorer.scores(features[judged])
+        bad = int(np.isnan(scores[judged]).sum())
+        if bad:
+            failure = (line.rule_id, line.version, why)
+            self._failed[failure] = self._failed.get(failure, 0) + bad
+        self._scores[number] = scores
+        return scores, ~np.isnan(scores)
 
     def read(
         self, hits: Iterable[tuple[int, int, int, int]], told: Told, facts: Mapping[str, pa.Array], start: int
@@ -97,16 +147,29 @@ class Formulas:
         ):
             if name in read:
                 figures[name] = FigureRead(read[name], *window.span_ms(now_ms), int(told.whole[row, count]))
-        fields = {name: each for name, each in read.items() if name not in figures}
-        return FormulaRead(value, figures, fields, {name: evaluate(each.root, read) for name, each in verdict.shows})
+        shows: dict[str, Any] = {name: evaluate(each.root, read) for name, each in verdict.shows}
+        if verdict.scored is not None:
+            named = zip(verdict.scored.scorer.features, verdict.scored.features, strict=True)
+            shows["features"] = {name: evaluate(each.root, read) for name, each in named}
+        fields = {name: each for name, each in read.items() if name not in figures and name != SCORE}
+        return FormulaRead(value, figures, fields, shows)
 
-    def _read(self, number: int, row: int, told: Told, facts: Mapping[str, pa.Array]) -> dict[str, Any]:
-        """Each figure and field that the formula names, as it was at ``row``; None where it is missing."""
+    def _read(
+        self, number: int, row: int, told: Told, facts: Mapping[str, pa.Array], *, scored: bool = True
+    ) -> dict[str, Any]:
+        """Each figure and field that the formula names, as it was at ``row``; None where it is missing.
+
+        ``scored``: with the score of a model, which was told of the row before.
+        """
         line = self._lines[number]
         columns = {name: at for (name, _, _), (at, _) in zip(line.figures, self._columns[number], strict=True)}
         names = line.verdict.read
         figures = {name: self._figure(columns[name], row, told) for name in names if name in columns}
-        return {name: figures[name] if name in figures else facts[name][row].as_py() for name in names}
+        read = {name: figures[name] if name in figures else facts[name][row].as_py() for name in names}
+        if scored and number in self._scores:
+            score = float(self._scores[number][row])
+            read[SCORE] = None if np.isnan(score) else score
+        return read
 
     def _figure(self, column: int, row: int, told: Told) -> Number:
         if not told.defined[row, column]:

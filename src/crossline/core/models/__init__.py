@@ -1,0 +1,1 @@
+"""Models: graphs as bytes, what they take and give, and the scores of records."""

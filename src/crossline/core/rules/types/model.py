@@ -1,0 +1,201 @@
+"""``model``: an ONNX model scores the record by its fields and figures, and the score crosses a line."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from crossline.core.figures.kinds import Operator
+from crossline.core.figures.program import SCORE, Evidence, Formed, Program, Scored
+from crossline.core.formula.check import check
+from crossline.core.formula.formula import Formula
+from crossline.core.formula.tree import Compare, Constant, Name
+from crossline.core.models.model import Model, ModelError, Scorer
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.figure import FigureFields, kinds
+from crossline.core.rules.formed import FormedRule
+from crossline.core.rules.registry import rule_type
+from crossline.core.rules.sentence import PartKind, Sentence, joined, key_parts, number
+from crossline.core.rules.types.formula import check_figures
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.fieldtypes import Number
+from crossline.core.texts.problems import Finding, Path, shown
+from crossline.core.texts.validation import refusal
+
+_FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII)
+_NOTES = ("model", "model_version", "model_digest")
+
+
+def _features(value: Any) -> Any:
+    """``[amount, usual]`` or ``{share: amount / usual}``, as the latter."""
+    named = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    given = {name: name for name in value} if named else value
+    if not isinstance(given, dict) or not given or len(given) < len(value):
+        form = "names of fields and figures, each once, or {name: formula}"
+        raise refusal(f"{form}, in the order in which the model takes them")
+    for name, formula in given.items():
+        if str(formula).startswith("rule:"):
+            expected = "a field, a figure or a formula of them; values of other rules are not in this version yet"
+            raise refusal(expected, found=shown(formula))
+        if not isinstance(name, str) or not _FEATURE.fullmatch(name) or not isinstance(formula, str):
+            raise refusal("{name: formula}, such as {share: amount / usual}", found=shown({name: formula}))
+    return given
+
+
+def _data(value: Any) -> Any:
+    try:
+        base64.b64decode(value, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise refusal("bytes in base64") from None
+    return value
+
+
+@rule_type("model")
+class ModelRule(FormedRule):
+    """Fires where the score of a model is beyond a line."""
+
+    rule_type: Literal["model"] = Field(description="`model`.")
+    model: str = Field(
+        min_length=1,
+        description="The file of the model, in ONNX, by its name in the folder of the rules; at most 4 MiB. Its bytes "
+        "are part of the rule's body: another model is another version.",
+    )
+    model_data: Annotated[str, BeforeValidator(_data)] | None = Field(
+        None, description="The bytes of the model in base64. None: they are read from `model` as the rule is."
+    )
+    figures: Annotated[dict[str, FigureFields], BeforeValidator(check_figures)] = Field(
+        description="Figures by the names that `features` have for them, one at least. See Figures."
+    )
+    features: Annotated[dict[str, str], BeforeValidator(_features)] = Field(
+        description="What the model takes, in its order: names of fields and figures, or `{name: formula}`; see "
+        "Formulas. One that is missing is NaN; `coalesce(usual, 0)` is another default."
+    )
+    output: str | None = Field(
+        None, description="The output that is the score. None: the only one of real numbers; of two classes the second."
+    )
+    threshold: Number = Field(description="The line.")
+    operator: Operator = Field(">=", description="The rule is satisfied where score `operator` threshold.")
+    emit: Literal["on_crossing", "every"] = Field(
+        "every", description="Alert at every record beyond the line, or where it is crossed for the key."
+    )
+
+    files: ClassVar[Mapping[str, str]] = {"model": "model_data"}
+    example: ClassVar[str] = """\
+rule_id: card_model
+version: 3
+rule_type: model
+source_topic: payments
+severity: high
+score: 70
+action: step_up
+description: "score {value} for card {card_hash} by {model} {model_version}"
+model: card-fraud-3.onnx
+figures:
+  tries: {count: true, group_by: card_hash, window: 10m}
+  usual: {avg: amount_cents, group_by: card_hash, window: 30d, include_current: false}
+features:
+  amount_cents: amount_cents
+  tries: tries
+  share: amount_cents / coalesce(usual, amount_cents)
+threshold: 0.9
+"""
+
+    @cached_property
+    def _model(self) -> Model:
+        return Model.of(self.model, base64.b64decode(self.model_data or ""))
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return Scorer(self._model, tuple(self.features), self.output)
+
+    def figures_of(self) -> Mapping[str, FigureFields]:
+        """As they are written."""
+        return self.figures or {}
+
+    def formulas_of(self) -> tuple[str, str | None]:
+        """The score against the line; the score."""
+        return f"score {self.operator} {self.threshold}", "score"
+
+    def texts(self) -> list[str]:
+        """Those of the features."""
+        return list((self.features or {}).values())
+
+    def path_of(self, part: str) -> Path:
+        """The field itself."""
+        return ("figures", part)
+
+    def findings(self) -> list[Finding]:
+        """What cannot stand together."""
+        findings = super().findings()
+        keys = {each.group_by for each in (self.figures or {}).values()}
+        if len(keys) > 1:
+            expected = "figures of one key; others are not in this version yet"
+            findings.append(Finding(("figures",), "figures of several keys", expected))
+        return findings
+
+    def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
+        """What does not fit the stream; and what the model does not take or give, which is tried out."""
+        findings = super().stream_findings(name, spec, lists)
+        if self.model is None or not self.features or findings:
+            return findings
+        if self.model_data is None:
+            expected = f"the bytes of {self.model}, which are read where the rule is read from a file"
+            return [Finding(("model_data",), "nothing", expected)]
+        try:
+            self._scorer.check()
+        except ModelError as error:
+            return [Finding(("model",), f"{self.model}: {error.found}", error.expected)]
+        return []
+
+    def _unread(self, spec: StreamSpec) -> Iterator[Finding]:
+        """Figures that are no part of a feature: most often one was meant."""
+        read = {name for formula in self._formulas(spec)[0] if formula is not None for name in formula.names}
+        for name in self.figures if self.features else ():
+            if name not in read:
+                yield Finding(("figures", name), f"figure {name}", "a figure that one of the features names")
+
+    def _formulas(self, spec: StreamSpec) -> tuple[list[Formula | None], list[Finding]]:
+        known = kinds(self.figures_of(), spec)
+        found = [check(text, known, ("features", name), wanted="value") for name, text in (self.features or {}).items()]
+        findings = [finding for each in found if not isinstance(each, Formula) for finding in each]
+        return [each if isinstance(each, Formula) else None for each in found], findings
+
+    def verdict(self, spec: StreamSpec) -> Formed:
+        """The score of the features, held against the line."""
+        features, findings = self._formulas(spec)
+        known = tuple(each for each in features if each is not None)
+        if findings or len(known) < len(features):
+            raise ValueError(f"{self.rule_id} does not fit its stream: {findings}")
+        score = Name(SCORE, "number")
+        line = Constant(self.threshold, "integer" if isinstance(self.threshold, int) else "number")
+        when = Formula(self.formulas_of()[0], Compare((score, line), (self.operator,)))
+        return Formed(tuple(self._in_order), when, Formula("score", score), scored=Scored(self._scorer, known))
+
+    def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
+        """As of figures and a formula; its alerts cite the model."""
+        made = super().program(spec, defaults)
+        try:
+            version = self._model.version
+        except ModelError:
+            version = "unknown"
+        notes = zip(_NOTES, (self.model, version, self._model.digest), strict=True)
+        return Program(
+            made.feed, made.figures, made.verdict, made.emission, Evidence(notes=tuple(notes)), made.judge_lateness_ms
+        )
+
+    def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
+        """What features read, the fields of the key, the model, and what every alert has."""
+        names = super().placeholder_names(spec)
+        return None if names is None else (*names, *_NOTES)
+
+    @cached_property
+    def _sentence(self) -> Sentence:
+        parts: list[tuple[PartKind, str]] = [("text", "score "), ("value", ""), *key_parts(self.key_fields)]
+        sign = "" if self.operator == ">=" else f"{self.operator} "
+        return Sentence(joined([*parts, ("text", f" by {self.model} (line: {sign}{number(self.threshold)})")]))
