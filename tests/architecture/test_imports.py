@@ -27,7 +27,7 @@ MAY_IMPORT = {
 # The rooms of a folder, in the order in which they may use each other: each imports only from those before it.
 ROOMS = {
     "core": (
-        *("basics", "texts", "streams", "conditions", "formula", "figures", "rules", "settings"),
+        *("basics", "texts", "streams", "conditions", "formula", "figures", "rules", "decide", "settings"),
         *("plan", "decode", "windows", "panes", "route", "alerts", "judge"),
     ),
     "engine": (
