@@ -27,7 +27,7 @@ MAY_IMPORT = {
 ROOMS = {
     "core": (
         *("basics", "texts", "streams", "conditions", "formula", "figures", "rules", "settings"),
-        *("plan", "decode", "windows", "route", "alerts", "judge"),
+        *("plan", "decode", "windows", "patterns", "route", "alerts", "judge"),
     ),
     "engine": (
         *(

@@ -1,7 +1,7 @@
 """What judges the records of a layer, as the shard sees it: the same few calls, whatever way of looking at the past.
 
-Windows (``core/windows``) are the one way that there is. Another one is another class beside it and another line in
-``KERNELS``; the kind of the layer's plan says which of them a layer needs.
+Windows (``core/windows``) and patterns (``core/patterns``) are the two ways that there are. Another one is another class
+beside them and another line in ``KERNELS``; the kind of the layer's plan says which of them a layer needs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from crossline.core.plan.spaces import KeySpacePlan
+from crossline.core.patterns.store import PatternSpaceState
+from crossline.core.plan.spaces import KeySpacePlan, PatternSpacePlan
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch
-from crossline.core.windows.store import KeySpaceState, Sizes
+from crossline.core.windows.records.record_store import Sizes
+from crossline.core.windows.store import KeySpaceState
 
 
 class Kernel(Protocol):
@@ -53,7 +55,10 @@ class Kernel(Protocol):
         ...
 
 
-KERNELS: Mapping[type, Callable[[Any], Kernel]] = {KeySpacePlan: KeySpaceState}
+KERNELS: Mapping[type, Callable[[Any], Kernel]] = {
+    KeySpacePlan: KeySpaceState,
+    PatternSpacePlan: PatternSpaceState,
+}
 
 
 def new_kernel(plan: Any) -> Kernel:

@@ -4,6 +4,9 @@ A *key space* is a stream grouped by some fields on one clock; rules in it share
 its records enter a window. A *cursor* is a window over one entry; a *group* is an aggregate of one field over a
 cursor; a *line* is one rule version's comparison on a group. Rules that need the same group share it: the work grows
 with groups, not rules.
+
+Rules about the order of records have *patterns* in place of cursors, groups and comparisons: a line is then one rule
+version's pattern over entries.
 """
 
 from __future__ import annotations
@@ -105,3 +108,44 @@ class KeySpacePlan:
     def judging(self) -> tuple[Line | FormulaLine, ...]:
         """Lines and formulas, by their numbers."""
         return (*self.lines, *self.formulas)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``times`` records (at least one) of entry number ``entry``, one after the other."""
+
+    entry: int
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One rule version's sequence: all ``steps`` in order, the last at most ``within_ms`` after the first.
+
+    ``until``: the entry whose records end what is under way. ``strict``: the entry whose records may not come in
+    between, which for "any other record" is one that every timely record is in. Judges, and so is offered, the records
+    whose ingest time is in one of ``spans`` and whose lateness is within ``judge_lateness_ms``, as a ``Line`` does;
+    others mean nothing to it. What is under way outlives a pause.
+    """
+
+    rule_id: str
+    version: int
+    steps: tuple[Step, ...]
+    within_ms: int
+    until: int | None
+    strict: int | None
+    spans: tuple[tuple[int, int], ...]
+    judge_lateness_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PatternSpacePlan:
+    """Everything the pattern kernel needs to judge one key space.
+
+    ``entries``: their number (bits per record). ``lines``: the patterns. ``retention_ms``: at least the longest
+    ``within_ms``; a record whose clock is at or before (cutoff clock - ``retention_ms``) is in no future match.
+    """
+
+    entries: int
+    lines: tuple[Pattern, ...]
+    retention_ms: int
