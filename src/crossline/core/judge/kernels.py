@@ -1,7 +1,7 @@
 """What judges the records of a layer, as the shard sees it: the same few calls, whatever way of looking at the past.
 
-Windows (``core/windows``) and patterns (``core/patterns``) are the two ways that there are. Another one is another class
-beside them and another line in ``KERNELS``; the kind of the layer's plan says which of them a layer needs.
+Windows (``core/windows``) and patterns (``core/patterns``) are the two ways that there are. Another one is another
+class beside them and another line in ``KERNELS``; the kind of the layer's plan says which of them a layer needs.
 """
 
 from __future__ import annotations
