@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.windows.ahead import find_keys, look_ahead
+from crossline.core.windows.ahead import SCOUTS_EACH, find_keys, look_ahead
 from crossline.core.windows.kernel import take_in
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.access import (
@@ -12,6 +12,7 @@ from crossline.core.windows.memory.access import (
     jit,
     load_i32,
     load_u8,
+    prefetch,
     store_8,
     store_32,
     store_64,
@@ -29,6 +30,8 @@ from crossline.core.windows.memory.header import (
 )
 from crossline.core.windows.verdicts.compare import EVIDENCE_MAX, count_up
 
+WAITING, NAMED = 10, 5  # rows ahead: when taken steps are called for, and when the records that they name
+
 
 @jit
 def judge_rows(h: int, start: int) -> Any:
@@ -41,6 +44,7 @@ def judge_rows(h: int, start: int) -> Any:
         find_keys(h)
     for row in range(start, rows):
         look_ahead(h, row, rows)
+        _look_ahead(h, row, rows)
         if tally(h, at.N_HITS) + patterns > word(h, at.OUT_ROOM):
             return row
         if tally(h, at.N_EVIDENCE) + patterns * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
@@ -60,6 +64,23 @@ def judge_rows(h: int, start: int) -> Any:
             if _concerned(h, p, bits, width):
                 _offer(h, slot, i, row, p, bits)
     return rows
+
+
+@inlined
+def _look_ahead(h: int, row: int, rows: int) -> None:
+    """Call for what waits for the rows soon to come, and then for the records that it names."""
+    places = min(word(h, at.WAITS), SCOUTS_EACH)
+    if row + WAITING < rows:
+        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + WAITING)))
+        for k in range(places if slot >= 0 else 0):
+            prefetch(taken_row(h, load_i32(waiting_at(h, slot, k))))
+    if row + NAMED < rows:
+        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + NAMED)))
+        for k in range(places if slot >= 0 else 0):
+            waits = load_i32(waiting_at(h, slot, k))
+            if waits >= 0:
+                prefetch(row_of(h, load_i32(taken_row(h, waits) + at.BY)))
+                prefetch(row_of(h, load_i32(taken_row(h, waits) + at.BEGAN)))
 
 
 @inlined
