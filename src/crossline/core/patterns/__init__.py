@@ -14,6 +14,6 @@ record is offered to the last step first:
 - Both leave alone what began after them, by clock. A late one finds matches that are already further, and ends them all
   the same: in order they would not have come so far.
 
-A match is thus never held up by one that is further. That makes the state a function of the records that are not too
-old to matter, whatever was thrown out: eviction and a log without its beginning change no answer.
+A match is thus never held up by one that began before it, and what is too old for another step may be there or not:
+eviction, and a log without its beginning, change no answer.
 """

@@ -10,6 +10,7 @@ from crossline.core.decode import decode_lines, make_layout
 from crossline.core.judge.detect import detect, new_state
 from crossline.core.judge.persist import apply_delta, encode_delta
 from crossline.core.judge.shard import Bounds, ShardState, judge
+from crossline.core.patterns import store as patterns
 from crossline.core.plan.compile import compile_stream
 from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
@@ -28,12 +29,8 @@ _RULE = """
 _LINES = b"".join(b'{"i":"a%d","t":%d,"k":"x","v":1}\n' % (n, 1_000 * n) for n in range(8))
 
 
-def warm() -> float:
-    """Run every kernel on a handful of records; the seconds it took.
-
-    That is a minute when nothing is cached, else about two seconds.
-    """
-    begun = time.monotonic()
+def warm() -> None:
+    """Run what every pipeline runs on a handful of records: a minute when nothing is cached, else about two seconds."""
     spec = load_streams(_STREAM, "warm")["s"]
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(_RULE, "warm"))
     plan = compile_stream(rules, "s", spec, Defaults())
@@ -43,9 +40,11 @@ def warm() -> float:
     state = ShardState()
     output = judge([plan], state, parts, Bounds())
     apply_delta([plan], ShardState(), *wire.decode(encode_delta(0, state, output.deltas), "warm"), Bounds())
-    return time.monotonic() - begun
 
 
 if __name__ == "__main__":
     sys.stderr.write("compiling kernels (a minute the first time)\n")
-    sys.stderr.write(f"kernels ready after {warm():.1f} s\n")
+    begun = time.monotonic()
+    warm()
+    patterns.warm()  # no pipeline waits for it that has none
+    sys.stderr.write(f"kernels ready after {time.monotonic() - begun:.1f} s\n")

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crossline.core.basics import wire
 from crossline.core.patterns.store import PatternSpaceState
 from crossline.core.plan.spaces import Pattern, PatternSpacePlan, Step
 from crossline.core.windows.batch import Delta
@@ -95,7 +96,7 @@ def test_same_as_the_naive_twin(lines: list[Pattern], first: int, batches: list[
         assert hits.duplicates.tolist() == duplicates
         check(state)
         names = tuple((x.rule_id, x.version) for x in plan.lines)
-        log.append((state.delta(batch, hits).arrays(), names))
+        log.append((wire.decode(wire.encode({}, state.delta(batch, hits).arrays()), "log")[1], names))
         if then == "restart":
             while cutoff is not None and log and all(clock <= cutoff for clock in log[0][0]["clock_ms"].tolist()):
                 log.pop(0)  # what is too old goes from the log too, the oldest first
