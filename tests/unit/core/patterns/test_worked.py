@@ -124,6 +124,10 @@ def test_a_late_record_does_not_replace_what_is_younger() -> None:
     assert matches(pattern(0, 1, within=10), "a5 a3 b14") == ["a5 b14"]
 
 
+def test_of_two_that_began_at_the_same_time_the_one_that_comes_stays() -> None:
+    assert matches(pattern(0, 1), "a1 ac1 b2") == ["ac1 b2"]
+
+
 def test_a_late_record_finds_what_waits_at_its_own_time() -> None:
     assert matches(pattern(0, 1, 2), "a1 x9 b4 c3 c4") == ["a1 b4 c4"]
 
