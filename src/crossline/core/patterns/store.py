@@ -22,10 +22,12 @@ class PatternSpaceState(RecordStore):
     Rows given to ``judge`` and ``load`` are one sequence in ingest order, however it is cut. ``duplicate_ms``: see
     ``RecordStore``; a duplicate is offered to no step and ends nothing. A record in no entry is not kept, and not known
     when it comes again; one in any entry is kept until ``evict``, whether it took a step or not: its id is what is
-    needed. A record costs 20 bytes and its id, a key 4 for each place to wait, a match 12 for each step that it took.
+    needed. A record costs 20 bytes and its id, a key 4 for each place to wait, a match 12 for each step that it took. A
+    key may have a match at each place, so that a pattern of n steps takes up to n (n - 1) / 2 times 12 bytes of it.
 
-    A hit's value and count are the steps of its pattern, its window goes from the clock of the first to that of the
-    last, and its evidence is the records that took them, in order, at most the last 50.
+    Hits come by row and then in the order of lines. A hit's value and count are the steps of its pattern, its window
+    goes from the clock of the first to that of the last, and its evidence is the records that took them, in order, at
+    most the last 50.
 
     Raises:
         ValueError: see ``program.check``.

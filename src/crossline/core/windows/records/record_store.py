@@ -48,7 +48,7 @@ class RecordStore:
         return Delta(kept, hits.sat, hits.emitted_line, hits.emitted_row)
 
     def evict(self, cutoff_ms: int) -> None:
-        """Drop records with a clock at or before ``cutoff_ms``, in no future window, once they are half of all."""
+        """Drop records with a clock at or before ``cutoff_ms``, of no use to later ones, once they are half of all."""
         if self.records and 2 * self._memory.run(COUNT_DEAD, cutoff_ms) >= self.records:
             self._compact(cutoff_ms)
 
