@@ -8,10 +8,10 @@ from typing import Any
 from numba import njit, types
 
 from crossline.core.patterns.close import close_taken
-from crossline.core.patterns.kernel import judge_rows
+from crossline.core.patterns.kernel import judge_rows, offer_all
 from crossline.core.windows.memory.sources import digest
 
-JUDGE, CLOSE = range(2)
+JUDGE, CLOSE, OFFER = range(3)
 
 
 def _made(sources: int) -> Any:
@@ -20,7 +20,9 @@ def _made(sources: int) -> Any:
         if task == JUDGE:
             done = judge_rows(h, argument)
         elif task == CLOSE:
-            close_taken(h, argument != 0)
+            close_taken(h)
+        elif task == OFFER:
+            done = offer_all(h, argument)
         return done
 
     return njit(types.int64(types.int64, types.int64, types.int64), cache=True)(run)

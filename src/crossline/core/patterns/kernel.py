@@ -19,6 +19,7 @@ from crossline.core.windows.memory.access import (
     store_f64,
 )
 from crossline.core.windows.memory.header import (
+    bits_at,
     clock,
     item,
     row_of,
@@ -28,14 +29,14 @@ from crossline.core.windows.memory.header import (
     waiting_at,
     word,
 )
-from crossline.core.windows.verdicts.compare import EVIDENCE_MAX, count_up
+from crossline.core.windows.verdicts.compare import EVIDENCE_MAX, cooling, count_up
 
 WAITING, NAMED = 10, 5  # rows ahead: when taken steps are called for, and when the records that they name
 
 
 @jit
 def judge_rows(h: int, start: int) -> Any:
-    """Judge rows from ``start``.
+    """Take rows in from ``start``, and offer each to the steps of all patterns; hits are noted where TELLING is not 0.
 
     The row to go on from: that of the batch's end, or earlier where what another row gives may not fit.
     """
@@ -56,14 +57,28 @@ def judge_rows(h: int, start: int) -> Any:
             continue
         slot = load_i32(row_of(h, i) + at.SLOT)
         _stand(h, slot, i)
-        _mark_sets(h, row)
         bits = word(h, at.ENTRIES) + width * row
         for p in range(patterns):
-            if load_u8(word(h, at.ACTIVE) + item(h, at.LINE_CLASS, p)) & load_u8(word(h, at.ASKED) + p) == 0:
-                continue
             if _concerned(h, p, bits, width):
-                _offer(h, slot, i, row, p, bits)
+                _offer(h, slot, i, row if word(h, at.TELLING) != 0 else -1, p, bits)
     return rows
+
+
+@jit
+def offer_all(h: int, start: int) -> Any:
+    """Offer the records that are held, from number ``start``, to the steps of all patterns. None of it is a hit.
+
+    The record to go on from, as of ``judge_rows``.
+    """
+    patterns, records, width = word(h, at.LINES), tally(h, at.N_RECORDS), word(h, at.ENTRY_BYTES)
+    for i in range(start, records):
+        if tally(h, at.N_TAKEN) + word(h, at.STEPS) > word(h, at.TAKEN_ROOM):
+            return i
+        slot, bits = load_i32(row_of(h, i) + at.SLOT), bits_at(h, i, 0)
+        for p in range(patterns):
+            if _concerned(h, p, bits, width):
+                _offer(h, slot, i, -1, p, bits)
+    return records
 
 
 @inlined
@@ -94,16 +109,16 @@ def _stand(h: int, slot: int, i: int) -> None:
         store_32(tail_at, i)
 
 
-@inlined
-def _mark_sets(h: int, row: int) -> None:
-    """Mark the classes of patterns that judge the row."""
-    ingest, lateness = item(h, at.INGEST_MS, row), item(h, at.LATENESS_MS, row)
-    for k in range(word(h, at.SPAN_SETS)):
-        judges = 0
-        for span in range(item(h, at.SPAN_AT, k), item(h, at.SPAN_AT, k + 1)):
-            if item(h, at.SPAN_FROM, span) <= ingest < item(h, at.SPAN_UNTIL, span):
-                judges = 1
-        store_8(word(h, at.ACTIVE) + k, judges if lateness <= item(h, at.CLASS_LATE, k) else 0)
+@jit
+def _judged(h: int, p: int, row: int) -> Any:
+    """Whether pattern ``p`` judges the record of ``row``, so that a hit at it is one."""
+    if item(h, at.LATENESS_MS, row) > item(h, at.PATTERN_LATE, p):
+        return False
+    ingest = item(h, at.INGEST_MS, row)
+    for span in range(item(h, at.PATTERN_SPAN_AT, p), item(h, at.PATTERN_SPAN_AT, p + 1)):
+        if item(h, at.PATTERN_FROM, span) <= ingest < item(h, at.PATTERN_UNTIL, span):
+            return True
+    return False
 
 
 @inlined
@@ -123,9 +138,13 @@ def _has(bits: int, entry: int) -> Any:
 
 @jit
 def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
-    """Offer record ``i`` to the steps of pattern ``p``, the last first, and then let it end what it ends."""
+    """Offer record ``i`` to the steps of pattern ``p``, the last first, and then let it end what it ends.
+
+    ``row``: of the batch, at which a hit is noted; -1: it is not.
+    """
     first, last, now = item(h, at.STEP_AT, p), item(h, at.STEP_AT, p + 1) - 1, clock(h, i)
     strict = _has(bits, item(h, at.STRICT_ENTRY, p))
+    told = row
     for s in range(last, first, -1):
         fits = _has(bits, item(h, at.STEP_ENTRY, s))
         if not fits and not strict:
@@ -138,29 +157,38 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
         began = clock(h, load_i32(taken + at.BEGAN))
         if fits and clock(h, load_i32(taken + at.BY)) <= now <= began + item(h, at.WITHIN, p):
             store_32(place, -1)
-            _take(h, slot, p, s, s == last, i, row, waits)
+            told = _take(h, slot, p, s, i, told, waits)
         elif strict and began <= now:
             store_32(place, -1)
             _free(h, waits)
     if _has(bits, item(h, at.STEP_ENTRY, first)):
-        _take(h, slot, p, first, first == last, i, row, -1)
+        told = _take(h, slot, p, first, i, told, -1)
     if _has(bits, item(h, at.UNTIL_ENTRY, p)):
         _end(h, slot, first - p, last - p, now)
 
 
 @jit
-def _take(h: int, slot: int, p: int, s: int, done: bool, i: int, row: int, prior: int) -> None:
-    """Record ``i`` takes step ``s`` after taken step ``prior`` (-1: it is the first): a hit, or a match that waits."""
+def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> Any:
+    """Record ``i`` takes step ``s`` after taken step ``prior`` (-1: it is the first): a hit, or a match that waits.
+
+    ``told``: the row that a hit is noted at, or -1; the same for the steps that the record is offered to next, which of
+    a probe is -1 after its first.
+    """
+    done = s == item(h, at.STEP_AT, p + 1) - 1
+    if told >= 0 and (done or item(h, at.PROBES, p) != 0) and _judged(h, p, told):
+        if not cooling(h, slot, item(h, at.PATTERN_COOLDOWN_COL, p), item(h, at.PATTERN_COOLDOWN, p), i, p):
+            _note(h, p, s, i, told, prior)
+        if item(h, at.PROBES, p) != 0:
+            told = -1
     if done:
-        _note(h, p, i, row, prior)
         _free(h, prior)
-        return
+        return told
     began = i if prior < 0 else load_i32(taken_row(h, prior) + at.BEGAN)
     place = waiting_at(h, slot, s - p)
     waits = load_i32(place)
     if waits >= 0 and clock(h, load_i32(taken_row(h, waits) + at.BEGAN)) > clock(h, began):
         _free(h, prior)
-        return
+        return told
     _free(h, waits)
     new = tally(h, at.FREE_TAKEN)
     if new >= 0:
@@ -172,6 +200,7 @@ def _take(h: int, slot: int, p: int, s: int, done: bool, i: int, row: int, prior
     store_32(taken + at.PRIOR, prior)
     store_32(taken + at.BEGAN, began)
     store_32(place, new)
+    return told
 
 
 @jit
@@ -198,10 +227,10 @@ def _free(h: int, waits: int) -> None:
 
 
 @jit
-def _note(h: int, p: int, i: int, row: int, prior: int) -> None:
-    """Write a hit down, with the last records that took its steps."""
+def _note(h: int, p: int, s: int, i: int, row: int, prior: int) -> None:
+    """Write a hit of the steps up to ``s`` down, with the last records that took them."""
     n, start = count_up(h, at.N_HITS), tally(h, at.N_EVIDENCE)
-    count = item(h, at.STEP_AT, p + 1) - item(h, at.STEP_AT, p)
+    count = s + 1 - item(h, at.STEP_AT, p)
     to = start + min(count, EVIDENCE_MAX)
     began = i if prior < 0 else load_i32(taken_row(h, prior) + at.BEGAN)
     store_32(word(h, at.OUT_LINE) + 4 * n, p)

@@ -15,8 +15,6 @@ from crossline.core.windows.program import compile_plan
 
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 
-SpanSet = tuple[tuple[tuple[int, int], ...], int]
-
 
 def check(plan: PatternSpacePlan) -> None:
     """Raises ValueError where a pattern has nothing to take, names an entry that is none, or outlasts the plan."""
@@ -48,14 +46,15 @@ def memory_of(plan: PatternSpacePlan) -> MemoryMap:
         ValueError: see ``check``.
     """
     check(plan)
-    sets = list(dict.fromkeys(map(_span_set, plan.lines)))
-    steps = [entries_of(line) for line in plan.lines]
+    lines = plan.lines
+    steps = [entries_of(line) for line in lines]
+    columns = cooldown_columns(plan)
     counts = {
-        at.LINES: len(plan.lines),
+        at.LINES: len(lines),
         at.STEPS: sum(map(len, steps)),
         at.WAITS: waits(plan)[-1],
-        at.SPAN_SETS: len(sets),
-        at.BITS_BYTES: 0,
+        at.COOLING: len(columns),
+        at.BITS_BYTES: (plan.entries + 7) // 8,
     }
     records = KeySpacePlan((), plan.entries, (), (), (), plan.retention_ms)
     memory = MemoryMap(records, compile_plan(records), counts)
@@ -63,25 +62,34 @@ def memory_of(plan: PatternSpacePlan) -> MemoryMap:
     for name, array in (
         (at.STEP_AT, _longs(_starts(map(len, steps)))),
         (at.STEP_ENTRY, _longs(entry for each in steps for entry in each)),
-        (at.WITHIN, _longs(line.within_ms for line in plan.lines)),
-        (at.UNTIL_ENTRY, _longs(-1 if line.until is None else line.until for line in plan.lines)),
-        (at.STRICT_ENTRY, _longs(-1 if line.strict is None else line.strict for line in plan.lines)),
+        (at.WITHIN, _longs(line.within_ms for line in lines)),
+        (at.UNTIL_ENTRY, _longs(-1 if line.until is None else line.until for line in lines)),
+        (at.STRICT_ENTRY, _longs(-1 if line.strict is None else line.strict for line in lines)),
         (at.CONCERNS, _concerns(plan)),
-        (at.LINE_CLASS, _longs(sets.index(_span_set(line)) for line in plan.lines)),
-        (at.SPAN_AT, _longs(_starts(len(spans) for spans, _ in sets))),
-        (at.SPAN_FROM, _longs(start for spans, _ in sets for start, _ in spans)),
-        (at.SPAN_UNTIL, _longs(end for spans, _ in sets for _, end in spans)),
-        (at.CLASS_LATE, _longs(late for _, late in sets)),
-        (at.ACTIVE, np.zeros(len(sets), np.uint8)),
+        (at.PROBES, _longs(line.probes for line in lines)),
+        (
+            at.PATTERN_LATE,
+            _longs(map(_latest, lines)),
+        ),
+        (at.PATTERN_SPAN_AT, _longs(_starts(len(line.spans) for line in lines))),
+        (at.PATTERN_FROM, _longs(_clip(start) for line in lines for start, _ in line.spans)),
+        (at.PATTERN_UNTIL, _longs(_clip(end) for line in lines for _, end in line.spans)),
+        (at.PATTERN_COOLDOWN, _longs(line.cooldown_ms for line in lines)),
+        (at.PATTERN_COOLDOWN_COL, _longs(columns.get((line.rule_id, line.version), -1) for line in lines)),
     ):
         memory.keep(name, array)
     return memory
 
 
-def _span_set(line: Pattern) -> SpanSet:
-    """What decides which records a pattern judges: spans of ingest time, and the latest lateness."""
-    late = I64_MAX if line.judge_lateness_ms is None else line.judge_lateness_ms
-    return tuple((_clip(start), _clip(end)) for start, end in line.spans), _clip(late)
+def cooldown_columns(plan: PatternSpacePlan) -> dict[tuple[str, int], int]:
+    """Column of the last emission, for each pattern (rule id, version) with a cooldown."""
+    cooling = [line for line in plan.lines if line.cooldown_ms]
+    return {(line.rule_id, line.version): number for number, line in enumerate(cooling)}
+
+
+def _latest(line: Pattern) -> int:
+    """The latest lateness that it judges."""
+    return I64_MAX if line.judge_lateness_ms is None else _clip(line.judge_lateness_ms)
 
 
 def _concerns(plan: PatternSpacePlan) -> Any:

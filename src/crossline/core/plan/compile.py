@@ -11,7 +11,7 @@ import numpy as np
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.basics.values import I64
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.program import Comparison, Figure, Formed, Program
+from crossline.core.figures.program import Comparison, Feed, Figure, Formed, Ordered, Program
 from crossline.core.plan.layers import (
     Draft,
     EntrySpec,
@@ -24,7 +24,16 @@ from crossline.core.plan.layers import (
     streak_entry,
     without_idle,
 )
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line
+from crossline.core.plan.spaces import (
+    Cursor,
+    FormulaLine,
+    Group,
+    KeySpacePlan,
+    Line,
+    Pattern,
+    PatternSpacePlan,
+    Step,
+)
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -39,7 +48,7 @@ class LayerPlan:
     """
 
     layer: Layer
-    kernel: KeySpacePlan
+    kernel: KeySpacePlan | PatternSpacePlan
     versions: tuple[tuple[RuleVersion, ...], ...]
     facts: tuple[str, ...] = ()
 
@@ -136,8 +145,8 @@ def compile_stream(
     programs = [(v, v.rule.program(spec, defaults)) for v in mine]
     if change is not None:
         programs = [(version, change(version, program)) for version, program in programs]
-    windowed = [(version, program) for version, program in programs if program.figure is not None]
-    stateless = tuple(_stateless(version, program) for version, program in programs if program.figure is None)
+    windowed = [(version, program) for version, program in programs if program.verdict is not None]
+    stateless = tuple(_stateless(version, program) for version, program in programs if program.verdict is None)
     lateness = _lateness(programs, defaults)
     conditions = {c.canonical: c for _, program in programs for c in program.conditions if c.canonical}
     drafts = []
@@ -199,13 +208,16 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
         # In force again after a pause, or under another status: it goes on from what it remembers.
         draft.lines = [_prolonged(each, name, span) for each in draft.lines]
         draft.formulas = [_prolonged(each, name, span) for each in draft.formulas]
+        draft.patterns = [_prolonged(each, name, span) for each in draft.patterns]
     elif isinstance(program.verdict, Formed):
         draft.formulas.append(_formula(draft, version, program, program.verdict, spec))
-    elif program.verdict is not None and program.figure is not None:
+    elif isinstance(program.verdict, Ordered):
+        draft.patterns.append(_pattern(draft, version, program, program.verdict, spec))
+    elif program.verdict is not None:
         draft.lines.append(_line(draft, version, program, program.verdict, spec))
 
 
-_Judging = TypeVar("_Judging", Line, FormulaLine)
+_Judging = TypeVar("_Judging", Line, FormulaLine, Pattern)
 
 
 def _prolonged(line: _Judging, name: tuple[str, int], span: tuple[int, int]) -> _Judging:
@@ -272,6 +284,24 @@ def _formula(draft: Draft, version: RuleVersion, program: Program, verdict: Form
     )
 
 
+def _pattern(draft: Draft, version: RuleVersion, program: Program, verdict: Ordered, spec: StreamSpec) -> Pattern:
+    def entry(feed: Feed) -> int:
+        return _entry(draft, entry_of(feed, spec))
+
+    return Pattern(
+        rule_id=version.rule.rule_id,
+        version=version.rule.version,
+        steps=tuple(Step(entry(step.feed), step.times) for step in verdict.steps),
+        within_ms=verdict.within_ms,
+        until=None if verdict.until is None else entry(verdict.until),
+        strict=entry(program.feed) if verdict.strict else None,
+        spans=((version.effective_from_ms, version.effective_until_ms),),
+        judge_lateness_ms=program.judge_lateness_ms,
+        cooldown_ms=program.emission.cooldown_ms,
+        probes=verdict.probes,
+    )
+
+
 def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int, layout: Layout) -> int:
     """The number of the layer that every record passes through; it is added to ``drafts`` where there is none.
 
@@ -286,8 +316,14 @@ def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int
 
 
 def _finish(draft: Draft) -> LayerPlan:
+    kernel = _pattern_space(draft) if draft.layer.ordered else _key_space(draft)
+    versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
+    return LayerPlan(draft.layer, kernel, versions, tuple(draft.facts))
+
+
+def _key_space(draft: Draft) -> KeySpacePlan:
     layer = draft.layer
-    kernel = KeySpacePlan(
+    return KeySpacePlan(
         columns=layer.columns,
         entries=len(layer.entries),
         cursors=tuple(draft.cursors),
@@ -296,8 +332,10 @@ def _finish(draft: Draft) -> LayerPlan:
         retention_ms=layer.retention_ms,
         formulas=tuple(draft.formulas),
     )
-    versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
-    return LayerPlan(layer, kernel, versions, tuple(draft.facts))
+
+
+def _pattern_space(draft: Draft) -> PatternSpacePlan:
+    return PatternSpacePlan(len(draft.layer.entries), tuple(draft.patterns), draft.layer.retention_ms)
 
 
 def layout_of(plans: Iterable[StreamPlan], before: Layout | None = None) -> Layout:

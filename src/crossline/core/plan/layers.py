@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crossline.core.figures.kinds import ColumnKind, TimeMode
-from crossline.core.figures.program import Comparison, Feed, Figure, Program
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line
+from crossline.core.figures.program import Comparison, Feed, Figure, Ordered, Program
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line, Pattern
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -44,7 +44,7 @@ class Layer:
 
     ``retention_ms``: how far back from a record its windows reach. ``lateness_ms``: how far behind ingest time the
     clock of a record that enters may be (0 on the ingest clock). ``home``: kept for no window, but to know each
-    record of the stream again.
+    record of the stream again. ``ordered``: kept for patterns, not for windows.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Layer:
     retention_ms: int
     lateness_ms: int
     home: bool = False
+    ordered: bool = False
 
     @property
     def remembers_ms(self) -> int:
@@ -95,6 +96,7 @@ class Draft:
     groups: dict[Group, int] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     formulas: list[FormulaLine] = field(default_factory=list)
+    patterns: list[Pattern] = field(default_factory=list)
     versions: dict[tuple[str, int], list[RuleVersion]] = field(default_factory=dict)  # of lines, by rule and version
     facts: dict[str, None] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)  # entries
@@ -102,7 +104,7 @@ class Draft:
     @property
     def idle(self) -> bool:
         """Whether nothing is judged on it."""
-        return not self.lines and not self.formulas
+        return not self.lines and not self.formulas and not self.patterns
 
 
 Programmed = tuple[RuleVersion, Program]
@@ -112,7 +114,7 @@ _T = TypeVar("_T")
 def assign(
     stream: str, spec: StreamSpec, windowed: Sequence[Programmed], layout: Layout, defaults: Defaults
 ) -> list[tuple[Draft, list[Programmed]]]:
-    """Each rule with a figure to the first layer that can serve it, old layers first; each layer with what it serves.
+    """Each rule that looks back to the first layer that can serve it, old layers first; each with what it serves.
 
     What is left of a key space goes to one new layer, on the ingest clock to one for each span that is remembered.
     Old layers that serve none stay, with nothing, for the caller to drop.
@@ -124,9 +126,10 @@ def assign(
         home = next((mine for draft, mine in served if _serves(draft.layer, program, spec, defaults)), None)
         if home is None:
             kept_ms = kept_of(program, defaults) if feed.time_mode == "processing_time" else None
-            home = fresh.setdefault((feed.time_mode, feed.key_fields, kept_ms), [])
+            ordered = isinstance(program.verdict, Ordered)
+            home = fresh.setdefault((feed.time_mode, feed.key_fields, kept_ms, ordered), [])
         home.append((version, program))
-    for number, ((mode, fields, _), members) in enumerate(fresh.items(), layout.made):
+    for number, ((mode, fields, _, _), members) in enumerate(fresh.items(), layout.made):
         served.append((Draft(_new_layer(stream, spec, mode, fields, number, members, defaults)), members))
     return served
 
@@ -150,6 +153,7 @@ def _new_layer(
         entries=entries,
         retention_ms=max(kept_of(program, defaults) for _, program in members),
         lateness_ms=_lateness_of(entries),
+        ordered=isinstance(members[0][1].verdict, Ordered),
     )
 
 
@@ -187,6 +191,9 @@ def streak_entry(figure: Figure) -> EntrySpec:
 
 def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...], tuple[tuple[str, ColumnKind], ...]]:
     """The entries and the columns of a program."""
+    if isinstance(program.verdict, Ordered):
+        own = (program.feed,) if program.verdict.strict else ()
+        return _unique(entry_of(feed, spec) for feed in (*program.verdict.feeds, *own)), ()
     entries = [entry_of(each.feed, spec, each.column) for each in program.figures]
     if not isinstance(program.verdict, Comparison):
         entries.insert(0, entry_of(program.feed, spec))
@@ -202,6 +209,7 @@ def _serves(layer: Layer, program: Program, spec: StreamSpec, defaults: Defaults
     on_event_time = feed.time_mode == "event_time"
     return (
         (layer.time_mode, layer.group_fields) == (feed.time_mode, feed.key_fields)
+        and layer.ordered == isinstance(program.verdict, Ordered)
         and set(entries) <= set(layer.entries)
         and set(columns) <= set(layer.columns)
         and (layer.retention_ms >= kept_ms if on_event_time else layer.retention_ms == kept_ms)

@@ -123,9 +123,11 @@ class Pattern:
     """One rule version's sequence: all ``steps`` in order, the last at most ``within_ms`` after the first.
 
     ``until``: the entry whose records end what is under way. ``strict``: the entry whose records may not come in
-    between, which for "any other record" is one that every timely record is in. Judges, and so is offered, the records
-    whose ingest time is in one of ``spans`` and whose lateness is within ``judge_lateness_ms``, as a ``Line`` does;
-    others mean nothing to it. What is under way outlives a pause.
+    between, which for "any other record" is one that every timely record is in. Every record of these entries is
+    offered. A match that is complete is a hit where its last record is one that the rule judges, by ``spans`` and
+    ``judge_lateness_ms`` as a ``Line`` does, and ``cooldown_ms`` is over; it is used up in any case.
+
+    ``probes``: instead, each record that takes a step is a hit, at the last of the steps that it takes.
     """
 
     rule_id: str
@@ -136,6 +138,8 @@ class Pattern:
     strict: int | None
     spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
+    cooldown_ms: int = 0
+    probes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +147,15 @@ class PatternSpacePlan:
     """Everything the pattern kernel needs to judge one key space.
 
     ``entries``: their number (bits per record). ``lines``: the patterns. ``retention_ms``: at least the longest
-    ``within_ms``; a record whose clock is at or before (cutoff clock - ``retention_ms``) is in no future match.
+    ``within_ms`` and cooldown; a record whose clock is at or before (cutoff clock - ``retention_ms``) is in no future
+    match.
     """
 
     entries: int
     lines: tuple[Pattern, ...]
     retention_ms: int
+
+    @property
+    def judging(self) -> tuple[Pattern, ...]:
+        """The patterns, by their numbers."""
+        return self.lines

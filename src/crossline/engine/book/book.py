@@ -177,6 +177,7 @@ def _layer(item: dict[str, Any]) -> Layer:
         retention_ms=item["retention_ms"],
         lateness_ms=item["lateness_ms"],
         home=item["home"],
+        ordered=item.get("ordered", False),
     )
 
 

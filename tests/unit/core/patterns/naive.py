@@ -49,6 +49,7 @@ class Naive:
     plan: PatternSpacePlan
     rows: list[Row] = field(default_factory=list)
     under_way: dict[tuple[str, int, str], list[Match]] = field(default_factory=dict)  # by rule id, version and key
+    told: dict[tuple[str, int, str], int] = field(default_factory=dict)  # the clock of the last hit told
 
     def judge(self, rows: Sequence[Row]) -> tuple[list[Hit], list[bool]]:
         hits, duplicates = [], []
@@ -57,16 +58,22 @@ class Naive:
             if duplicates[-1] or not row.entries:
                 continue
             for i, line in enumerate(self.plan.lines):
-                late = line.judge_lateness_ms is not None and row.lateness > line.judge_lateness_ms
-                if not late and any(start <= row.ingest_ms < end for start, end in line.spans):
-                    match = self._offer(line, row)
-                    evidence = tuple(r.id for r in match[-50:])
-                    hits += [Hit(i, number, len(match), match[0].clock, row.clock, evidence)] if match else []
+                match = self._offer(line, row)
+                evidence = tuple(r.id for r in match[-50:])
+                if match and judged(line, row) and self._is_told(line, row):
+                    hits.append(Hit(i, number, len(match), match[0].clock, row.clock, evidence))
             self.rows.append(row)
         return hits, duplicates
 
+    def _is_told(self, line: Pattern, row: Row) -> bool:
+        name = (line.rule_id, line.version, row.key)
+        if line.cooldown_ms and name in self.told and row.clock < self.told[name] + line.cooldown_ms:
+            return False
+        self.told[name] = row.clock
+        return True
+
     def _offer(self, line: Pattern, row: Row) -> Match:
-        """The match that the record completes, if any."""
+        """The match that the record completes; of a probe the longest that it carries on or begins."""
         entries = expanded(line)
         waiting = self.under_way.setdefault((line.rule_id, line.version, row.key), [])
         complete: Match = []
@@ -74,9 +81,9 @@ class Naive:
             if entries[len(match)] in row.entries and timely(line, match, row):
                 longer = [*match, row]
                 remove(waiting, match)
-                if len(longer) == len(entries):
+                if len(longer) == len(entries) or (line.probes and not complete):
                     complete = longer
-                else:
+                if len(longer) < len(entries):
                     arrive(waiting, longer)
             elif line.strict in row.entries and match and match[0].clock <= row.clock:
                 remove(waiting, match)
@@ -85,9 +92,18 @@ class Naive:
         return complete
 
     def replan(self, plan: PatternSpacePlan) -> None:
+        """A pattern that is new knows all that came before."""
+        known = {(line.rule_id, line.version) for line in self.plan.lines}
         self.plan = plan
-        names = {(line.rule_id, line.version) for line in plan.lines}
-        self.under_way = {name: waiting for name, waiting in self.under_way.items() if name[:2] in names}
+        for line in plan.lines:
+            if (line.rule_id, line.version) not in known:
+                for row in self.rows:
+                    self._offer(line, row)
+
+
+def judged(line: Pattern, row: Row) -> bool:
+    late = line.judge_lateness_ms is not None and row.lateness > line.judge_lateness_ms
+    return not late and any(start <= row.ingest_ms < end for start, end in line.spans)
 
 
 def expanded(line: Pattern) -> list[int]:

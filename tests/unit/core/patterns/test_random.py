@@ -44,6 +44,8 @@ def patterns(draw: Any) -> list[Pattern]:
             strict=draw(st.sampled_from([None, None, 2, *NAMED])),
             spans=draw(SPANS),
             judge_lateness_ms=draw(st.sampled_from([None, None, 5])),
+            cooldown_ms=draw(st.sampled_from([0, 0, 10, 80])),
+            probes=draw(st.sampled_from([False, False, False, True])),
         )
         for number in range(draw(st.integers(1, 4)))
     ]
