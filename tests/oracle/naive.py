@@ -15,6 +15,7 @@ from .aggregates import aggregate
 from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
 from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
 from .rulebook import DEFAULTS, Rule, duration_ms, read_book
+from .sequences import by_step, completed
 from .spaces import Space, key_spaces
 
 # Written out, not imported: alert ids are a promise to other programs, so a change of the package's own must fail here.
@@ -53,6 +54,7 @@ class Hit:
     evidence: tuple[str, ...]
     figures: Mapping[str, tuple[Any, int]] = field(default_factory=dict)  # value, and records in the window
     fields: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass
@@ -161,6 +163,8 @@ def _judge(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory
         return [_hit(rule, record, None, [record])]
     if rule.rule_type == "formula":
         return _judge_formula(rule, record, earlier, memory, lists)
+    if rule.rule_type == "sequence":
+        return _judge_sequence(rule, record, earlier, memory, lists)
     window = _window(rule, record, earlier, lists)
     value = aggregate(rule.aggregate, [field_value(other.fields, rule.field) if rule.field else 1 for other in window])
     satisfied = value is not None and ORDERINGS[rule.operator](value, rule.threshold)
@@ -185,6 +189,16 @@ def _judge_formula(rule: Rule, record: Record, earlier: Sequence[Record], memory
             fields={n: values[n] for n in FIELDS if n in f"{rule.when} {rule.value}"},
         )
     ]
+
+
+def _judge_sequence(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
+    key = canonical(_key(rule, record))
+    came = [*(other for other in earlier if canonical(_key(rule, other)) == key), record]
+    match = completed(rule, came, lambda part, other: _enters(part, other, lists), lambda other: _clock_ms(rule, other))
+    if not match or not _emits(rule, memory, _clock_ms(rule, record), satisfied=True):
+        return []
+    hit = _hit(rule, record, len(match), match)
+    return [replace(hit, window_start_ms=_clock_ms(rule, match[0]), steps=by_step(rule, match, EVIDENCE_IDS_MAX))]
 
 
 def _value(figure: Rule, record: Record, window: Sequence[Record], lists: Lists) -> Any:

@@ -61,7 +61,10 @@ class Rule:
     value: str | None = None
     figures: tuple[tuple[str, Rule], ...] = ()
     streak_of: Any = None
-    probe: bool = False  # satisfied at each record that it judges
+    probe: bool = False  # satisfied at each record that it judges, or that takes a step
+    steps: tuple[tuple[str, int, Rule], ...] = ()  # names, how many records, and which
+    until: Rule | None = None
+    strict: bool = False
 
     @property
     def reach_ms(self) -> int:
@@ -70,7 +73,13 @@ class Rule:
 
     @property
     def pieces(self) -> tuple[Rule, ...]:
-        """Itself, and its figures as if each were a rule: each has records that enter it."""
+        """Itself, and its figures as if each were a rule: each has records that enter it.
+
+        Of a sequence its steps and what ends them, and itself only where others may not come in between.
+        """
+        if self.steps:
+            ends = () if self.until is None else (self.until,)
+            return (*(step for _, _, step in self.steps), *ends, *((self,) if self.strict else ()))
         return (self, *(each for _, each in self.figures))
 
 
@@ -139,7 +148,7 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         window_ms=_window_ms(body),
         bounds=bounds,
         include_current=body.get("include_current", bounds != "[)"),
-        emit=body.get("emit", "on_crossing"),
+        emit=body.get("emit", "every" if body["rule_type"] == "sequence" else "on_crossing"),
         cooldown_ms=duration_ms(body.get("cooldown", "0ms")),
         event_time=event_time,
         watermark_delay_ms=duration_ms(body["watermark_delay"]),
@@ -151,6 +160,11 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         probe=body.get("probe", False),
         value=body.get("value"),
         figures=figures,
+        steps=tuple(
+            (each["name"], each.get("times", 1), _part(entry, each, defaults)) for each in body.get("steps", ())
+        ),
+        until=_part(entry, body["until"], defaults) if "until" in body else None,
+        strict=body.get("strict", False),
     )
 
 
@@ -171,6 +185,13 @@ def _figure(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]
     return replace(rule, delay_ms=duration_ms(fields.get("delay", "0s")))
 
 
+def _part(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]) -> Rule:
+    """The records of a step, or of what ends a sequence, as if they were a rule's: they meet its conditions too."""
+    body = {name: value for name, value in entry.body.items() if name not in {"steps", "until"}}
+    both = [*(entry.body.get("conditions") or ()), *(fields.get("conditions") or ())]
+    return read_rule(Entry({**body, "conditions": both or None}, entry.from_ms, entry.until_ms), defaults)
+
+
 def _allowed_ms(body: Mapping[str, Any], standing: Mapping[str, str]) -> int:
     """The rule's own bound, else the pipeline's, which a rule that waits longer widens."""
     if "allowed_lateness" in body:
@@ -179,6 +200,8 @@ def _allowed_ms(body: Mapping[str, Any], standing: Mapping[str, str]) -> int:
 
 
 def _window_ms(body: Mapping[str, Any]) -> int:
+    if "within" in body:
+        return duration_ms(body["within"])
     if "window" in body:
         return duration_ms(body["window"])
     return int(body["window_size"] * UNIT_MS[body["window_unit"]]) if "window_size" in body else 0

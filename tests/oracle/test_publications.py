@@ -23,7 +23,18 @@ from crossline.engine.book.book import BookFile
 from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
 from .living import Feed, Life
 from .naive import naive_detect, running_max_ingest
-from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body, records, threshold_body, velocity_body
+from .strategies import (
+    LISTS,
+    START_MS,
+    STREAM,
+    Body,
+    Record,
+    formula_body,
+    records,
+    sequence_body,
+    threshold_body,
+    velocity_body,
+)
 from .test_detect_equals_naive import BUSY, Shape, check, many, with_ingest
 from .test_detect_equals_naive import run as run_whole
 
@@ -63,7 +74,7 @@ def _publication(draw: st.DrawFn, bodies: dict[str, list[Body]]) -> Body:
         body = {**mine[-1], "status": draw(st.sampled_from(moves))}
     else:
         velocity = velocity_body(AGGREGATES)
-        fresh = draw(st.one_of(velocity, velocity, threshold_body(), formula_body()))
+        fresh = draw(st.one_of(velocity, velocity, threshold_body(), formula_body(), sequence_body()))
         body = {**fresh, "rule_id": name, "version": mine[-1]["version"] + 1 if mine else 1}
     mine.append(body)
     return body

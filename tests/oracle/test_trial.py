@@ -26,6 +26,7 @@ EVERY = {"emit": "every", "cooldown": "0ms"}
 PROBES: dict[str, Body] = {
     "velocity": {**EVERY, "operator": ">=", "aggregation_threshold": -sys.float_info.max},
     "formula": {**EVERY, "probe": True},
+    "sequence": {"probe": True, "cooldown": "0ms"},
     "threshold": {},
 }
 

@@ -117,7 +117,8 @@ within: 10m
             findings.append(Finding(("within",), "no time", "a time longer than 0, such as 10m"))
         steps = self.steps or ()
         if steps and not 2 <= sum(step.times for step in steps) <= _RECORDS_MAX:
-            found = f"steps that {sum(step.times for step in steps):,} records take"
+            records = sum(step.times for step in steps)
+            found = "one step of one record" if records == 1 else f"steps that {records:,} records take"
             findings.append(Finding(("steps",), found, f"steps that 2 to {_RECORDS_MAX:,} records take together"))
         names = [step.name for step in steps]
         for number, step in enumerate(steps):
