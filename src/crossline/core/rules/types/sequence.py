@@ -67,7 +67,7 @@ class SequenceRule(Rule):
 
     rule_type: Literal["sequence"] = Field(description="`sequence`.")
     steps: Annotated[list[StepFields], BeforeValidator(_steps)] = Field(
-        description="The steps, in order. See Steps of a sequence."
+        description="The steps, in order."
     )
     within: OptionalDuration = Field(description="How long it may take from the first record to the last: `10m`.")
     group_by: Names = Field((), description="Field or fields of the key; none: one sequence over the whole stream.")
