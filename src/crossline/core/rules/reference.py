@@ -136,9 +136,14 @@ def reference() -> str:
 def _inner(fields: dict[str, FieldInfo]) -> Iterable[tuple[str, type[BaseModel]]]:
     """The fields that have fields of their own, but for figures, which have a chapter."""
     for name, info in fields.items():
-        for kind in (info.annotation, *typing.get_args(info.annotation)):
-            if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not FigureFields:
-                yield name, kind
+        yield from ((name, model) for model in _models(info.annotation) if model is not FigureFields)
+
+
+def _models(annotation: Any) -> Iterable[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in typing.get_args(annotation):
+        yield from _models(each)
 
 
 def _doc(cls: type[BaseModel]) -> str:

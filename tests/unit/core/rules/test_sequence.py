@@ -176,7 +176,7 @@ def changed(step: dict[str, Any]) -> dict[str, Any]:
         (changed({"name": "a b"}), "steps[1].name", "a name of"),
         (changed({"times": 0}), "steps[1].times", "1"),
         (changed({"time": 2}), "steps[1].time", "times"),
-        (changed({"conditions": [{"field": "statu", "operator": "exists"}]}), "steps[1].conditions[0].field", "a field"),
+        (changed({"conditions": [{"field": "x", "operator": "exists"}]}), "steps[1].conditions[0].field", "a field"),
         (changed({"source_topic": "logins"}), "steps[1].source_topic", "not in this version yet"),
     ],
 )  # fmt: skip

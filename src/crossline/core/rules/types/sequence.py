@@ -50,8 +50,14 @@ class StepFields(PartFields):
 
 
 def _steps(value: Any) -> Any:
-    if not isinstance(value, list) or not value or not all(isinstance(each, dict) for each in value):
+    if not isinstance(value, list) or not value:
         raise refusal("a list of steps, such as [{name: failed, times: 3, conditions: [...]}, {name: success}]")
+    return value
+
+
+def _step(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise refusal("a step, such as {name: success, conditions: [...]}")
     return value
 
 
@@ -66,7 +72,7 @@ class SequenceRule(Rule):
     """Fires where records of a key have taken all steps, in order and within a time."""
 
     rule_type: Literal["sequence"] = Field(description="`sequence`.")
-    steps: Annotated[list[StepFields], BeforeValidator(_steps)] = Field(
+    steps: Annotated[list[Annotated[StepFields, BeforeValidator(_step)]], BeforeValidator(_steps)] = Field(
         description="The steps, in order."
     )
     within: OptionalDuration = Field(description="How long it may take from the first record to the last: `10m`.")
