@@ -85,7 +85,6 @@ class PatternSpaceState(RecordStore):
         if plan.entries != self.plan.entries:
             raise ValueError(f"a store of {self.plan.entries} entries cannot be judged by a plan of {plan.entries}")
         old, known = self._memory, cooldown_columns(self.plan)
-        old.words[at.N_TAKEN], old.words[at.FREE_TAKEN] = 0, -1
         self._memory, self.plan = memory_of(plan), plan
         self._memory.take_over(old)
         for name, column in cooldown_columns(plan).items():

@@ -24,8 +24,8 @@ N_EVIDENCE = _count("N_EVIDENCE", "records noted as evidence", zeroed=True)
 N_RETAINED = _count("N_RETAINED", "rows of the batch that became records", zeroed=True)
 N_WALKED = _count("N_WALKED", "steps back from the ends of lists to where records belong", zeroed=True)
 N_EMITTED = _count("N_EMITTED", "emissions noted of lines with a cooldown", zeroed=True)
-N_TAKEN = _count("N_TAKEN", "rows of taken steps, those that are free included", carried=True)
-FREE_TAKEN = _count("FREE_TAKEN", "the first row of a taken step that is free, or -1", carried=True)
+N_TAKEN = _count("N_TAKEN", "rows of taken steps, those that are free included")
+FREE_TAKEN = _count("FREE_TAKEN", "the first row of a taken step that is free, or -1")
 N_DEAD = _count("N_DEAD", "records that were seen dead in an unbroken run from the oldest")
 MOVE_COUNT = _count("MOVE_COUNT", "items taken out of a table that grows")
 N_LOOKED_AT = _count("N_LOOKED_AT", "records there were when all were last looked at for dead ones")
@@ -313,9 +313,9 @@ WAITING_AT = KEYED.part(TABLE, "WAITING", _waiting, WAITS)
 
 # A taken step's row: partial matches are chains of these, from the last step to the first.
 STEPPED = Row("a taken step", even=4)
-BY = STEPPED.field("BY", I32, "the record that took it", holds="record", carried=True)
-PRIOR = STEPPED.field("PRIOR", I32, "the step before it; of a free row the next that is free", born=-1, carried=True)
-BEGAN = STEPPED.field("BEGAN", I32, "the record that took the first step", holds="record", carried=True)
+BY = STEPPED.field("BY", I32, "the record that took it", holds="record")
+PRIOR = STEPPED.field("PRIOR", I32, "the step before it; of a free row the next that is free", born=-1)
+BEGAN = STEPPED.field("BEGAN", I32, "the record that took the first step", holds="record")
 
 WORDS = len(TABLE.words)
 EACH_BATCH = TABLE.numbers(zeroed=True)  # counts that begin at 0 in each batch
