@@ -91,7 +91,8 @@ def by_engine(bodies: list[dict[str, Any]], rows: list[Row]) -> tuple[list[Any],
     text = json.dumps(written, default=lambda value: value.isoformat())
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(text, "semantics", {"payments": SPEC}))
     probing = any(body["rule_type"] == "sequence" and "probe" in body for body in bodies)
-    plan = compile_stream(rules, "payments", SPEC, Defaults(), probing=probing)
+    change = (lambda _, program: program.probing()) if probing else None
+    plan = compile_stream(rules, "payments", SPEC, Defaults(), change=change)
     lines = [json.dumps(record(row)).encode() + b"\n" for row in rows]
     starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
     decoded = decode_lines(make_layout("payments", SPEC), b"".join(lines), "log", 0)

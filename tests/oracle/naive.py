@@ -119,8 +119,9 @@ def naive_detect(
         windowed = [(rule, taken[space]) for space in new_to for rule in space.rules]
         for rule, earlier in windowed + ([] if reported else [(rule, []) for rule in thresholds]):
             if _judges(rule, record, lists or {}):
-                memory = memories.setdefault((rule.rule_id, rule.version, canonical(_key(rule, record))), Memory())
-                result.hits.extend(_judge(rule, record, earlier, memory, lists or {}))
+                for key in _keys(rule, record, lists or {}):
+                    memory = memories.setdefault((rule.rule_id, rule.version, canonical(key)), Memory())
+                    result.hits.extend(_judge(rule, record, key, earlier, memory, lists or {}))
         if _lateness_ms(record) <= widest_ms:
             known.add(record.record_id)
         for space, earlier in taken.items():
@@ -155,16 +156,24 @@ def _allowed_at(book: Sequence[Rule], ingest_ms: float, default_ms: int) -> list
 def _judges(rule: Rule, record: Record, lists: Lists) -> bool:
     in_force = rule.status in {"active", "shadow"} and rule.from_ms <= record.ingest_ms < rule.until_ms
     skipped = rule.event_time and rule.late_policy == "skip" and _lateness_ms(record) > rule.watermark_delay_ms
-    return in_force and not skipped and _enters(rule, record, lists)
+    return in_force and not skipped and bool(_keys(rule, record, lists))
 
 
-def _judge(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
+def _keys(rule: Rule, record: Record, lists: Lists) -> list[Key]:
+    """The keys by which the rule looks at the record: one, but for sequences whose steps have keys of their own."""
+    pieces = rule.pieces if rule.steps else (rule,)
+    entered = [piece for piece in pieces if _enters(piece, record, lists)]
+    found = [dict(zip(rule.group_by, _key(piece, record).values(), strict=True)) for piece in entered]
+    return list({canonical(key): key for key in found}.values())
+
+
+def _judge(rule: Rule, record: Record, key: Key, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
     if rule.rule_type == "threshold":
         return [_hit(rule, record, None, [record])]
     if rule.rule_type == "formula":
         return _judge_formula(rule, record, earlier, memory, lists)
     if rule.rule_type == "sequence":
-        return _judge_sequence(rule, record, earlier, memory, lists)
+        return _judge_sequence(rule, record, key, earlier, memory, lists)
     window = _window(rule, record, earlier, lists)
     value = aggregate(rule.aggregate, [field_value(other.fields, rule.field) if rule.field else 1 for other in window])
     satisfied = value is not None and ORDERINGS[rule.operator](value, rule.threshold)
@@ -191,13 +200,17 @@ def _judge_formula(rule: Rule, record: Record, earlier: Sequence[Record], memory
     ]
 
 
-def _judge_sequence(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
-    key = canonical(_key(rule, record))
-    came = [*(other for other in earlier if canonical(_key(rule, other)) == key), record]
-    match = completed(rule, came, lambda part, other: _enters(part, other, lists), lambda other: _clock_ms(rule, other))
+def _judge_sequence(
+    rule: Rule, record: Record, key: Key, earlier: Sequence[Record], memory: Memory, lists: Lists
+) -> list[Hit]:
+    def is_in(part: Rule, other: Record) -> bool:
+        return _enters(part, other, lists) and [*_key(part, other).values()] == [*key.values()]
+
+    came = [other for other in (*earlier, record) if any(is_in(part, other) for part in rule.pieces)]
+    match = completed(rule, came, is_in, lambda other: _clock_ms(rule, other))
     if not match or not _emits(rule, memory, _clock_ms(rule, record), satisfied=True):
         return []
-    hit = _hit(rule, record, len(match), match)
+    hit = replace(_hit(rule, record, len(match), match), key=key, alert_id=alert_id_of(rule, key, record.record_id))
     return [replace(hit, window_start_ms=_clock_ms(rule, match[0]), steps=by_step(rule, match, EVIDENCE_IDS_MAX))]
 
 

@@ -132,6 +132,7 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
     named = sorted(body.get("figures", {}).items(), key=lambda each: said.find(each[0]) % (len(said) + 1))
     figures = tuple((name, _figure(entry, each, defaults)) for name, each in named)
     group_by = body.get("group_by") or (figures[0][1].group_by if figures else [])
+    group_by = group_by or next((step["group_by"] for step in body.get("steps", ()) if "group_by" in step), [])
     bounds = body.get("bounds", "(]")
     event_time = body["time_mode"] == "event_time"
     return Rule(
@@ -188,6 +189,7 @@ def _figure(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]
 def _part(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]) -> Rule:
     """The records of a step, or of what ends a sequence, as if they were a rule's: they meet its conditions too."""
     body = {name: value for name, value in entry.body.items() if name not in {"steps", "until"}}
+    body |= {"group_by": fields["group_by"]} if "group_by" in fields else {}
     both = [*(entry.body.get("conditions") or ()), *(fields.get("conditions") or ())]
     return read_rule(Entry({**body, "conditions": both or None}, entry.from_ms, entry.until_ms), defaults)
 

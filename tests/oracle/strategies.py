@@ -265,6 +265,10 @@ def sequence_body(draw: st.DrawFn) -> Body:
         "cooldown": draw(st.none() | st.none() | _seconds(1, 3, 0.5)),
         **draw(_times()),
     }
+    if draw(st.integers(0, 3)) == 0:  # a device here, and there an amount that is its number
+        part = draw(st.sampled_from([*steps, *([body["until"]] if body["until"] else [])]))
+        body |= {"group_by": "device", "strict": None}
+        part["group_by"] = "amount"
     return _given(body)
 
 

@@ -7,7 +7,7 @@ rules with lines that every figure is beyond, which alert at every record. So th
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -147,7 +147,8 @@ def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[
     sources = sources_of(judged.rules, judged.history.streams)
     topics = {v.rule.rule_id: v.rule.source_topic for v in judged.rules.versions}
     _add_hits(trial, record_id, topics, sources)
-    keep = partial(_of_its_key, trial.found, topics)
+    namings = {v.rule.rule_id: _namings(_program(judged, sources, v.rule)) for v in judged.rules.versions}
+    keep = partial(_of_its_key, trial.found, topics, namings)
     probed = {
         level: tried(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
         for level in sorted({sources.level(topic) for topic in topics.values()})
@@ -192,7 +193,7 @@ class _Case:
         """Whether it fired, its figure, and why."""
         rule = self.rule
         fired = _at(self.trial.of(rule.rule_id), self.record_id)
-        program = rule.program(self.sources[rule.source_topic], self.judged.defaults)
+        program = _program(self.judged, self.sources, rule)
         if program.verdict is None:
             why = fired["message"] if fired is not None else next(self._reasons())
             return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
@@ -209,9 +210,8 @@ class _Case:
         yield from self._reasons()
         found, figure = self.trial.found[self.rule.source_topic], program.figure
         record = found.fields
-        for name in program.feed.key_fields:
-            if lookup(record, name) is None:
-                yield f"it has no {name}, by which the rule groups"
+        for name in _missing(_namings(program), record):
+            yield f"it has no {name}, by which the rule groups"
         if isinstance(program.verdict, Ordered):
             lists = self._lists(lists_named(program.verdict), found)
             yield from unmet(program.verdict, record, lists, self._before(found, program))
@@ -249,8 +249,8 @@ class _Case:
 
     def _before(self, found: Found, program: Program) -> list[Alert]:
         """The probes of the record's key that came at an earlier time."""
-        key = {name: lookup(found.fields, name) for name in program.feed.key_fields}
-        probes = [each for each in self.probed.of(self.rule.rule_id) if each["key"] == key]
+        keys = _keys(_namings(program), found.fields)
+        probes = [each for each in self.probed.of(self.rule.rule_id) if [*each["key"].values()] in keys]
         return [each for each in probes if parse_instant_ms(each["ingest_time"]) < found.ingest_ms]
 
     def _held_back(self, program: Program, said: _Said, at: Alert) -> Iterator[str]:
@@ -272,10 +272,35 @@ class _Case:
             )
 
 
-def _of_its_key(found: Mapping[str, Found], topics: Mapping[str, str], alert: Alert) -> bool:
-    """Whether the alert has the key that the record has, which is all that is asked of probes."""
+def _program(judged: Judged, sources: Sources, rule: Rule) -> Program:
+    return rule.program(sources[rule.source_topic], judged.defaults)
+
+
+def _namings(program: Program) -> list[tuple[str, ...]]:
+    """The fields of each key that a rule has for records."""
+    others = program.verdict.feeds if isinstance(program.verdict, Ordered) else ()
+    return list(dict.fromkeys(feed.key_fields for feed in (program.feed, *others)))
+
+
+def _keys(namings: Iterable[Sequence[str]], record: Mapping[str, Any]) -> list[list[Any]]:
+    return [[lookup(record, name) for name in fields] for fields in namings]
+
+
+def _missing(namings: Sequence[Sequence[str]], record: Mapping[str, Any]) -> list[str]:
+    """The fields that the record would need for a key; none where it has one."""
+    lacking = [[name for name in fields if lookup(record, name) is None] for fields in namings]
+    return [] if [] in lacking else lacking[0]
+
+
+def _of_its_key(
+    found: Mapping[str, Found],
+    topics: Mapping[str, str],
+    namings: Mapping[str, list[tuple[str, ...]]],
+    alert: Alert,
+) -> bool:
+    """Whether the alert has a key that the record has, which is all that is asked of probes."""
     record = found.get(topics[alert["rule_id"]])
-    return record is not None and all(record.fields.get(name) == value for name, value in alert["key"].items())
+    return record is not None and [*alert["key"].values()] in _keys(namings[alert["rule_id"]], record.fields)
 
 
 def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:

@@ -8,6 +8,7 @@ is a front-end that writes these four; what compiles, judges and tells of hits r
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from crossline.core.conditions.condition import Condition
@@ -218,6 +219,15 @@ class Program:
         if isinstance(self.verdict, Ordered):
             return self.verdict.within_ms
         return self.figure.window.length_ms if self.figure else None
+
+    def over(self, change: Callable[[Feed], Feed]) -> Program:
+        """The same over other records: each of its feeds as ``change`` makes it."""
+        verdict = self.verdict
+        if isinstance(verdict, Ordered):
+            steps = tuple(replace(step, feed=change(step.feed)) for step in verdict.steps)
+            verdict = replace(verdict, steps=steps, until=None if verdict.until is None else change(verdict.until))
+        figures = tuple(replace(each, feed=change(each.feed)) for each in self.figures)
+        return replace(self, feed=change(self.feed), figures=figures, verdict=verdict)
 
     def probing(self) -> Program:
         """The same with a verdict that always holds, and an alert at every record that has a figure or takes a step."""

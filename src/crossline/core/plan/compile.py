@@ -21,6 +21,7 @@ from crossline.core.plan.layers import (
     assign,
     entry_of,
     home_layer,
+    step_entry,
     streak_entry,
     without_idle,
 )
@@ -286,7 +287,7 @@ def _formula(draft: Draft, version: RuleVersion, program: Program, verdict: Form
 
 def _pattern(draft: Draft, version: RuleVersion, program: Program, verdict: Ordered, spec: StreamSpec) -> Pattern:
     def entry(feed: Feed) -> int:
-        return _entry(draft, entry_of(feed, spec))
+        return _entry(draft, step_entry(program, feed, spec))
 
     return Pattern(
         rule_id=version.rule.rule_id,

@@ -28,11 +28,13 @@ class EntrySpec:
     """Which records enter a window.
 
     ``condition`` (canonical JSON, '' for none), a column that must be present, a bound on lateness (None: no bound).
+    ``key_fields``: of the key that they enter under, where those are not the layer's.
     """
 
     condition: str
     column: str | None
     allowed_lateness_ms: int | None
+    key_fields: tuple[str, ...] | None = None
 
 
 RETIRED = EntrySpec("retired", None, None)
@@ -62,10 +64,17 @@ class Layer:
         """How far behind a record's ingest time the clock of an earlier one may be that it still finds."""
         return self.retention_ms + self.lateness_ms
 
+    @property
+    def namings(self) -> tuple[tuple[str, ...], ...]:
+        """The fields of all keys that its records enter under, first its own."""
+        others = (entry.key_fields for entry in self.entries if entry.key_fields is not None)
+        return tuple(dict.fromkeys((self.group_fields, *others)))
+
     def takes_all(self, spec: StreamSpec, allowed_lateness_ms: int) -> bool:
         """Whether every record of the stream enters that is no later than ``allowed_lateness_ms``."""
         return (
             self.time_mode == "event_time"
+            and len(self.namings) == 1
             and all(not spec.columns[f].optional for f in self.group_fields)
             and any(
                 not e.condition and e.column is None and (e.allowed_lateness_ms or 0) >= allowed_lateness_ms
@@ -183,6 +192,12 @@ def entry_of(feed: Feed, spec: StreamSpec, column: str | None = None) -> EntrySp
     return EntrySpec(feed.condition.canonical, present, feed.allowed_lateness_ms)
 
 
+def step_entry(program: Program, feed: Feed, spec: StreamSpec) -> EntrySpec:
+    """The entry of a feed of a sequence, which may have another key than the rest."""
+    entry = entry_of(feed, spec)
+    return entry if feed.key_fields == program.feed.key_fields else replace(entry, key_fields=feed.key_fields)
+
+
 def streak_entry(figure: Figure) -> EntrySpec:
     """The entry of the records that a streak is made of."""
     meets = figure.streak_of.canonical if figure.streak_of is not None else ""
@@ -193,7 +208,7 @@ def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...],
     """The entries and the columns of a program."""
     if isinstance(program.verdict, Ordered):
         own = (program.feed,) if program.verdict.strict else ()
-        return _unique(entry_of(feed, spec) for feed in (*program.verdict.feeds, *own)), ()
+        return _unique(step_entry(program, feed, spec) for feed in (*program.verdict.feeds, *own)), ()
     entries = [entry_of(each.feed, spec, each.column) for each in program.figures]
     if not isinstance(program.verdict, Comparison):
         entries.insert(0, entry_of(program.feed, spec))

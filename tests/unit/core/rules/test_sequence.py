@@ -154,6 +154,47 @@ def test_what_it_becomes() -> None:
     ]
 
 
+SPAWNED: dict[str, Any] = {
+    "rule_type": "sequence",
+    "steps": [
+        {"name": "started", "group_by": "card", "conditions": status("started")},
+        {"name": "child", "group_by": "merchant", "conditions": status("started")},
+        {"name": "sent", "group_by": "card", "conditions": status("sent")},
+    ],
+    "within": "10m",
+}
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_step_may_have_its_key_under_another_name(batches: int) -> None:
+    """A process (card) starts, another starts with it as its parent (merchant), and then the first one sends."""
+    records = [
+        {"s": 0, "card": "p1", "merchant": "init", "status": "started"},
+        {"s": 1, "card": "p2", "merchant": "p1", "status": "started"},
+        {"s": 2, "card": "p2", "merchant": "p1", "status": "sent"},
+        {"s": 3, "card": "p1", "merchant": "init", "status": "sent"},
+        {"s": 4, "card": "p3", "merchant": "p3", "status": "started"},
+        {"s": 5, "card": "p3", "merchant": "p3", "status": "sent"},
+        {"s": 6, "card": "p4", "status": "started"},
+    ]
+    (alert,) = alerts(SPAWNED, records, batches)
+    assert alert["key"] == {"card": "p1"}
+    assert [each["record_ids"] for each in alert["evidence"]["steps"]] == [["n0"], ["n1"], ["n3"]]
+
+
+def test_a_record_under_one_key_by_two_names_takes_one_step_of_a_match() -> None:
+    own = {"card": "p1", "merchant": "p1", "status": "started"}
+    (alert,) = alerts(SPAWNED, [{"s": 0, **own}, {"s": 1, **own}, {"s": 2, **own, "status": "sent"}])
+    assert alert["evidence"]["record_ids"] == ["n0", "n1", "n2"]
+
+
+def test_until_may_have_its_key_under_another_name() -> None:
+    ended = {**PAIR, "until": {"group_by": "merchant", "conditions": status("logout")}}
+    records = scene("f0 l1 s2")
+    assert told(ended, records) == [["n0", "n2"]], "it is no merchant c1 that logged out"
+    assert told(ended, [{**each, "merchant": "c1"} for each in records]) == []
+
+
 def changed(step: dict[str, Any]) -> dict[str, Any]:
     return {**GUESSED, "steps": [FAILED, {**SUCCESS, **step}]}
 
@@ -177,6 +218,10 @@ def changed(step: dict[str, Any]) -> dict[str, Any]:
         (changed({"times": 0}), "steps[1].times", "1"),
         (changed({"time": 2}), "steps[1].time", "times"),
         (changed({"conditions": [{"field": "x", "operator": "exists"}]}), "steps[1].conditions[0].field", "a field"),
+        (changed({"group_by": ["card", "merchant"]}), "steps[1].group_by", "as many fields"),
+        (changed({"group_by": "amount"}), "steps[1].group_by", "of type string"),
+        (changed({"group_by": "cards"}), "steps[1].group_by", "stream"),
+        ({**changed({"group_by": "merchant"}), "strict": True}, "steps[1].group_by", "strict"),
         (changed({"source_topic": "logins"}), "steps[1].source_topic", "not in this version yet"),
     ],
 )  # fmt: skip

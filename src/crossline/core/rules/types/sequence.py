@@ -33,7 +33,9 @@ class PartFields(BaseModel):
     conditions: Annotated[Any, BeforeValidator(check_raw_conditions)] = Field(
         None, description="Which records they are, besides the rule's `conditions`; none: all of them."
     )
-    group_by: Names = Field((), description="Its field or fields of the key, where they are not the rule's.")
+    group_by: Names = Field(
+        (), description="Field or fields of the key here, where they are not the rule's: as many, of the same types."
+    )
 
     @cached_property
     def condition(self) -> Condition:
@@ -136,21 +138,31 @@ within: 10m
         return findings + list(self._other_keys())
 
     def _other_keys(self) -> Iterator[Finding]:
-        """Steps under another key than the rest."""
+        """Keys of steps that cannot be the same."""
         for path, part in self._parts():
-            if (part.group_by or self.group_by) != self.key_fields:
-                expected = f"{shown(list(self.key_fields))}, as of the others; steps of several keys"
-                found = shown(list(part.group_by)) if part.group_by else "nothing"
-                yield Finding((*path, "group_by"), found, f"{expected} are not in this version yet")
+            mine = part.group_by or self.group_by
+            if len(mine or ()) != len(self.key_fields):
+                expected = f"as many fields as of the others, which have {shown(list(self.key_fields))}"
+                yield Finding((*path, "group_by"), shown(list(mine)) if mine else "nothing", expected)
+            elif self.strict and mine != self.key_fields and path != ("until",):
+                expected = f"{shown(list(self.key_fields))}, as of the others, where strict is true"
+                yield Finding((*path, "group_by"), shown(list(mine)), expected)
 
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """Fields that the stream does not have or of the wrong type, in any of its parts."""
         findings = super().stream_findings(name, spec, lists) + group_findings(self.group_by or (), name, spec)
         for path, part in self._parts():
             own = check_conditions(part.condition.node, spec.columns, name, lists)
-            own += group_findings(part.group_by, name, spec)
+            own += group_findings(part.group_by, name, spec) or list(self._other_kinds(part, spec))
             findings += [replace(found, path=(*path, *found.path)) for found in own]
         return findings
+
+    def _other_kinds(self, part: PartFields, spec: StreamSpec) -> Iterator[Finding]:
+        """Fields of a key that are of another type than those of the rule's."""
+        for here, there in zip(part.group_by, self.key_fields, strict=False):
+            mine, wanted = spec.columns[here].kind, spec.columns.get(there)
+            if wanted is not None and mine != wanted.kind:
+                yield Finding(("group_by",), f"{here}, of type {mine}", f"a field of type {wanted.kind}, as {there}")
 
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:  # noqa: ARG002 - any stream has an order
         """Its steps, in order."""
@@ -170,7 +182,8 @@ within: 10m
     def _of(self, feed: Feed, part: PartFields) -> Feed:
         """The records of ``feed`` that are meant by ``part``."""
         nodes = [each.node for each in (feed.condition, part.condition) if each.canonical]
-        return replace(feed, condition=Condition(nodes[0] if len(nodes) == 1 else AllOf(tuple(nodes))))
+        condition = Condition(nodes[0] if len(nodes) == 1 else AllOf(tuple(nodes)))
+        return replace(feed, condition=condition, key_fields=part.group_by or feed.key_fields)
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:  # noqa: ARG002 - the rule knows
         """What every alert of it has, and the fields of the key."""
