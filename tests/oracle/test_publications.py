@@ -226,6 +226,34 @@ def test_versions_that_ended_leave_nothing_behind(tmp_path: Path) -> None:
     assert not list((tmp_path / "state" / "pasts").iterdir())
 
 
+THREE: Body = {
+    **{name: value for name, value in COUNT.items() if name in {"version", "source_topic", "group_by"}},
+    **SPREAD,
+    "rule_id": "three",
+    "rule_type": "sequence",
+    "steps": [{"name": "any", "times": 3}],
+    "within": "60s",
+}
+
+
+def test_a_sequence_that_comes_finds_what_is_under_way(tmp_path: Path) -> None:
+    """In a layer of its own, which has its past, and in one that is there already, which is offered again."""
+    made = [_record(number, number) for number in range(9)]
+    pair = {**THREE, "rule_id": "pair", "steps": [{"name": "any", "times": 2}]}
+    paused = [{**THREE, "status": status} for status in ("paused", "active")]
+    ops: list[Op] = [("batch", (2, 1, None)), ("publish", THREE), ("batch", (1, 1, None)), ("publish", pair)]
+    ops += [("batch", (1, 1, None)), ("restart", 0), ("publish", paused[0]), ("batch", (2, 1, None))]
+    ops += [("publish", paused[1]), ("lose", 0), ("batch", (3, 1, None))]
+    life = _lived(made, ops, tmp_path)
+    found: dict[str, list[list[str]]] = {"three": [], "pair": []}
+    for alert in life.alerts:
+        found[alert["rule_id"]].append(alert["evidence"]["record_ids"])
+    assert found["three"] == [[f"t{n - 2}", f"t{n - 1}", f"t{n}"] for n in (2, 3, 6, 7, 8)]
+    assert found["pair"] == [[f"t{n - 1}", f"t{n}"] for n in range(3, 9)]
+    (plan,) = life.changes._book.plans()
+    assert [len(each.kernel.judging) for each in plan.layers if each.layer.ordered] == [2]
+
+
 def test_a_name_of_a_layer_is_never_used_again(tmp_path: Path) -> None:
     """What the segments say of a layer that is gone must not come back in one of another shape."""
     summed = {**COUNT, "rule_id": "sums", "aggregation_type": "sum", "aggregation_field": "amount"}

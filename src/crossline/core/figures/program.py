@@ -181,17 +181,12 @@ class Program:
     judge_lateness_ms: int | None = None
 
     def __post_init__(self) -> None:
-        match self.verdict:
-            case Formed(names=names):
-                named = len(names)
-            case Comparison():
-                named = 1
-            case _:
-                named = 0
+        verdict = self.verdict
+        if bool(self.figures) != isinstance(verdict, Comparison | Formed):
+            raise ValueError("a verdict needs a figure, and a figure a verdict; one of order has none")
+        named = len(verdict.names) if isinstance(verdict, Formed) else int(isinstance(verdict, Comparison))
         if named != len(self.figures):
             raise ValueError(f"a verdict of {named} figures, and {len(self.figures)} figures")
-        if isinstance(self.verdict, Formed) and not named:
-            raise ValueError("a formula without a figure")
 
     @property
     def figure(self) -> Figure | None:
