@@ -132,7 +132,7 @@ within: 10m
         for number, step in enumerate(steps):
             if step.name in names[:number]:
                 findings.append(Finding(("steps", number, "name"), shown(step.name), "another name for each step"))
-            if step.source_topic not in {None, self.source_topic}:
+            if self.source_topic is not None and step.source_topic not in {None, self.source_topic}:
                 expected = f"{self.source_topic}, as of the rule; steps of several streams are not in this version yet"
                 findings.append(Finding(("steps", number, "source_topic"), shown(step.source_topic), expected))
         return findings + list(self._other_keys())
