@@ -162,24 +162,46 @@ def test_a_copy_is_offered_to_nothing_and_ends_nothing() -> None:
     assert [hit.evidence for hit in plain(hits)] == [("1", "2")]
 
 
-def test_a_version_judges_what_comes_in_its_time_and_a_match_outlives_a_pause() -> None:
+def test_a_version_tells_of_what_is_complete_in_its_time_and_offers_all() -> None:
     line = pattern(0, 1, 2, spans=((0, 10), (20, FOREVER[1])))
-    # b15 comes in the pause, and c16 too: neither is seen.
-    assert matches(line, "a5 b15 c16 b20 c21") == ["a5 b20 c21"]
+    assert matches(line, "a5 b15 c21") == ["a5 b15 c21"]
+    # c16 comes in the pause: what it completes is used up.
+    assert matches(line, "a5 b15 c16 b20 c21") == []
+    assert matches(pattern(0, 1, spans=((2, 9),)), "a1 b8") == ["a1 b8"]
     assert matches(pattern(0, 1, spans=((2, 9),)), "a1 a2 b9") == []
 
 
-def test_a_version_does_not_judge_what_is_too_late_for_it() -> None:
+def test_what_is_too_late_to_be_judged_takes_steps_and_is_no_hit() -> None:
     plan = plan_of(pattern(0, 1, judge_lateness_ms=5))
     rows = [
-        Row("k", "1", 1, (0,), 6, 5),
-        Row("k", "2", 2, (1,), 8, 6),
-        Row("k", "3", 3, (1,), 8, 5),
+        Row("k", "1", 1, (0,), 7, 6),
+        Row("k", "2", 2, (1,), 7, 5),
+        Row("k", "3", 2, (0,), 7, 5),
+        Row("k", "4", 3, (1,), 9, 6),
+        Row("k", "5", 3, (1,), 9, 5),
     ]
-    assert [hit.evidence for hit in plain(PatternSpaceState(plan).judge(batch_of(plan, rows)))] == [("1", "3")]
+    assert [hit.evidence for hit in plain(PatternSpaceState(plan).judge(batch_of(plan, rows)))] == [("1", "2")]
 
 
-def test_a_new_plan_keeps_what_is_under_way_for_versions_that_stay() -> None:
+def test_after_a_hit_that_is_told_none_is_for_a_while_and_all_are_used_up() -> None:
+    line = pattern(0, 1, cooldown_ms=10)
+    assert matches(line, "a1 b2 a3 b11 a11 b12") == ["a1 b2", "a11 b12"]
+    plan = plan_of(line, pattern(0, 1, rule_id="other"))
+    state, batch = PatternSpaceState(plan), batch_of(plan, log("a1 b2"))
+    delta = Delta.of(state.delta(batch, state.judge(batch)).arrays())
+    fresh, names = PatternSpaceState(plan), (("r", 1), ("other", 1))
+    fresh.load(delta, names)
+    for each in (state, fresh):
+        each.replan(plan_of(pattern(0, 1, rule_id="new", cooldown_ms=10), line))
+        found = plain(each.judge(batch_of(each.plan, log("a3 b11"))))
+        assert [hit.line for hit in found] == [0], "the other one told of b2"
+
+
+def test_a_probe_tells_of_each_step_the_furthest_that_a_record_takes() -> None:
+    assert matches(pattern(0, 1, 2, probes=True), "a1 ab2 x3 a4 c5 c6") == ["a1", "a1 ab2", "a4", "a1 ab2 c5"]
+
+
+def test_a_new_plan_is_offered_all_that_is_held() -> None:
     first, second = pattern(0, 1, 2, rule_id="first"), pattern(0, 2, rule_id="second")
     state = PatternSpaceState(plan_of(first, second))
     state.judge(batch_of(state.plan, log("a1 b2 a3")))
@@ -187,6 +209,7 @@ def test_a_new_plan_keeps_what_is_under_way_for_versions_that_stay() -> None:
     check(state)
     found = plain(state.judge(batch_of(state.plan, log("c4 b5 c6"))))
     assert [(hit.line, hit.evidence) for hit in found] == [
+        (0, ("b2", "c4")),
         (1, ("a1", "b2", "c4")),
         (0, ("b5", "c6")),
         (1, ("a3", "b5", "c6")),
@@ -195,14 +218,14 @@ def test_a_new_plan_keeps_what_is_under_way_for_versions_that_stay() -> None:
         state.replan(plan_of(first, entries=5))
 
 
-def test_what_is_loaded_was_judged_by_the_lines_of_its_time() -> None:
+def test_what_is_loaded_is_offered_to_all_patterns() -> None:
     first, second = pattern(0, 1, rule_id="first"), pattern(0, 1, rule_id="second")
     plan = plan_of(first, second)
     state, batch = PatternSpaceState(plan_of(first)), batch_of(plan, log("a1"))
     delta = Delta.of(state.delta(batch, state.judge(batch)).arrays())
     fresh = PatternSpaceState(plan)
     fresh.load(delta, (("gone", 1), ("first", 1)))
-    assert [hit.line for hit in plain(fresh.judge(batch_of(plan, log("a1 b2"))))] == [0]
+    assert [hit.line for hit in plain(fresh.judge(batch_of(plan, log("a1 b2"))))] == [0, 1]
 
 
 def test_what_was_kept_is_loaded_though_ids_are_remembered_longer_by_now() -> None:
