@@ -49,7 +49,7 @@ def kafka_broker() -> Iterator[LocalBroker]:
     """A real Kafka broker; ``kafka_broker.brokers`` is its address."""
     from crossline.services.broker import LocalBroker  # noqa: PLC0415 - as above
 
-    with LocalBroker() as broker:
+    with LocalBroker(brief=True) as broker:
         yield broker
 
 

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -67,13 +68,32 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: Path, *, whole: bool = True) -> Iterator[tuple[str, set[str]]]:
+def folders(*names: str) -> list[list[Path]]:
+    """The modules, by the folder in which they stand: a test a file would take longer than what it looks at."""
+    found: dict[Path, list[Path]] = {}
+    for path in modules(*names):
+        found.setdefault(path.parent, []).append(path)
+    return list(found.values())
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports(path: Path, *, whole: bool = True) -> list[tuple[str, set[str]]]:
     """Each module that ``path`` imports to run, with the names taken from it; not ``whole``: only those at its top."""
-    tree = ast.parse(path.read_text())
-    tree.body = [
-        node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    return list(_imports(path, whole=whole))
+
+
+def _imports(path: Path, *, whole: bool) -> Iterator[tuple[str, set[str]]]:
+    body = [
+        node
+        for node in parsed(path).body
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     ]
-    for node in ast.walk(tree) if whole else tree.body:
+    for node in (each for top in body for each in ast.walk(top)) if whole else body:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, set()
@@ -90,63 +110,72 @@ def label(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("path", modules("core"), ids=label)
-def test_the_core_imports_only_what_computes(path: Path) -> None:
-    for module, names in imports(path):
-        top = module.partition(".")[0]
-        if top == "crossline":
-            assert module.startswith("crossline.core"), f"{label(path)} imports {module}"
-        elif top in CORE_BANNED:
-            assert names, f"{label(path)} imports {module}"
-            assert names <= CORE_ALLOWED_NAMES.get(top, set()), f"{label(path)} imports {names} from {module}"
-        else:
-            assert top in CORE_LIBRARIES or top in sys.stdlib_module_names, f"{label(path)} imports {module}"
-            assert not module.startswith(CORE_BANNED_PARTS), f"{label(path)} imports {module}"
+def folder_of(paths: list[Path]) -> str:
+    return label(paths[0].parent)
 
 
-@pytest.mark.parametrize("path", modules(*ROOMS), ids=label)
-def test_a_room_uses_those_before_it(path: Path) -> None:
-    house, *folders, _ = path.relative_to(PACKAGE).parts
-    if not folders:
-        assert path.name == "__init__.py", f"{label(path)} stands in no room"
-        return
-    before = set(ROOMS[house][: ROOMS[house].index(folders[0]) + 1])
-    for module, _ in imports(path, whole=False):
-        parts = module.split(".")
-        if parts[:2] == ["crossline", house]:
-            assert len(parts) > 2, f"{label(path)} imports {module}"
-            assert parts[2] in before, f"{label(path)} imports {module}"
+@pytest.mark.parametrize("paths", folders("core"), ids=folder_of)
+def test_the_core_imports_only_what_computes(paths: list[Path]) -> None:
+    for path in paths:
+        for module, names in imports(path):
+            top = module.partition(".")[0]
+            if top == "crossline":
+                assert module.startswith("crossline.core"), f"{label(path)} imports {module}"
+            elif top in CORE_BANNED:
+                assert names, f"{label(path)} imports {module}"
+                assert names <= CORE_ALLOWED_NAMES.get(top, set()), f"{label(path)} imports {names} from {module}"
+            else:
+                assert top in CORE_LIBRARIES or top in sys.stdlib_module_names, f"{label(path)} imports {module}"
+                assert not module.startswith(CORE_BANNED_PARTS), f"{label(path)} imports {module}"
 
 
-@pytest.mark.parametrize("path", modules("core"), ids=label)
-def test_the_core_opens_no_file_and_asks_no_clock(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name):
-                assert node.func.id not in {"open", "print", "input"}, (
-                    f"{label(path)}:{node.lineno} calls {node.func.id}"
-                )
-            if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-                clock = node.func.value.id in {"datetime", "date"} and node.func.attr in CLOCKS
-                assert not clock, f"{label(path)}:{node.lineno} asks the clock"
+@pytest.mark.parametrize("paths", folders(*ROOMS), ids=folder_of)
+def test_a_room_uses_those_before_it(paths: list[Path]) -> None:
+    for path in paths:
+        house, *folders, _ = path.relative_to(PACKAGE).parts
+        if not folders:
+            assert path.name == "__init__.py", f"{label(path)} stands in no room"
+            continue
+        before = set(ROOMS[house][: ROOMS[house].index(folders[0]) + 1])
+        for module, _ in imports(path, whole=False):
+            parts = module.split(".")
+            if parts[:2] == ["crossline", house]:
+                assert len(parts) > 2, f"{label(path)} imports {module}"
+                assert parts[2] in before, f"{label(path)} imports {module}"
 
 
-@pytest.mark.parametrize("path", modules(*MIDDLE), ids=label)
-def test_the_middle_does_not_know_the_command_line(path: Path) -> None:
-    banned = tuple(f"crossline.{each}" for each in OUTER)
-    for module, _ in imports(path):
-        assert not module.startswith((*banned, "typer")), f"{label(path)} imports {module}"
+@pytest.mark.parametrize("paths", folders("core"), ids=folder_of)
+def test_the_core_opens_no_file_and_asks_no_clock(paths: list[Path]) -> None:
+    for path in paths:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Name):
+                    assert node.func.id not in {"open", "print", "input"}, (
+                        f"{label(path)}:{node.lineno} calls {node.func.id}"
+                    )
+                if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+                    clock = node.func.value.id in {"datetime", "date"} and node.func.attr in CLOCKS
+                    assert not clock, f"{label(path)}:{node.lineno} asks the clock"
 
 
-@pytest.mark.parametrize("path", modules(*MIDDLE), ids=label)
-def test_the_middle_imports_what_the_table_allows(path: Path) -> None:
-    folder = path.relative_to(PACKAGE).parts[0]
-    allowed = MAY_IMPORT[folder] | {folder}
-    for module, _ in imports(path):
-        parts = module.split(".")
-        if parts[0] == "crossline" and module != "crossline.logs":
-            assert len(parts) > 1, f"{label(path)} imports {module}"
-            assert parts[1] in allowed, f"{label(path)} imports {module}"
+@pytest.mark.parametrize("paths", folders(*MIDDLE), ids=folder_of)
+def test_the_middle_does_not_know_the_command_line(paths: list[Path]) -> None:
+    for path in paths:
+        banned = tuple(f"crossline.{each}" for each in OUTER)
+        for module, _ in imports(path):
+            assert not module.startswith((*banned, "typer")), f"{label(path)} imports {module}"
+
+
+@pytest.mark.parametrize("paths", folders(*MIDDLE), ids=folder_of)
+def test_the_middle_imports_what_the_table_allows(paths: list[Path]) -> None:
+    for path in paths:
+        folder = path.relative_to(PACKAGE).parts[0]
+        allowed = MAY_IMPORT[folder] | {folder}
+        for module, _ in imports(path):
+            parts = module.split(".")
+            if parts[0] == "crossline" and module != "crossline.logs":
+                assert len(parts) > 1, f"{label(path)} imports {module}"
+                assert parts[1] in allowed, f"{label(path)} imports {module}"
 
 
 def test_the_folders_of_unit_tests_are_those_of_the_source() -> None:
@@ -156,10 +185,11 @@ def test_the_folders_of_unit_tests_are_those_of_the_source() -> None:
     assert [str(folder) for folder in sorted(folders) if not (PACKAGE / folder).is_dir()] == []
 
 
-@pytest.mark.parametrize("path", [path for path in modules("") if not of_spark(path)], ids=label)
-def test_only_the_engine_and_the_api_run_spark(path: Path) -> None:
-    for module, _ in imports(path):
-        assert module.partition(".")[0] not in {"pyspark", "py4j"}, f"{label(path)} imports {module}"
+@pytest.mark.parametrize("paths", folders(""), ids=folder_of)
+def test_only_the_engine_and_the_api_run_spark(paths: list[Path]) -> None:
+    for path in paths:
+        for module, _ in () if of_spark(path) else imports(path):
+            assert module.partition(".")[0] not in {"pyspark", "py4j"}, f"{label(path)} imports {module}"
 
 
 def test_no_modules_import_each_other_in_a_ring() -> None:

@@ -58,14 +58,15 @@ class Session:
             return
         for part in shell_parts(block.text):
             if is_plain_command(part):
-                self._command(part, block)
+                self.command(part)
             else:
-                self._shell(part, block)
+                self._shell(part)
 
-    def _command(self, line: str, block: Block) -> None:
+    def command(self, line: str) -> None:
+        """Run one plain command; fails where it does."""
         arguments = shlex.split(line)[1:]
         if arguments[0] in _FORKS:
-            self._shell(line, block)
+            self._shell(line)
             return
         if arguments[0] in _STARTS_SPARK:
             with self._on_spark():
@@ -74,9 +75,9 @@ class Session:
             with self._patch.context() as patch:
                 patch.chdir(self.folder)
                 code = app(arguments, standalone_mode=False)
-        assert not code, f"{block}: {line} ended with {code}"
+        assert not code, f"{line} ended with {code}"
 
-    def _shell(self, text: str, block: Block) -> None:
+    def _shell(self, text: str) -> None:
         done = subprocess.run(
             ["sh", "-eu", "-c", f"{text}\npwd > {shlex.quote(str(self._place))}"],
             cwd=self.folder,
@@ -86,7 +87,7 @@ class Session:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{block}: {text}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
         sys.stdout.write(done.stdout)
         self.folder = Path(self._place.read_text().strip())
 

@@ -42,11 +42,20 @@ def runs(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.language in RUN and block.not_run is None]
 
 
+# The session is asked for by the first block that needs one; no block of CONTRIBUTING.md does.
+SHARED = pytest.mark.xdist_group("shared")
+TOLD = [
+    pytest.param(page, id=name_of(page), marks=[] if page.name == "CONTRIBUTING.md" else SHARED)
+    for page in PAGES
+    if runs(page)
+]
+
+
 # PySpark leaves the sockets to its workers open for the collector to find.
 @pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:.*<socket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.spark
-@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=name_of)
+@pytest.mark.parametrize("page", TOLD)
 def test_what_it_tells_to_do_works(
     page: Path,
     tmp_path: Path,

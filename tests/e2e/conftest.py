@@ -5,6 +5,8 @@ PySpark closes the socket of each collected result only when it is collected as 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,11 +24,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Alerts:
-    """What comes out of the log of ``fed`` when nothing is killed."""
-    project = project_at(tmp_path_factory.mktemp("undisturbed"))
-    fed(project).rest()
-    project.drain(spark)
-    alerts = project.alerts()
-    assert {alert["rule_id"] for alert in alerts.values()} == {"burst", "spend", "dear"}
-    return alerts
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Callable[[int], Alerts]:
+    """What comes out of that many records of ``fed`` when nothing is killed; in few batches, which changes nothing."""
+
+    @cache
+    def alerts_of(count: int) -> Alerts:
+        project = project_at(tmp_path_factory.mktemp("undisturbed"), batch_bytes=1_000_000)
+        fed(project, count).rest()
+        project.drain(spark)
+        alerts = project.alerts()
+        assert {alert["rule_id"] for alert in alerts.values()} == {"burst", "spend", "dear"}
+        return alerts
+
+    return alerts_of

@@ -14,7 +14,7 @@ import psutil
 
 from crossline.engine.book.sparklog import committed
 
-from .killing import COUNT, SEED, named, until
+from .killing import SEED, named, until
 from .project import Project
 from .traffic import Record, lines, records
 
@@ -42,9 +42,10 @@ class Feed(Generic[Item]):
 
     def rest(self) -> None:
         """Give all that is left."""
-        self._next(len(self._log) - self._given)
+        self.more(len(self._log) - self._given)
 
-    def _next(self, count: int) -> None:
+    def more(self, count: int) -> None:
+        """Give the next ``count``."""
         first = self._given
         self._given += count
         self._give(first, self._log[first : self._given])
@@ -54,7 +55,7 @@ class Feed(Generic[Item]):
         missing = AHEAD - self._waiting()
         assert self._given + missing <= len(self._log) - AHEAD, "too few kills came under load"
         if missing > 0:
-            self._next(missing)
+            self.more(missing)
 
     def _waiting(self) -> int:
         """Records that were given and are not delivered."""
@@ -96,9 +97,14 @@ class Feed(Generic[Item]):
         until(lambda: self._waiting() == 0 and _last_is_committed(self._project), self._project, process)
 
 
-def fed(project: Project) -> Feed[Record]:
-    """The log of ``killing``, given as files."""
-    log = records(COUNT, SEED)
+def needed(kills: int) -> int:
+    """How many records are enough for that many kills: each may take what waits, and two of them may not count."""
+    return (kills + 2) * (AHEAD - LEAST + 70) + 2 * AHEAD
+
+
+def fed(project: Project, count: int) -> Feed[Record]:
+    """``count`` records, given as files."""
+    log = records(count, SEED)
     return Feed(project, log, lambda first, piece: project.give(f"{first:06d}.jsonl", lines(piece)))
 
 

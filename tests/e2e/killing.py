@@ -20,7 +20,6 @@ from crossline.engine.runtime.tied import end_with_parent
 from .project import Alerts, Project, read_jsonl
 from .traffic import Body
 
-COUNT = 6_000
 WAIT_S = 400.0
 LEAVE_S = 20.0
 SEED = 20_261_121
@@ -59,12 +58,12 @@ RULES: list[Body] = [
 ]
 
 
-def project_at(root: Path, master: str = "local[2]") -> Project:
+def project_at(root: Path, master: str = "local[2]", batch_bytes: int = 8_000) -> Project:
     """A pipeline that takes its files in batches of about 70 records; ``feeding`` gives them."""
     return Project(
         root,
         RULES,
-        sources={"payments": {"kind": "files", "path": "in", "max_batch_bytes": 8_000}},
+        sources={"payments": {"kind": "files", "path": "in", "max_batch_bytes": batch_bytes}},
         sinks=[{"kind": "sqlite", "path": "out/alerts.db"}, {"kind": "jsonl", "path": "out/alerts.jsonl"}],
         engine={"trigger": "0s", "shards": 2, "checkpoint": "out/checkpoint", "master": master},
     )

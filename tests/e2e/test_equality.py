@@ -106,7 +106,7 @@ def test_runners_say_the_same_in_the_same_order(spark: SparkSession, drained: Pr
     assert here == in_tasks
 
 
-@pytest.mark.parametrize(("seed", "narrow_records"), [(1, -1), (2, 8)])
+@pytest.mark.parametrize(("seed", "narrow_records", "batch_bytes"), [(1, -1, 1_500), (2, 8, 400)])
 def test_files_that_come_one_by_one_give_the_same(
     spark: SparkSession,
     drained: Project,
@@ -115,6 +115,7 @@ def test_files_that_come_one_by_one_give_the_same(
     monkeypatch: pytest.MonkeyPatch,
     seed: int,
     narrow_records: int,
+    batch_bytes: int,
 ) -> None:
     """With a restart in the midst, files that grow in the midst of a line, chunks of a few lines, and either plan."""
     plans: list[str] = []
@@ -130,7 +131,7 @@ def test_files_that_come_one_by_one_give_the_same(
         monkeypatch.setattr(batches, plan.__name__, noting(plan))
     monkeypatch.setattr(batches, "NARROW_RECORDS", narrow_records)
     draw = random.Random(seed)
-    engine = {"trigger": "0s", "shards": draw.randint(1, 4), "max_batch_bytes": draw.choice([400, 3_000])}
+    engine = {"trigger": "0s", "shards": draw.randint(1, 4), "max_batch_bytes": batch_bytes}
     project = Project(tmp_path, RULES, engine={**engine, "checkpoint": "out/checkpoint"})
     given = 0
     for half in range(2):

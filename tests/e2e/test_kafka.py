@@ -20,7 +20,7 @@ from crossline.engine.workers.keeper import MET_AT
 
 from .feeding import Feed
 from .killing import RULES as KILL_RULES
-from .killing import finish, kill_driver, running
+from .killing import kill_driver, running
 from .project import Alerts, Project, figures, from_twin
 from .test_hot_rules import as_published
 from .topics import Sent, by_account, in_ingest_order, on_topic, project_on, send, twin
@@ -162,7 +162,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(
     whole = project_on(kafka_broker.brokers, tmp_path / "whole", topics, undisturbed, KILL_RULES)
     whole.drain(spark)
     assert 0 < before < len(whole.alerts()), "the kills did not come under load"
-    finish(project)
+    project.drain(spark)
     assert project.alerts() == whole.alerts()
     assert on_topic(kafka_broker.brokers, alerts) == whole.alerts()
     assert on_topic(kafka_broker.brokers, undisturbed) == whole.alerts()

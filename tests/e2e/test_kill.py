@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from .feeding import fed
-from .killing import SEED, finish, kill_driver, project_at, running, same_everywhere, stop, wait_for_nobody
+from .feeding import fed, needed
+from .killing import SEED, kill_driver, project_at, running, same_everywhere, stop, wait_for_nobody
 from .project import Alerts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-DRIVER_KILLS = 10 if os.environ.get("CROSSLINE_DEEP") == "1" else 4  # each is a start: some 12 seconds
-WORKER_KILLS = 5
+DEEP = os.environ.get("CROSSLINE_DEEP") == "1"
+DRIVER_KILLS = 10 if DEEP else 3  # each is a start: some 12 seconds
+WORKER_KILLS = 5 if DEEP else 3
+OTHERS = ("cl-keeper", "cl-daemon", "cl-prefork")
 
 
 @pytest.mark.timeout(900)
-def test_a_driver_killed_again_and_again_loses_nothing_and_repeats_nothing(tmp_path: Path, undisturbed: Alerts) -> None:
+def test_a_driver_killed_again_and_again_loses_nothing_and_repeats_nothing(
+    spark: SparkSession, tmp_path: Path, undisturbed: Callable[[int], Alerts]
+) -> None:
+    count = needed(DRIVER_KILLS)
+    whole = undisturbed(count)
     project = project_at(tmp_path)
-    feed, draw = fed(project), random.Random(SEED)
+    feed, draw = fed(project, count), random.Random(SEED)
     killed = 0
     with ExitStack() as runs:  # what a dead driver leaves behind may be at work yet when the next one starts
         started = []
@@ -31,26 +42,28 @@ def test_a_driver_killed_again_and_again_loses_nothing_and_repeats_nothing(tmp_p
             process = runs.enter_context(running(project))
             started.append(process)
             killed += feed.strike(process, draw, partial(kill_driver, process))
-        assert 0 < len(project.alerts()) < len(undisturbed), "the kills did not come under load"
+        assert 0 < len(project.alerts()) < len(whole), "the kills did not come under load"
         feed.rest()
-        finish(project)
+        project.drain(spark)
         for process in started:
             wait_for_nobody(process)
-    same_everywhere(project, undisturbed)
+    same_everywhere(project, whole)
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Alerts) -> None:
+def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Callable[[int], Alerts]) -> None:
+    count = needed(WORKER_KILLS + len(OTHERS))
+    whole = undisturbed(count)
     project = project_at(tmp_path)
-    feed = fed(project)
+    feed = fed(project, count)
     with running(project) as process:
         draw = random.Random(SEED)
         feed.kill_some(process, "cl-worker", WORKER_KILLS, draw)
-        for what in ("cl-keeper", "cl-daemon", "cl-prefork"):
+        for what in OTHERS:
             feed.kill_some(process, what, 1, draw)
-        assert 0 < len(project.alerts()) < len(undisturbed), "the kills did not come under load"
+        assert 0 < len(project.alerts()) < len(whole), "the kills did not come under load"
         feed.rest()
         feed.until_done(process)
         stop(project, process)
         wait_for_nobody(process)
-    same_everywhere(project, undisturbed)
+    same_everywhere(project, whole)

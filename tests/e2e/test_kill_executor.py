@@ -1,36 +1,66 @@
-"""Executors of a cluster die under load, one at a time and all at once; nothing is lost, nothing comes twice."""
+"""Executors of a cluster die as they read topics, one at a time and all at once; nothing is lost, nothing comes twice.
+
+A cluster takes long to start, so one run of it holds all of that. What executors read of files is in
+``spark/test_cluster``.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from .feeding import fed
-from .killing import SEED, named, project_at, running, same_everywhere, stop, until, wait_for_nobody
-from .project import Alerts
+from connectors.kafka_mock import read_topic
 
-pytestmark = pytest.mark.spark
+from .feeding import Feed, needed
+from .killing import RULES, SEED, named, running, stop, until, wait_for_nobody
+from .topics import by_account, on_topic, project_on, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from crossline.services.broker import LocalBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 EXECUTORS = 2
 KILLS = 3 if os.environ.get("CROSSLINE_DEEP") == "1" else 1  # a new executor takes some ten seconds
+FIRST = 180
+BATCH = 70
 
 
 @pytest.mark.timeout(900)
-def test_killed_executors_change_nothing(tmp_path: Path, undisturbed: Alerts) -> None:
-    project = project_at(tmp_path, master=f"local-cluster[{EXECUTORS},1,1024]")
-    feed, draw = fed(project), random.Random(SEED)
+def test_killed_executors_change_nothing(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The first records are read on one machine, the others by executors, from the checkpoint of the first."""
+    brokers, cluster = kafka_broker.brokers, f"local-cluster[{EXECUTORS},1,1024]"
+    topics, alerts, undisturbed = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2), kafka_topic(2)
+    sent = by_account(topics, FIRST + needed(KILLS + 1), SEED)
+    project = project_on(brokers, tmp_path / "killed", topics, alerts, RULES, max_records_per_batch=BATCH)
+    feed, draw = Feed(project, sent, lambda _, piece: send(brokers, piece)), random.Random(SEED)
+    feed.more(FIRST)
+    assert project.drain(spark).records == FIRST
+    project = project_on(brokers, tmp_path / "killed", topics, alerts, RULES, cluster, max_records_per_batch=BATCH)
     with running(project) as process:
         # A new executor takes seconds to come, so a second kill meets the run with one or with none.
         feed.kill_some(process, EXECUTOR, KILLS, draw)
         until(lambda: len(named(process, EXECUTOR)) == EXECUTORS, project, process)
         feed.kill_some(process, EXECUTOR, 1, draw, choose=list)
-        assert 0 < len(project.alerts()) < len(undisturbed), "the kills did not come under load"
+        before = len(project.alerts())
         feed.rest()
         feed.until_done(process)
         stop(project, process)
         wait_for_nobody(process)
-    same_everywhere(project, undisturbed)
+    whole = project_on(brokers, tmp_path / "whole", topics, undisturbed, RULES)
+    whole.drain(spark)
+    assert 0 < before < len(whole.alerts()), "the kills did not come under load"
+    assert project.alerts() == whole.alerts()
+    assert on_topic(brokers, alerts) == on_topic(brokers, undisturbed) == whole.alerts()
+    assert project.dead() == whole.dead()
+    assert len(read_topic(brokers, f"{alerts}.dead")) == len(whole.dead())

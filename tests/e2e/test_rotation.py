@@ -13,9 +13,10 @@ import pytest
 
 from crossline.core.basics.errors import SourceError
 from crossline.engine.source.chunk_source import left_of
+from docs.session import Session
 
 from .feeding import taken
-from .killing import RULES, SEED, finish, kill_driver, log_of, running, until
+from .killing import RULES, SEED, kill_driver, running, until
 from .project import WAIT_S, Project, crossline
 from .traffic import BASE_MS, STREAMS, lines, records, velocity
 
@@ -55,15 +56,17 @@ def test_rotated_files_give_what_one_file_gives(spark: SparkSession, tmp_path: P
     shutil.copy(now, project.root / "in" / "shop.log.2")
     os.truncate(now, 0)
     add(now, lines(given[400:]))
-    finish(project)
-    assert taken(project) == len(given), log_of(project)
+    project.drain(spark)
+    assert taken(project) == len(given)
     assert project.alerts() == whole.alerts()
     assert len(whole.alerts()) > 20
     assert project.dead() == whole.dead()
     assert project.late() == whole.late()
 
 
-def test_half_a_line_is_left_and_told_and_judged_when_it_is_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_half_a_line_is_left_and_told_and_judged_when_it_is_whole(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     project = Project(tmp_path, [velocity("pair", threshold=2, emit="every")])
     one, two, three = (lines([record]) for record in records(3, SEED))
     path = project.root / "in" / "a.jsonl"
@@ -71,7 +74,9 @@ def test_half_a_line_is_left_and_told_and_judged_when_it_is_whole(spark: SparkSe
     totals = project.drain(spark)
     assert (totals.records, totals.dead) == (1, {})
     assert totals.left == [f"{path}: bytes {len(one)}-{len(one) + 20} are no whole line yet"]
-    told = json.loads(crossline("run", project.pipeline, "--drain", "--json").stdout)
+    capsys.readouterr()
+    Session(tmp_path, lambda: spark, monkeypatch).command("crossline run pipeline.yaml --drain --json")
+    told = json.loads(capsys.readouterr().out)
     assert (told["left"], told["records"]) == (totals.left, 0)
     add(path, two[20:] + three.removesuffix(b"\n"))
     totals = project.drain(spark)

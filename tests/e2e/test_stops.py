@@ -11,20 +11,28 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
 import pytest
 
-from .feeding import fed
-from .killing import family, project_at, running, until, working
+from .killing import SEED, WAIT_S, family, project_at, running, until, working
 from .project import Project
 from .traffic import lines, records
 
 pytestmark = pytest.mark.spark
 
+RECORDS = 20_000  # work for longer than another run takes to start
+# Each is a start. A terminal interrupts the group and a supervisor terminates all; these are the other way round.
+ONLY_DEEP = pytest.mark.skipif(os.environ.get("CROSSLINE_DEEP") != "1", reason="only in deep runs")
 STOP_S = 15.0  # on a machine that does much else
 GONE_S = 20.0
+
+
+@cache
+def work() -> bytes:
+    return lines(records(RECORDS, SEED))
 
 
 @pytest.fixture
@@ -33,7 +41,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     with tempfile.TemporaryDirectory(prefix="cl-") as temporary:  # not in tmp_path: names of sockets must be short
         monkeypatch.setenv("TMPDIR", temporary)
         project = project_at(tmp_path)
-        fed(project).rest()
+        project.give("log.jsonl", work())
         yield project
 
 
@@ -78,20 +86,16 @@ def nobody_left(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def goes_on(project: Project) -> None:
-    """Another run of it comes further."""
-    before = batches(project)
-    with running(project) as process:
-        until(lambda: batches(project) > before, project, process)
-        process.terminate()
-        assert process.wait(STOP_S) == 0, said(project)
-
-
-@pytest.mark.parametrize("send", [to_group, to_all])
 @pytest.mark.parametrize(
-    ("number", "arguments", "code"),
-    [(signal.SIGTERM, (), 0), (signal.SIGINT, (), 0), (signal.SIGTERM, ("--drain",), 143)],
-    ids=["term", "int", "drain"],
+    ("send", "number", "arguments", "code"),
+    [
+        pytest.param(to_group, signal.SIGINT, (), 0, id="int-to_group"),
+        pytest.param(to_all, signal.SIGTERM, (), 0, id="term-to_all"),
+        pytest.param(to_group, signal.SIGTERM, ("--drain",), 143, id="drain-to_group"),
+        pytest.param(to_all, signal.SIGINT, (), 0, id="int-to_all", marks=ONLY_DEEP),
+        pytest.param(to_group, signal.SIGTERM, (), 0, id="term-to_group", marks=ONLY_DEEP),
+        pytest.param(to_all, signal.SIGTERM, ("--drain",), 143, id="drain-to_all", marks=ONLY_DEEP),
+    ],
 )
 def test_a_run_is_stopped(
     project: Project,
@@ -113,12 +117,15 @@ def test_a_run_is_stopped(
     assert temporary_files() == []
 
 
+@cache
+def much() -> bytes:
+    return b"".join(lines(records(6_000, seed)) for seed in range(40))
+
+
 @pytest.fixture
 def history(project: Project) -> list[str]:
     """The arguments of a backtest that takes a while."""
-    with (project.root / "log.jsonl").open("wb") as file:
-        for seed in range(40):
-            file.write(lines(records(6_000, seed)))
+    (project.root / "log.jsonl").write_bytes(much())
     return [
         *("backtest", "--rules", str(project.root / "rules"), "--stream", str(project.root / "stream.yaml")),
         *("--input", str(project.root / "log.jsonl"), "--output", str(project.root / "found.jsonl")),
@@ -133,10 +140,16 @@ def at_work(on: str) -> bool:
     return any(Path(os.environ["TMPDIR"]).glob(f"crossline-backtest-*/{AT_WORK[on]}"))
 
 
-@pytest.mark.parametrize("send", [to_group, to_all])
 @pytest.mark.parametrize(
-    ("on", "number", "code"),
-    [("local", signal.SIGINT, 130), ("local", signal.SIGTERM, 143), ("spark", signal.SIGINT, 130)],
+    ("send", "on", "number", "code"),
+    [
+        pytest.param(to_group, "local", signal.SIGINT, 130, id="local-int-to_group"),
+        pytest.param(to_all, "local", signal.SIGTERM, 143, id="local-term-to_all"),
+        pytest.param(to_group, "spark", signal.SIGINT, 130, id="spark-int-to_group"),
+        pytest.param(to_all, "local", signal.SIGINT, 130, id="local-int-to_all", marks=ONLY_DEEP),
+        pytest.param(to_group, "local", signal.SIGTERM, 143, id="local-term-to_group", marks=ONLY_DEEP),
+        pytest.param(to_all, "spark", signal.SIGINT, 130, id="spark-int-to_all", marks=ONLY_DEEP),
+    ],
 )
 def test_a_backtest_is_interrupted(
     project: Project,
@@ -190,20 +203,8 @@ def test_a_stop_while_it_starts(project: Project) -> None:
     assert said(project) == ["stopped by SIGTERM"]
 
 
-def test_a_killed_run_leaves_nobody_and_the_next_one_cleans_up(project: Project) -> None:
-    theirs = Path(os.environ["TMPDIR"]) / "crossline-of-somebody-else"
-    theirs.mkdir()
-    with running(project) as process:
-        under_way(project, process)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        assert nobody_left(process)
-    (left,) = set(temporary_files()) - {theirs.name}
-    goes_on(project)
-    assert temporary_files() == [theirs.name], f"{left} was left by the killed run"
-
-
-def test_a_store_that_is_locked_when_it_is_stopped(project: Project) -> None:
+def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
+    """The store was locked as it was stopped; it was killed. One run at a time, and each is a start: so in one go."""
     with running(project) as process:
         under_way(project, process)
         with closing(sqlite3.connect(project.store, isolation_level=None)) as other:
@@ -214,18 +215,22 @@ def test_a_store_that_is_locked_when_it_is_stopped(project: Project) -> None:
     told = [line for line in said(project) if not line.startswith("{")]  # the log: a batch was held
     assert len(told) == 1
     assert told[0].startswith("error: not stopped cleanly: the store ")
-    goes_on(project)  # the other sinks, the rule log and the checkpoint were let go all the same
-
-
-def test_one_run_at_a_time_and_one_pipeline_a_checkpoint(project: Project) -> None:
-    with running(project) as process:
-        under_way(project, process)
+    theirs = Path(os.environ["TMPDIR"]) / "crossline-of-somebody-else"
+    theirs.mkdir()
+    before = batches(project)
+    with running(project) as process:  # the other sinks, the rule log and the checkpoint were let go all the same
+        until(lambda: batches(project) > before, project, process)
         with running(project) as second:
-            assert second.wait(60) == 1
-        assert f"is held by another run of this pipeline (process {process.pid} on " in said(project)[-1]
+            assert second.wait(WAIT_S) == 1
+        refused = f"is held by another run of this pipeline (process {process.pid} on "
+        assert any(refused in line for line in said(project))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert nobody_left(process)
+    (left,) = set(temporary_files()) - {theirs.name}
+    before = batches(project)
+    with running(project) as process:
+        until(lambda: batches(project) > before, project, process)
         process.terminate()
-        assert process.wait(STOP_S) == 0
-    other = Project(project.root, [], name="kiosk", engine=project.settings["engine"])
-    with running(other, "--drain") as process:
-        assert process.wait(60) == 1
-    assert said(other)[-1].startswith(f"error: {project.root}/out/checkpoint is the checkpoint of pipeline shop, found")
+        assert process.wait(STOP_S) == 0, said(project)
+    assert temporary_files() == [theirs.name], f"{left} was left by the killed run"

@@ -7,7 +7,8 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from oracle.naive import NaiveResult, naive_detect, running_max_ingest
+from oracle.composed import composed_detect
+from oracle.naive import NaiveResult, running_max_ingest
 
 Body = dict[str, Any]
 Record = dict[str, Any]
@@ -100,6 +101,17 @@ RULES: list[Body] = [
         "source_topic": STREAM,
         "conditions": [*CASH, {"field": "amount", "operator": ">=", "value": 250}],
     },
+    velocity("sums_of_one_device", source_topic="rule:every_sum", group_by="device", window="1m"),
+    {
+        "rule_id": "sums_at_last",
+        "version": 1,
+        "rule_type": "threshold",
+        "source_topic": "rule:sums_of_one_device",
+        "conditions": [
+            {"field": "hit.value", "operator": ">=", "value": 3},
+            {"field": "amount", "operator": ">", "value": 5},
+        ],
+    },
 ]
 
 
@@ -110,4 +122,4 @@ def expected(rules: list[Body], log: list[Record]) -> NaiveResult:
         {**record, "_id": record["id"], "_event_ms": record["event_time"], "_ingest_ms": ms}
         for record, ms in zip(log, ingest, strict=True)
     ]
-    return naive_detect(rules, judged, defaults=DEFAULTS)
+    return composed_detect(rules, judged, defaults=DEFAULTS)

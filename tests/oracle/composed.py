@@ -11,6 +11,7 @@ from .rulebook import read_book
 from .strategies import STREAM, Body, Record
 
 _BETWEEN = "|"
+MOST = 1.7976931348623157e308
 
 
 def composed_detect(
@@ -55,7 +56,7 @@ def _judged(
 def _as_record(hit: Hit, record: Record, rules: Sequence[Body]) -> Record:
     (body, *_) = (b for b in rules if (b["rule_id"], b["version"]) == (hit.rule_id, hit.version))
     said = {
-        "value": None if hit.value is None else float(hit.value),
+        "value": None if hit.value is None else max(-MOST, min(MOST, float(hit.value))),
         "severity": body.get("severity", "medium"),
         "score": body.get("score", 0),
         "version": hit.version,

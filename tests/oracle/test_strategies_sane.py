@@ -53,6 +53,7 @@ def reached() -> Counter[str]:
     return seen
 
 
+@pytest.mark.xdist_group("drawn")  # what is drawn, once
 @pytest.mark.parametrize(
     "name", ["hits", "windows", "sequences", "floats", "shadow", "versions", "late", "duplicates", "ties", "disorder"]
 )

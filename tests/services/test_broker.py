@@ -23,7 +23,7 @@ _LONG_AGO_MS = 1_000_000_000_000
 _OWNER = """
 import sys
 from crossline.services.broker import LocalBroker
-with LocalBroker() as broker:
+with LocalBroker(brief=True) as broker:
     print(broker.pid, broker.folder, flush=True)
     sys.stdin.read()
 """
@@ -71,7 +71,7 @@ def test_topics_have_their_partitions_and_only_one_name(kafka_broker: LocalBroke
 
 
 def test_a_crash_loses_neither_records_nor_address() -> None:
-    with LocalBroker() as broker:
+    with LocalBroker(brief=True) as broker:
         address = broker.brokers
         broker.create_topic("kept")
         _send(address, "kept", b"acknowledged")

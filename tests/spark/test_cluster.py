@@ -1,6 +1,6 @@
 """The unchanged pipeline on a standalone cluster says what it says in one process, which is what the twin says.
 
-Executors that come and go are in ``e2e/test_kill_executor``, those that read topics in ``e2e/test_kafka_cluster``.
+Executors that come and go, and those that read topics, are in ``e2e/test_kill_executor``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SHARDS = 3
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for processes of half a minute
 
 
 def project_on(master: str, root: Path, log: list[Record]) -> Project:
@@ -61,7 +62,7 @@ def on_one(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, log: l
 def daemon(arguments: list[str], awaited: str, log: Path) -> Iterator[str]:
     """A daemon of Spark's until the end of the context; gives the rest of the line that ``awaited`` begins."""
     jars = Path(pyspark.__file__).parent / "jars" / "*"
-    command = [str(find_java().binary), "-Xmx256m", "-cp", str(jars), *arguments]
+    command = [str(find_java().binary), "-Xmx256m", *QUICK, "-cp", str(jars), *arguments]
     # What Spark's own scripts set: a worker starts executors with it.
     spark = {"SPARK_HOME": str(jars.parent.parent), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
     environment = {**os.environ, **spark}
@@ -90,6 +91,7 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "spark-conf"
     folder.mkdir(mode=0o700)
     settings = {"authenticate": "true", "authenticate.secret": secrets.token_hex(32), "network.crypto.enabled": "true"}
+    settings["executor.extraJavaOptions"] = " ".join(QUICK)
     file = folder / "spark-defaults.conf"
     file.write_text("".join(f"spark.{name} {value}\n" for name, value in settings.items()))
     monkeypatch.setenv("SPARK_CONF_DIR", str(folder))

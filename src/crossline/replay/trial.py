@@ -175,7 +175,8 @@ def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, str], sources: 
             }
             hit = {f"{HIT}.{name}": value for name, value in said.items()}
             hit |= {f"{HIT}.key.{name}": value for name, value in alert["key"].items()}
-            trial.found[topic] = replace(record, fields={**record.fields, **hit})
+            own = {name: value for name, value in record.fields.items() if not name.startswith(f"{HIT}.")}
+            trial.found[topic] = replace(record, fields={**own, **hit})
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,10 +122,13 @@ class History:
 
     def _moved(self, rule: Rule) -> Finding | None:
         """A rule whose hits are read stays with its stream, whose fields are those of its hits."""
-        before = self.heads[rule.rule_id].source_topic
+        history = self.rules[rule.rule_id]
+        before = history.versions[history.in_force or history.latest].source_topic
+        if before == rule.source_topic or rule.status in {"draft", "retired"}:
+            return None
         readers = [name for name, each in self.heads.items() if each.source_topic == f"{RULE}{rule.rule_id}"]
         reader = next((name for name in readers if self.rules[name].judges), None)
-        if reader is None or before == rule.source_topic or rule.status in {"draft", "retired"}:
+        if reader is None:
             return None
         expected = f"{before}, since rule {reader} reads its hits"
         return Finding(("source_topic",), shown(rule.source_topic), expected, "give the new rule an id of its own")

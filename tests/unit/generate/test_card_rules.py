@@ -15,6 +15,7 @@ from crossline.generate.cards import CardWorkload
 from crossline.generate.score import Score, score
 from crossline.generate.tx import tx_lines
 
+pytestmark = pytest.mark.xdist_group("card_rules")  # what is judged, once
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Row = dict[str, Any]
 Rule = dict[str, Any]

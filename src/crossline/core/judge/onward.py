@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +23,9 @@ from crossline.core.rules.composition import HIT, rule_of
 from crossline.core.streams.schema import FieldSpec
 
 _TYPES: dict[str, pa.DataType] = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
+_LARGEST = sys.float_info.max  # no record has an infinite number
 _FOUND: dict[str, Callable[[Hit], Any]] = {
-    f"{HIT}.value": lambda hit: None if hit.value is None else float(hit.value),
+    f"{HIT}.value": lambda hit: None if hit.value is None else max(-_LARGEST, min(_LARGEST, float(hit.value))),
     f"{HIT}.severity": lambda hit: hit.version.rule.severity,
     f"{HIT}.score": lambda hit: hit.version.rule.score,
     f"{HIT}.version": lambda hit: hit.version.rule.version,

@@ -81,14 +81,14 @@ def in_ingest_order(
         heights = [np.maximum(a.get("reached_ms", a["clock_ms"]), f) for (_, a), f in zip(ordered, before, strict=True)]
         whole["reached"] = np.concatenate(heights)
     chunks = list(dict.fromkeys((m["log"], m["sequence"]) for m, _ in ordered))
-    order = [np.arange(len(whole["chunk"]))]
+    order = []
     if len(chunks) < len(ordered):
         number = np.array([chunks.index((m["log"], m["sequence"])) for m, _ in ordered])
         order = [whole["offsets"], number[whole["chunk"]]]
     if len(logs) > 1:
         rank = np.array([logs.index(m["log"]) for m, _ in ordered])
-        order += [rank[whole["chunk"]], whole["reached"]]
-    return _taken(whole, np.lexsort(order)) if len(order) > 1 else whole
+        order = [*(order or [np.arange(len(whole["chunk"]))]), rank[whole["chunk"]], whole["reached"]]
+    return _taken(whole, np.lexsort(order)) if order else whole
 
 
 _ROW_TEXT = ("id", "figure")  # byte strings per row: NAME_bytes and NAME_offsets
