@@ -143,11 +143,11 @@ def _layer_parts(
         arrays |= {name: valid[of] for name, valid in given.items()}
         arrays |= turns.within("bits", mine)
         if stateless is not None:
-            arrays["stateless"] = stateless[mine]
-            arrays |= later.within("stateless", mine)
+            arrays["stateless"] = stateless[of]
+            arrays |= later.within("stateless", of)
             if plan.stateless:
-                shown = stateless[mine].any(axis=1) | np.isin(mine, later.rows)
-                arrays["figure_bytes"], arrays["figure_offsets"] = _figures(plan, records, shown, mine)
+                shown = stateless[of].any(axis=1) | np.isin(of, later.rows)
+                arrays["figure_bytes"], arrays["figure_offsets"] = _figures(plan, records, shown, of)
         parts.append(Part(shard, {**meta, "layer": layer.name}, arrays))
     return parts
 
