@@ -254,6 +254,16 @@ def test_a_sequence_that_comes_finds_what_is_under_way(tmp_path: Path) -> None:
     assert [len(each.kernel.judging) for each in plan.layers if each.layer.ordered] == [2]
 
 
+def test_a_sequence_of_two_names_of_its_key_comes_with_its_past(tmp_path: Path) -> None:
+    """A past is read with its first layer as the reporter, for which there are as many rows as keys of records."""
+    made = [{**_record(number, number), "device": 1 + number % 2, "amount": 2 - number % 2} for number in range(6)]
+    named = {**THREE, "group_by": "device", "steps": [{"name": "here"}, {"name": "there", "group_by": "amount"}]}
+    ops: list[Op] = [("batch", (3, 1, None)), ("publish", named), ("batch", (2, 1, None)), ("restart", 0)]
+    life = _lived(made, [*ops, ("batch", (1, 1, None))], tmp_path)
+    assert [a["evidence"]["record_ids"] for a in life.alerts] == [["t2", "t3"], ["t3", "t4"], ["t4", "t5"]]
+    assert [a["key"] for a in life.alerts] == [{"device": 1}, {"device": 2}, {"device": 1}]
+
+
 def test_a_name_of_a_layer_is_never_used_again(tmp_path: Path) -> None:
     """What the segments say of a layer that is gone must not come back in one of another shape."""
     summed = {**COUNT, "rule_id": "sums", "aggregation_type": "sum", "aggregation_field": "amount"}
