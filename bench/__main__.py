@@ -9,7 +9,7 @@ import sys
 from crossline.engine.runtime.tied import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
-SMALL = ("kernel", "panes", "decode", "memory", "floor", "checkpoint")
+SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint")
 PROGRAMS = (*SMALL, "throughput", "backtest", "keys", "recovery", "latency", "equality", "soak")
 WITH_QUICK = frozenset(
     {"floor", "throughput", "backtest", "keys", "memory", "recovery", "checkpoint", "latency", "soak"}

@@ -28,7 +28,7 @@ MAY_IMPORT = {
 ROOMS = {
     "core": (
         *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "rules", "decide", "settings"),
-        *("plan", "decode", "windows", "panes", "route", "alerts", "judge", "workbench"),
+        *("plan", "decode", "windows", "panes", "patterns", "route", "alerts", "judge", "workbench"),
     ),
     "engine": (
         *(

@@ -79,6 +79,8 @@ def always(body: dict[str, Any]) -> dict[str, Any]:
         return body
     if body["rule_type"] == "formula":
         return {**body, "emit": "every", "conditions": None, "when": "seen >= 0", "probe": True}
+    if body["rule_type"] == "sequence":
+        return {**body, "probe": True}
     plain = {name: value for name, value in body.items() if name != "cooldown"}
     return {**plain, "emit": "every", "operator": ">=", "aggregation_threshold": -1_000_000}
 
@@ -88,7 +90,8 @@ def by_engine(bodies: list[dict[str, Any]], rows: list[Row]) -> tuple[list[Any],
     written = [{name: value for name, value in body.items() if name != "probe"} for body in bodies]  # the twin's word
     text = json.dumps(written, default=lambda value: value.isoformat())
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(text, "semantics", {"payments": SPEC}))
-    plans = list(compile_all(rules, {"payments": SPEC}, Defaults()).values())
+    probing = int(any(body["rule_type"] == "sequence" and "probe" in body for body in bodies))
+    plans = list(compile_all(rules, {"payments": SPEC}, Defaults(), probing=probing).values())
     lines = [json.dumps(record(row)).encode() + b"\n" for row in rows]
     starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
     decoded = decode_lines(make_layout("payments", SPEC), b"".join(lines), "log", 0)
@@ -115,7 +118,7 @@ def by_twin(bodies: list[dict[str, Any]], rows: list[Row]) -> tuple[list[Any], l
 
 
 def figures_of(example: Example) -> list[Any]:
-    names = [body["rule_id"] for body in example.bodies if body["rule_type"] in {"velocity", "formula"}]
+    names = [body["rule_id"] for body in example.bodies if body["rule_type"] in {"velocity", "formula", "sequence"}]
     told = [
         (number, name, int(row[name])) for number, row in enumerate(example.rows) for name in names if row.get(name)
     ]

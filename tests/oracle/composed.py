@@ -76,4 +76,5 @@ def _plainly(hit: Hit, seen: Sequence[Hit], readers: Sequence[Body]) -> Hit:
         position=seen[hit.position].position,
         alert_id=alert_id_of(rule, hit.key, record_id),
         evidence=tuple(each.split(_BETWEEN)[1] for each in hit.evidence),
+        steps=tuple((name, tuple(each.split(_BETWEEN)[1] for each in ids)) for name, ids in hit.steps),
     )

@@ -188,6 +188,7 @@ def told_by_hit(hit: Hit, record: Record) -> tuple[Any, ...]:
         () if hit.window_end_ms is None else (hit.window_start_ms, hit.window_end_ms),
         _read({name: (_figure(json_value(value)), count) for name, (value, count) in hit.figures.items()}),
         _read(hit.fields),
+        hit.steps,
     )
 
 
@@ -214,6 +215,7 @@ def told_by_alert(alert: Mapping[str, Any]) -> tuple[Any, ...]:
         (_ms(alert["event_time"]), _ms(alert["ingest_time"])),
         () if end is None else (_ms(start), _ms(end)),
         *_read_by(evidence),
+        tuple((step["name"], tuple(step["record_ids"])) for step in evidence.get("steps", ())),
     )
 
 

@@ -15,6 +15,7 @@ from .aggregates import aggregate
 from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
 from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
 from .rulebook import DEFAULTS, Rule, duration_ms, read_book
+from .sequences import by_step, completed
 from .spaces import Space, key_spaces
 
 # Written out, not imported: alert ids are a promise to other programs, so a change of the package's own must fail here.
@@ -53,6 +54,7 @@ class Hit:
     evidence: tuple[str, ...]
     figures: Mapping[str, tuple[Any, int]] = field(default_factory=dict)  # value, and records in the window
     fields: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass
@@ -117,8 +119,9 @@ def naive_detect(
         windowed = [(rule, taken[space]) for space in new_to for rule in space.rules]
         for rule, earlier in windowed + ([] if reported else [(rule, []) for rule in thresholds]):
             if _judges(rule, record, lists or {}):
-                memory = memories.setdefault((rule.rule_id, rule.version, canonical(_key(rule, record))), Memory())
-                result.hits.extend(_judge(rule, record, earlier, memory, lists or {}))
+                for key in _keys(rule, record, lists or {}):
+                    memory = memories.setdefault((rule.rule_id, rule.version, canonical(key)), Memory())
+                    result.hits.extend(_judge(rule, record, key, earlier, memory, lists or {}))
         if _lateness_ms(record) <= widest_ms:
             known.add(record.record_id)
         for space, earlier in taken.items():
@@ -153,16 +156,26 @@ def _allowed_at(book: Sequence[Rule], ingest_ms: float, default_ms: int) -> list
 def _judges(rule: Rule, record: Record, lists: Lists) -> bool:
     in_force = rule.status in {"active", "shadow"} and rule.from_ms <= record.ingest_ms < rule.until_ms
     skipped = rule.event_time and rule.late_policy == "skip" and _lateness_ms(record) > rule.watermark_delay_ms
-    return in_force and not skipped and _enters(rule, record, lists)
+    return in_force and not skipped and bool(_keys(rule, record, lists))
 
 
-def _judge(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
+def _keys(rule: Rule, record: Record, lists: Lists) -> list[Key]:
+    """The keys by which the rule looks at the record: one, but for sequences whose steps have keys of their own."""
+    pieces = rule.pieces if rule.steps else (rule,)
+    entered = [piece for piece in pieces if _enters(piece, record, lists)]
+    found = [dict(zip(rule.group_by, _key(piece, record).values(), strict=True)) for piece in entered]
+    return list({canonical(key): key for key in found}.values())
+
+
+def _judge(rule: Rule, record: Record, key: Key, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
     if rule.rule_type == "threshold":
         return [_hit(rule, record, None, [record])]
     if rule.rule_type == "formula":
         return _judge_formula(rule, record, earlier, memory, lists)
     if rule.rule_type == "dormancy":
         return _judge_dormancy(rule, record, earlier, memory, lists)
+    if rule.rule_type == "sequence":
+        return _judge_sequence(rule, record, key, earlier, memory, lists)
     window = _window(rule, record, earlier, lists)
     value = aggregate(rule.aggregate, [field_value(other.fields, rule.field) if rule.field else 1 for other in window])
     satisfied = value is not None and ORDERINGS[rule.operator](value, rule.threshold)
@@ -207,6 +220,20 @@ def _judge_dormancy(rule: Rule, record: Record, earlier: Sequence[Record], memor
     }
     figures["last_seen"] = (None if seen_ms is None else now_ms - seen_ms, len(before))
     return [replace(_hit(rule, record, len(matching), matching), figures=figures)]
+
+
+def _judge_sequence(
+    rule: Rule, record: Record, key: Key, earlier: Sequence[Record], memory: Memory, lists: Lists
+) -> list[Hit]:
+    def is_in(part: Rule, other: Record) -> bool:
+        return _enters(part, other, lists) and [*_key(part, other).values()] == [*key.values()]
+
+    came = [other for other in (*earlier, record) if any(is_in(part, other) for part in rule.pieces)]
+    match = completed(rule, came, is_in, lambda other: _clock_ms(rule, other))
+    if not match or not _emits(rule, memory, _clock_ms(rule, record), satisfied=True):
+        return []
+    hit = replace(_hit(rule, record, len(match), match), key=key, alert_id=alert_id_of(rule, key, record.record_id))
+    return [replace(hit, window_start_ms=_clock_ms(rule, match[0]), steps=by_step(rule, match, EVIDENCE_IDS_MAX))]
 
 
 def _value(figure: Rule, record: Record, window: Sequence[Record], lists: Lists) -> Any:

@@ -63,8 +63,11 @@ class Rule:
     streak_of: Any = None
     inactive_ms: int = 0
     include_unseen: bool = False
-    probe: bool = False  # satisfied at each record that it judges
     resolution_ms: int = 0  # its window begins with a pane of this length
+    probe: bool = False  # satisfied at each record that it judges, or that takes a step
+    steps: tuple[tuple[str, int, Rule], ...] = ()  # names, how many records, and which
+    until: Rule | None = None
+    strict: bool = False
 
     @property
     def reach_ms(self) -> int:
@@ -78,7 +81,13 @@ class Rule:
 
     @property
     def pieces(self) -> tuple[Rule, ...]:
-        """Itself, and its figures as if each were a rule: each has records that enter it."""
+        """Itself, and its figures as if each were a rule: each has records that enter it.
+
+        Of a sequence its steps and what ends them, and itself only where others may not come in between.
+        """
+        if self.steps:
+            ends = () if self.until is None else (self.until,)
+            return (*(step for _, _, step in self.steps), *ends, *((self,) if self.strict else ()))
         return (self, *(each for _, each in self.figures))
 
 
@@ -135,6 +144,7 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
     named = sorted(body.get("figures", {}).items(), key=lambda each: said.find(each[0]) % (len(said) + 1))
     figures = tuple((name, _figure(entry, each, defaults)) for name, each in named)
     group_by = body.get("group_by") or (figures[0][1].group_by if figures else [])
+    group_by = group_by or next((step["group_by"] for step in body.get("steps", ()) if "group_by" in step), [])
     bounds = body.get("bounds", "(]")
     event_time = body["time_mode"] == "event_time"
     return Rule(
@@ -151,7 +161,7 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         window_ms=_window_ms(body),
         bounds=bounds,
         include_current=body.get("include_current", bounds != "[)"),
-        emit=body.get("emit", "on_crossing"),
+        emit=body.get("emit", "every" if body["rule_type"] == "sequence" else "on_crossing"),
         cooldown_ms=duration_ms(body.get("cooldown", "0ms")),
         event_time=event_time,
         watermark_delay_ms=duration_ms(body["watermark_delay"]),
@@ -166,6 +176,11 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         resolution_ms=duration_ms(body.get("resolution", "0s")),
         inactive_ms=duration_ms(body.get("inactive_for", "0s")),
         include_unseen=body.get("include_unseen", False),
+        steps=tuple(
+            (each["name"], each.get("times", 1), _part(entry, each, defaults)) for each in body.get("steps", ())
+        ),
+        until=_part(entry, body["until"], defaults) if "until" in body else None,
+        strict=body.get("strict", False),
     )
 
 
@@ -222,6 +237,14 @@ def _figure(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]
     return replace(rule, delay_ms=duration_ms(fields.get("delay", "0s")))
 
 
+def _part(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]) -> Rule:
+    """The records of a step, or of what ends a sequence, as if they were a rule's: they meet its conditions too."""
+    body = {name: value for name, value in entry.body.items() if name not in {"steps", "until"}}
+    body |= {"group_by": fields["group_by"]} if "group_by" in fields else {}
+    both = [*(entry.body.get("conditions") or ()), *(fields.get("conditions") or ())]
+    return read_rule(Entry({**body, "conditions": both or None}, entry.from_ms, entry.until_ms), defaults)
+
+
 def _allowed_ms(body: Mapping[str, Any], standing: Mapping[str, str]) -> int:
     """The rule's own bound, else the pipeline's, which a rule that waits longer widens."""
     if "allowed_lateness" in body:
@@ -230,6 +253,8 @@ def _allowed_ms(body: Mapping[str, Any], standing: Mapping[str, str]) -> int:
 
 
 def _window_ms(body: Mapping[str, Any]) -> int:
+    if "within" in body:
+        return duration_ms(body["within"])
     if "window" in body:
         return duration_ms(body["window"])
     return int(body["window_size"] * UNIT_MS[body["window_unit"]]) if "window_size" in body else 0

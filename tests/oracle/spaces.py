@@ -20,21 +20,21 @@ class Space:
 
 
 def key_spaces(book: Sequence[Rule], allowed_lateness_ms: int) -> list[Space]:
-    """The key spaces of the window rules, in the order of their first rules.
+    """The key spaces of the rules that look back, in the order of their first rules; those of sequences by themselves.
 
     On event time a record that comes again has the time that it had: whatever is not too late for a rule finds the
     first one. On the ingest clock a rule remembers for its window or cooldown and the pipeline's allowed lateness,
     rounded up to a power of two seconds, together with the rules that remember as long. One of panes remembers for its
     windows without them, if it has any.
     """
-    members: dict[tuple[tuple[str, ...], float, int], list[Rule]] = {}
+    members: dict[tuple[tuple[str, ...], float, int, bool], list[Rule]] = {}
     for rule in book:
         if rule.rule_type != "threshold":
-            key = (rule.group_by, _remembers_ms(rule, allowed_lateness_ms), rule.panes_ms)
+            key = (rule.group_by, _remembers_ms(rule, allowed_lateness_ms), rule.panes_ms, bool(rule.steps))
             members.setdefault(key, []).append(rule)
     return [
         Space(group_by, rules[0].event_time, tuple(rules), remembers_ms)
-        for (group_by, remembers_ms, _), rules in members.items()
+        for (group_by, remembers_ms, *_), rules in members.items()
     ]
 
 

@@ -271,6 +271,35 @@ def dormancy_body(draw: st.DrawFn) -> Body:
 
 
 @st.composite
+def sequence_body(draw: st.DrawFn) -> Body:
+    """A sequence of a few steps that many records take, without its name, version and times of effect."""
+    easy = st.one_of(st.none(), LEAVES.map(lambda leaf: [leaf]))
+    steps = [
+        _given({"name": f"s{number}", "times": draw(st.sampled_from([None, None, 1, 2, 3])), "conditions": draw(easy)})
+        for number in range(draw(st.sampled_from([1, 2, 2, 2, 3])))
+    ]
+    if len(steps) == 1:
+        steps[0]["times"] = draw(st.integers(2, 4))
+    body = {
+        "rule_type": "sequence",
+        "source_topic": STREAM,
+        "group_by": draw(st.sampled_from(GROUPS)),
+        "within": draw(_seconds(1, 3, 5, 12, 1.5)),
+        "steps": steps,
+        "until": draw(st.one_of(st.none(), st.none(), LEAVES.map(lambda leaf: {"conditions": [leaf]}))),
+        "strict": draw(st.sampled_from([None, None, True])),
+        "conditions": draw(st.one_of(st.none(), st.none(), CONDITIONS)),
+        "cooldown": draw(st.none() | st.none() | _seconds(1, 3, 0.5)),
+        **draw(_times()),
+    }
+    if draw(st.integers(0, 3)) == 0:  # a device here, and there an amount that is its number
+        part = draw(st.sampled_from([*steps, *([body["until"]] if body["until"] else [])]))
+        body |= {"group_by": "device", "strict": None}
+        part["group_by"] = "amount"
+    return _given(body)
+
+
+@st.composite
 def threshold_body(draw: st.DrawFn) -> Body:
     """A threshold rule, or one of a list, without its name, version and times of effect."""
     body = {"rule_type": "threshold", "source_topic": STREAM, "conditions": draw(CONDITIONS), **draw(_times())}
@@ -303,15 +332,8 @@ def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] =
     for number in range(draw(st.integers(1, max_rules))):
         effective_ms = None
         for version in range(1, draw(st.sampled_from([1, 1, 1, 2, 3])) + 1):
-            body = draw(
-                st.one_of(
-                    velocity_body(aggregates),
-                    velocity_body(aggregates),
-                    threshold_body(),
-                    formula_body(),
-                    dormancy_body(),
-                )
-            )
+            kinds = (velocity_body(aggregates), velocity_body(aggregates), threshold_body(), formula_body())
+            body = draw(st.one_of(*kinds, dormancy_body(), sequence_body()))
             body |= {"rule_id": f"r{number}", "version": version}
             if effective_ms is not None:
                 body["effective_from"] = effective_ms

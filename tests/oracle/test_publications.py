@@ -23,7 +23,18 @@ from crossline.engine.book.book import BookFile
 from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
 from .living import Feed, Life
 from .naive import naive_detect, running_max_ingest
-from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body, records, threshold_body, velocity_body
+from .strategies import (
+    LISTS,
+    START_MS,
+    STREAM,
+    Body,
+    Record,
+    formula_body,
+    records,
+    sequence_body,
+    threshold_body,
+    velocity_body,
+)
 from .test_detect_equals_naive import BUSY, Shape, check, many, with_ingest
 from .test_detect_equals_naive import run as run_whole
 
@@ -63,7 +74,7 @@ def _publication(draw: st.DrawFn, bodies: dict[str, list[Body]]) -> Body:
         body = {**mine[-1], "status": draw(st.sampled_from(moves))}
     else:
         velocity = velocity_body(AGGREGATES)
-        fresh = draw(st.one_of(velocity, velocity, threshold_body(), formula_body()))
+        fresh = draw(st.one_of(velocity, velocity, threshold_body(), formula_body(), sequence_body()))
         body = {**fresh, "rule_id": name, "version": mine[-1]["version"] + 1 if mine else 1}
     mine.append(body)
     return body
@@ -213,6 +224,44 @@ def test_versions_that_ended_leave_nothing_behind(tmp_path: Path) -> None:
     assert {a["rule_version"] for a in life.alerts} == set(range(1, 30)), "each judged while it was in force"
     assert not life.changes._book.pasts
     assert not list((tmp_path / "state" / "pasts").iterdir())
+
+
+THREE: Body = {
+    **{name: value for name, value in COUNT.items() if name in {"version", "source_topic", "group_by"}},
+    **SPREAD,
+    "rule_id": "three",
+    "rule_type": "sequence",
+    "steps": [{"name": "any", "times": 3}],
+    "within": "60s",
+}
+
+
+def test_a_sequence_that_comes_finds_what_is_under_way(tmp_path: Path) -> None:
+    """In a layer of its own, which has its past, and in one that is there already, which is offered again."""
+    made = [_record(number, number) for number in range(9)]
+    pair = {**THREE, "rule_id": "pair", "steps": [{"name": "any", "times": 2}]}
+    paused = [{**THREE, "status": status} for status in ("paused", "active")]
+    ops: list[Op] = [("batch", (2, 1, None)), ("publish", THREE), ("batch", (1, 1, None)), ("publish", pair)]
+    ops += [("batch", (1, 1, None)), ("restart", 0), ("publish", paused[0]), ("batch", (2, 1, None))]
+    ops += [("publish", paused[1]), ("lose", 0), ("batch", (3, 1, None))]
+    life = _lived(made, ops, tmp_path)
+    found: dict[str, list[list[str]]] = {"three": [], "pair": []}
+    for alert in life.alerts:
+        found[alert["rule_id"]].append(alert["evidence"]["record_ids"])
+    assert found["three"] == [[f"t{n - 2}", f"t{n - 1}", f"t{n}"] for n in (2, 3, 6, 7, 8)]
+    assert found["pair"] == [[f"t{n - 1}", f"t{n}"] for n in range(3, 9)]
+    (plan,) = life.changes._book.plans()
+    assert [len(each.kernel.judging) for each in plan.layers if each.layer.ordered] == [2]
+
+
+def test_a_sequence_of_two_names_of_its_key_comes_with_its_past(tmp_path: Path) -> None:
+    """A past is read with its first layer as the reporter, for which there are as many rows as keys of records."""
+    made = [{**_record(number, number), "device": 1 + number % 2, "amount": 2 - number % 2} for number in range(6)]
+    named = {**THREE, "group_by": "device", "steps": [{"name": "here"}, {"name": "there", "group_by": "amount"}]}
+    ops: list[Op] = [("batch", (3, 1, None)), ("publish", named), ("batch", (2, 1, None)), ("restart", 0)]
+    life = _lived(made, [*ops, ("batch", (1, 1, None))], tmp_path)
+    assert [a["evidence"]["record_ids"] for a in life.alerts] == [["t2", "t3"], ["t3", "t4"], ["t4", "t5"]]
+    assert [a["key"] for a in life.alerts] == [{"device": 1}, {"device": 2}, {"device": 1}]
 
 
 def test_a_name_of_a_layer_is_never_used_again(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def reached() -> Counter[str]:
             "hits": lambda: bool(result.hits),
             "windows": lambda: any(hit.count > 2 for hit in result.hits),
             "floats": lambda: any(isinstance(hit.value, float) for hit in result.hits),
+            "sequences": lambda: any(hit.steps for hit in result.hits),
             "shadow": lambda: any(hit.kind == "shadow" for hit in result.hits),
             "versions": lambda: any(hit.version > 1 for hit in result.hits),
             "late": lambda: bool(result.late),
@@ -54,7 +55,7 @@ def reached() -> Counter[str]:
 
 @pytest.mark.xdist_group("drawn")  # what is drawn, once
 @pytest.mark.parametrize(
-    "name", ["hits", "windows", "floats", "shadow", "versions", "late", "duplicates", "ties", "disorder"]
+    "name", ["hits", "windows", "sequences", "floats", "shadow", "versions", "late", "duplicates", "ties", "disorder"]
 )
 def test_strategies_reach(reached: Counter[str], name: str) -> None:
     assert reached[name] >= DRAWN // 30, reached

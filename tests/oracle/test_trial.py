@@ -27,6 +27,7 @@ PROBES: dict[str, Body] = {
     "velocity": {**EVERY, "operator": ">=", "aggregation_threshold": -sys.float_info.max},
     "formula": {**EVERY, "probe": True},
     "dormancy": {**EVERY, "probe": True},
+    "sequence": {"probe": True, "cooldown": "0ms"},
     "threshold": {},
     "list": {},
 }

@@ -7,7 +7,7 @@ rules with lines that every figure is beyond, which alert at every record. So th
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,13 @@ import numpy as np
 from crossline.connectors.base import LateRecord
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import format_duration
+from crossline.core.basics.times import format_duration, parse_instant_ms
 from crossline.core.basics.values import Records
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.holds import lookup
 from crossline.core.conditions.tree import AllOf
-from crossline.core.figures.program import Comparison, Formed, Program
+from crossline.core.figures.program import Formed, Ordered, Program
+from crossline.core.figures.program import Verdict as Wanted
 from crossline.core.formula.naive import evaluate
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
@@ -31,6 +32,7 @@ from crossline.core.rules.composition import HIT, Sources, rule_of
 from crossline.core.rules.ruleset import RuleSet
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
+from crossline.replay.steps import lists_named, standing, steps_of, unmet
 
 _BEYOND: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
@@ -145,7 +147,8 @@ def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[
     sources = sources_of(judged.rules, judged.history.streams)
     topics = {v.rule.rule_id: v.rule.source_topic for v in judged.rules.versions}
     _add_hits(trial, record_id, topics, sources)
-    keep = partial(_of_its_key, trial.found, topics)
+    namings = {v.rule.rule_id: _namings(_program(judged, sources, v.rule)) for v in judged.rules.versions}
+    keep = partial(_of_its_key, trial.found, topics, namings)
     probed = {
         level: tried(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
         for level in sorted({sources.level(topic) for topic in topics.values()})
@@ -191,7 +194,7 @@ class _Case:
         """Whether it fired, its figure, and why."""
         rule = self.rule
         fired = _at(self.trial.of(rule.rule_id), self.record_id)
-        program = rule.program(self.sources[rule.source_topic], self.judged.defaults)
+        program = _program(self.judged, self.sources, rule)
         if program.verdict is None:
             why = fired["message"] if fired is not None else next(self._reasons())
             return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
@@ -206,10 +209,13 @@ class _Case:
         if probe is not None and program.verdict is not None:
             yield from self._held_back(program, _Said(program.verdict), probe)
         yield from self._reasons()
-        record, figure = self.trial.found[self.rule.source_topic].fields, program.figure
-        for name in program.feed.key_fields:
-            if lookup(record, name) is None:
-                yield f"it has no {name}, by which the rule groups"
+        found, figure = self.trial.found[self.rule.source_topic], program.figure
+        record = found.fields
+        for name in _missing(_namings(program), record):
+            yield f"it has no {name}, by which the rule groups"
+        if isinstance(program.verdict, Ordered):
+            lists = self._lists(lists_named(program.verdict), found)
+            yield from unmet(program.verdict, record, lists, self._before(found, program))
         if figure is not None and figure.column is not None and lookup(record, figure.column) is None:
             yield f"it has no {figure.column}, of which the rule takes the {figure.aggregate}"
         yield "nothing is in its window that the figure could be taken of"
@@ -232,12 +238,21 @@ class _Case:
                 late, most = format_duration(found.lateness_ms), format_duration(bound_ms)
                 yield f"it is late by {late}; the rule judges up to {most}"
         node = self.rule.condition.node
-        stream = self.sources.base(self.rule.source_topic)
         for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
-            lists = {name: self.judged.lists[name].at(stream, found.ingest_ms) for name in part.lists()}
-            if not part.holds(found.fields, lists):
+            if not part.holds(found.fields, self._lists(part.lists(), found)):
                 values = ", ".join(f"{name} {shown_value(lookup(found.fields, name))}" for name in part.fields())
                 yield f"found {values}; expected {part.text}"
+
+    def _lists(self, names: Iterable[str], found: Found) -> dict[str, Any]:
+        """Named lists, as they were when the record came."""
+        stream = self.sources.base(self.rule.source_topic)
+        return {name: self.judged.lists[name].at(stream, found.ingest_ms) for name in names}
+
+    def _before(self, found: Found, program: Program) -> list[Alert]:
+        """The probes of the record's key that came at an earlier time."""
+        keys = _keys(_namings(program), found.fields)
+        probes = [each for each in self.probed.of(self.rule.rule_id) if [*each["key"].values()] in keys]
+        return [each for each in probes if parse_instant_ms(each["ingest_time"]) < found.ingest_ms]
 
     def _held_back(self, program: Program, said: _Said, at: Alert) -> Iterator[str]:
         """Why there is no alert at a record that the rule has a figure at."""
@@ -258,10 +273,35 @@ class _Case:
             )
 
 
-def _of_its_key(found: Mapping[str, Found], topics: Mapping[str, str], alert: Alert) -> bool:
-    """Whether the alert has the key that the record has, which is all that is asked of probes."""
+def _program(judged: Judged, sources: Sources, rule: Rule) -> Program:
+    return rule.program(sources[rule.source_topic], judged.defaults)
+
+
+def _namings(program: Program) -> list[tuple[str, ...]]:
+    """The fields of each key that a rule has for records."""
+    others = program.verdict.feeds if isinstance(program.verdict, Ordered) else ()
+    return list(dict.fromkeys(feed.key_fields for feed in (program.feed, *others)))
+
+
+def _keys(namings: Iterable[Sequence[str]], record: Mapping[str, Any]) -> list[list[Any]]:
+    return [[lookup(record, name) for name in fields] for fields in namings]
+
+
+def _missing(namings: Sequence[Sequence[str]], record: Mapping[str, Any]) -> list[str]:
+    """The fields that the record would need for a key; none where it has one."""
+    lacking = [[name for name in fields if lookup(record, name) is None] for fields in namings]
+    return [] if [] in lacking else lacking[0]
+
+
+def _of_its_key(
+    found: Mapping[str, Found],
+    topics: Mapping[str, str],
+    namings: Mapping[str, list[tuple[str, ...]]],
+    alert: Alert,
+) -> bool:
+    """Whether the alert has a key that the record has, which is all that is asked of probes."""
     record = found.get(topics[alert["rule_id"]])
-    return record is not None and all(record.fields.get(name) == value for name, value in alert["key"].items())
+    return record is not None and [*alert["key"].values()] in _keys(namings[alert["rule_id"]], record.fields)
 
 
 def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
@@ -272,16 +312,20 @@ def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
 class _Said:
     """A verdict, as it is at the alerts of probes."""
 
-    verdict: Comparison | Formed
+    verdict: Wanted
 
     def holds(self, alert: Alert) -> bool:
         """Whether it holds there."""
+        if isinstance(self.verdict, Ordered):
+            return bool(alert["evidence"]["count"] == len(self.verdict.names))
         if isinstance(self.verdict, Formed):
             return evaluate(self.verdict.when.root, read_figures(alert)) is True
         return _BEYOND[self.verdict.operator](_number(alert["value"]), self.verdict.threshold)
 
     def of(self, alert: Alert) -> str:
         """Its figures there, and that it holds or not."""
+        if isinstance(self.verdict, Ordered):
+            return standing(self.verdict, alert)
         held = "" if self.holds(alert) else "not "
         if isinstance(self.verdict, Formed):
             return f"{_figures(alert)}: {held}{self.verdict.when.text}"
@@ -293,7 +337,9 @@ class _Said:
         return f"{figures} was at record {alert['record_id']}"
 
 
-def _line(verdict: Comparison | Formed) -> str:
+def _line(verdict: Wanted) -> str:
+    if isinstance(verdict, Ordered):
+        return steps_of(verdict)
     if isinstance(verdict, Formed):
         return verdict.when.text
     return f"{verdict.operator} {shown_value(verdict.threshold)}"

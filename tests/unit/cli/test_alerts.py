@@ -121,6 +121,15 @@ def test_show_tells_the_story(db: Path) -> None:
     ]
 
 
+def test_show_of_a_sequence_names_the_records_of_each_step(tmp_path: Path) -> None:
+    steps = [{"name": "failed", "record_ids": ["t1", "t2"]}, {"name": "success", "record_ids": ["t3"]}]
+    evidence = {"count": 3, "record_ids": ["t1", "t2", "t3"], "steps": steps}
+    db = store(tmp_path / "s.db", Delivery("p", 0, alerts=[alert("55", evidence=evidence)]))
+    lines = [" ".join(line.split()) for line in said("show", "--db", db, "55").stdout.splitlines()]
+    at = lines.index("failed t1, t2")
+    assert lines[at + 1 : at + 6] == ["success t3", "rests on 3 records", "1 t1", "2 t2", "3 t3"]
+
+
 def test_show_of_a_formula_has_all_that_it_read(tmp_path: Path) -> None:
     window = {"window_start": "2026-01-01T00:00:00.000Z", "window_end": "2026-01-01T00:10:00.000Z"}
     figures = {"tries": {"value": 7, **window, "count": 7}, "usual": {"value": None, **window, "count": 1}}

@@ -141,6 +141,53 @@ def test_records_that_a_rule_has_no_figure_of(
     assert why(tmp_path, rule, [record("p1", 0, **fields)], "p1") == (False, None, said)
 
 
+PAIR: dict[str, Any] = {
+    "rule_id": "pair",
+    "version": 1,
+    "rule_type": "sequence",
+    "source_topic": "payments",
+    "group_by": "card",
+    "steps": [
+        {"name": "bad", "times": 2, "conditions": [{"field": "kind", "operator": "==", "value": "bad"}]},
+        {"name": "good", "conditions": [{"field": "kind", "operator": "==", "value": "good"}]},
+    ],
+    "within": "60s",
+    "cooldown": "10s",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "fired", "value", "said"),
+    [
+        ("p1", False, None, "it is a record of step good, and carries nothing on"),
+        ("p2", False, 1, "1 of 3 records: bad p2; bad comes next"),
+        ("p4", False, 2, "2 of 3 records: bad p2, p4; good comes next"),
+        ("p5", True, 3, "bad (2 times), then good by card c1 within 60 s"),
+        (
+            "p6",
+            *(False, None, "it is a record of step good, and carries nothing on; before it there were "),
+        ),
+        (
+            "p9",
+            *(
+                False,
+                3,
+                "3 of 3 records: bad p7, p8; good p9, within the cooldown of 10 s after the alert at record p5",
+            ),
+        ),
+        ("p3", False, None, "found kind other; expected a record of a step (bad: kind == bad; good: kind == good)"),
+    ],
+)
+def test_a_sequence_says_how_far_it_came_and_what_is_missing(
+    tmp_path: Path, name: str, fired: bool, value: int | None, said: str
+) -> None:
+    kinds = ["good", "bad", "other", "bad", "good", "good", "bad", "bad", "good"]
+    records = [record(f"p{number}", number, kind=kind) for number, kind in enumerate(kinds, 1)]
+    found = why(tmp_path, PAIR, records, name)
+    assert found[:2] == (fired, value)
+    assert found[2].startswith(said)
+
+
 def test_a_threshold_that_fires_has_no_figure(tmp_path: Path) -> None:
     records = [record("p1", 0, kind="web", amount=10)]
     assert why(tmp_path, LARGE, records, "p1") == (True, None, "payment where kind == web and amount > 9")

@@ -84,7 +84,9 @@ def _when(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         before = instant
 
 
-_EVIDENCE = frozenset({"count", "record_ids", "records", "figures", "fields"})  # what else there is, has a name
+_EVIDENCE = frozenset(
+    {"count", "record_ids", "records", "figures", "fields", "steps"}
+)  # what else there is, has a name
 
 
 def _rests_on(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -93,6 +95,8 @@ def _rests_on(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, _read(value) if isinstance(value, Mapping) else _figure(value)
     for name, value in (evidence.get("fields") or {}).items():
         yield name, "missing" if value is None else _figure(value)
+    for step in evidence.get("steps") or ():
+        yield step["name"], ", ".join(map(_figure, step["record_ids"]))
     yield from ((name, _figure(value)) for name, value in evidence.items() if name not in _EVIDENCE)
     ids, count = evidence["record_ids"], evidence["count"]
     more = f", of which the last {len(ids):,}" if count is not None and count > len(ids) else ""

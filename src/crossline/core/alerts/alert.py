@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from crossline.core.alerts.hits import Hit, WindowRecord
 from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.times import format_duration, format_instant, instant_text
 from crossline.core.basics.uuids import seeded, uuid5_text
-from crossline.core.figures.program import Figure, Formed, Program
+from crossline.core.figures.program import Comparison, Figure, Formed, Ordered, Program
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import FigureRead
@@ -49,7 +49,9 @@ class AlertMaker:
 
     def __init__(self, version: RuleVersion, program: Program, stream: str) -> None:
         rule = version.rule
-        line = program.verdict.line if isinstance(program.verdict, Formed) else program.verdict
+        verdict = program.verdict
+        line = verdict.line if isinstance(verdict, Formed) else verdict if isinstance(verdict, Comparison) else None
+        self._steps = verdict.names if isinstance(verdict, Ordered) else ()
         self._sentence = rule.sentence
         self._operator = line.operator if line else None
         self._threshold = line.threshold if line else None
@@ -89,6 +91,8 @@ class AlertMaker:
         elif hit.fields:
             evidence["figures"] = dict(hit.fields)
         evidence |= self._kept.get("", {})
+        if self._steps:
+            evidence["steps"] = _steps(self._steps[: hit.count], evidence["record_ids"])
         if hit.records is not None:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
@@ -147,6 +151,14 @@ def _kept(figure: Figure) -> dict[str, Any]:
         return {}
     kept: dict[str, Any] = {"resolution": format_duration(figure.window.resolution_ms)}
     return kept if figure.error is None else {**kept, "error": round(figure.error, 4)}
+
+
+def _steps(names: Sequence[str], record_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The records by the steps that they took; ``names``: the step of each, of which ``record_ids`` has the last."""
+    by_step: dict[str, list[str]] = {name: [] for name in names}
+    for name, record_id in zip(names[len(names) - len(record_ids) :], record_ids, strict=True):
+        by_step[name].append(record_id)
+    return [{"name": name, "record_ids": ids} for name, ids in by_step.items()]
 
 
 def _listed(record: WindowRecord) -> dict[str, Any]:

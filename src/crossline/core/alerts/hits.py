@@ -17,8 +17,9 @@ import orjson
 from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.values import I64
 from crossline.core.basics.wire import Arrays
+from crossline.core.figures.kinds import ColumnKind
 from crossline.core.plan.compile import LayerPlan, Stateless, StreamPlan
-from crossline.core.plan.spaces import FormulaLine, Line
+from crossline.core.plan.spaces import FormulaLine, KeySpacePlan, Line, Pattern
 from crossline.core.route.keys import key_values
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import FigureRead, Hits, KeyedBatch
@@ -193,11 +194,12 @@ class JudgedRows:
 class _LineOf:
     """What is asked of a line again and again."""
 
-    def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine) -> None:
+    def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern) -> None:
         kernel = judged.layer_plan.kernel
-        column = kernel.groups[line.group].column if isinstance(line, Line) else -1
         self._versions = judged.layer_plan.versions[number]
-        self._kind = kernel.columns[column][1] if column >= 0 else None
+        self._kind: ColumnKind | None = None
+        if isinstance(kernel, KeySpacePlan) and isinstance(line, Line) and kernel.groups[line.group].column >= 0:
+            self._kind = kernel.columns[kernel.groups[line.group].column][1]
         self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
         self.carried = judged.plan.carried.get(line.rule_id, ())
 

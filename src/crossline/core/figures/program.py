@@ -1,13 +1,14 @@
 """What a rule becomes: feeds, figures over them, a verdict, and how it emits. Of its type no more is known.
 
 A *feed* says which records count and under which key. A *figure* is an aggregate over a window of a feed. The *verdict*
-says when the figures make the record a hit. A rule type is a front-end that writes these four; what compiles, judges
-and tells of hits reads them, and knows no type.
+says when the figures make the record a hit, or which records must have come before it, one after the other. A rule type
+is a front-end that writes these four; what compiles, judges and tells of hits reads them, and knows no type.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from crossline.core.conditions.condition import Condition
@@ -144,6 +145,43 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedStep:
+    """``times`` records of ``feed``, one after the other."""
+
+    name: str
+    feed: Feed
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """The verdict of a sequence: records of a key took all ``steps`` in order, the last ``within_ms`` of the first.
+
+    ``until``: records that end what is under way. ``strict``: no other record of the program's feed comes in between.
+    ``probes``: each record that takes a step is a hit, at the last of the steps that it takes.
+    """
+
+    steps: tuple[NamedStep, ...]
+    within_ms: int
+    until: Feed | None = None
+    strict: bool = False
+    probes: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The step of each record of a hit, in order."""
+        return tuple(step.name for step in self.steps for _ in range(step.times))
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """Of its steps, and of what ends them."""
+        return (*(step.feed for step in self.steps), *((self.until,) if self.until is not None else ()))
+
+
+Verdict = Comparison | Formed | Ordered
+
+
+@dataclass(frozen=True, slots=True)
 class Emission:
     """When a hit is told: at ``every`` one, or where the verdict was another at the key's record before.
 
@@ -175,20 +213,22 @@ class Program:
     """One rule, resolved against its stream and the pipeline's defaults.
 
     ``feed``: the records that are judged; those later than ``judge_lateness_ms`` are not (None: no such bound).
-    ``figures`` are none, and ``verdict`` is None, where the record alone decides: each that enters is a hit.
+    ``figures`` are none, and ``verdict`` is None, where the record alone decides: each that enters is a hit. There are
+    none either where the verdict is of the order of records.
     """
 
     feed: Feed
     figures: tuple[Figure, ...] = ()
-    verdict: Comparison | Formed | None = None
+    verdict: Verdict | None = None
     emission: Emission = field(default_factory=Emission)
     evidence: Evidence = field(default_factory=Evidence)
     judge_lateness_ms: int | None = None
 
     def __post_init__(self) -> None:
-        if bool(self.figures) != (self.verdict is not None):
-            raise ValueError("a verdict needs a figure, and a figure a verdict")
-        named = len(self.verdict.names) if isinstance(self.verdict, Formed) else bool(self.verdict)
+        verdict = self.verdict
+        if bool(self.figures) != isinstance(verdict, Comparison | Formed):
+            raise ValueError("a verdict needs a figure, and a figure a verdict; one of order has none")
+        named = len(verdict.names) if isinstance(verdict, Formed) else int(isinstance(verdict, Comparison))
         if named != len(self.figures):
             raise ValueError(f"a verdict of {named} figures, and {len(self.figures)} figures")
 
@@ -200,13 +240,17 @@ class Program:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """All that decides of a record alone what it enters."""
+        if isinstance(self.verdict, Ordered):
+            own = (self.feed,) if self.verdict.strict else ()
+            return tuple(feed.condition for feed in (*own, *self.verdict.feeds))
         streaks = (each.streak_of for each in self.figures if each.streak_of is not None)
         return (self.feed.condition, *(each.feed.condition for each in self.figures), *streaks)
 
     @property
     def reach_ms(self) -> int:
-        """How far back from a record its windows and cooldown reach."""
-        return max([self.emission.cooldown_ms, *(each.window.reach_ms for each in self.figures)])
+        """How far back from a record its windows, the records before it and the cooldown reach."""
+        within_ms = self.verdict.within_ms if isinstance(self.verdict, Ordered) else 0
+        return max([self.emission.cooldown_ms, within_ms, *(each.window.reach_ms for each in self.figures)])
 
     @property
     def resolution_ms(self) -> int:
@@ -215,17 +259,31 @@ class Program:
 
     @property
     def window_ms(self) -> int | None:
-        """The length of the window that an alert shows; None where there is none."""
+        """The length of the window that an alert speaks of; None where there is none."""
+        if isinstance(self.verdict, Ordered):
+            return self.verdict.within_ms
         return self.figure.window.length_ms if self.figure else None
 
+    def over(self, change: Callable[[Feed], Feed]) -> Program:
+        """The same over other records: each of its feeds as ``change`` makes it."""
+        verdict = self.verdict
+        if isinstance(verdict, Ordered):
+            steps = tuple(replace(step, feed=change(step.feed)) for step in verdict.steps)
+            verdict = replace(verdict, steps=steps, until=None if verdict.until is None else change(verdict.until))
+        figures = tuple(replace(each, feed=change(each.feed)) for each in self.figures)
+        return replace(self, feed=change(self.feed), figures=figures, verdict=verdict)
+
     def probing(self) -> Program:
-        """The same with a verdict that always holds, and an alert at every record that has a figure."""
-        if self.verdict is None:
-            return self
-        if isinstance(self.verdict, Formed):
-            # Beside what always holds stands what is asked for: its figures and fields are in the evidence.
-            when = Formula(self.verdict.when.text, Join("or", (self.verdict.when.root, ALWAYS.root)))
-            probe: Comparison | Formed = replace(self.verdict, when=when)
-        else:
-            probe = Comparison(">=", -sys.float_info.max)
+        """The same with a verdict that always holds, and an alert at every record that has a figure or takes a step."""
+        match self.verdict:
+            case None:
+                return self
+            case Formed(when=asked):
+                # Beside what always holds stands what is asked for: its figures and fields are in the evidence.
+                when = Formula(asked.text, Join("or", (asked.root, ALWAYS.root)))
+                probe: Verdict = replace(self.verdict, when=when)
+            case Ordered():
+                probe = replace(self.verdict, probes=True)
+            case _:
+                probe = Comparison(">=", -sys.float_info.max)
         return replace(self, verdict=probe, emission=replace(self.emission, every=True, cooldown_ms=0))

@@ -1,7 +1,8 @@
 """What judges the records of a layer, as the shard sees it: the same few calls, whatever way of looking at the past.
 
-Windows of records (``core/windows``) are one way, windows of panes (``core/panes``) another. One more is another class
-beside them and another line in ``KERNELS``; the kind of the layer's plan says which of them a layer needs.
+Windows of records (``core/windows``) are one way, windows of panes (``core/panes``) and patterns (``core/patterns``)
+others. One more is another class beside them and another line in ``KERNELS``; the kind of the layer's plan says which
+of them a layer needs.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from crossline.core.panes.store import PaneState
-from crossline.core.plan.spaces import KeySpacePlan, PaneSpacePlan
+from crossline.core.patterns.store import PatternSpaceState
+from crossline.core.plan.spaces import KeySpacePlan, PaneSpacePlan, PatternSpacePlan
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch
-from crossline.core.windows.store import KeySpaceState, Sizes
+from crossline.core.windows.records.record_store import Sizes
+from crossline.core.windows.store import KeySpaceState
 
 
 class Kernel(Protocol):
@@ -54,7 +57,11 @@ class Kernel(Protocol):
         ...
 
 
-KERNELS: Mapping[type, Callable[[Any], Kernel]] = {KeySpacePlan: KeySpaceState, PaneSpacePlan: PaneState}
+KERNELS: Mapping[type, Callable[[Any], Kernel]] = {
+    KeySpacePlan: KeySpaceState,
+    PaneSpacePlan: PaneState,
+    PatternSpacePlan: PatternSpaceState,
+}
 
 
 def new_kernel(plan: Any) -> Kernel:

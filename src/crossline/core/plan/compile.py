@@ -11,7 +11,7 @@ import numpy as np
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.basics.values import I64
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.program import Comparison, Figure, Formed, Program
+from crossline.core.figures.program import Comparison, Feed, Figure, Formed, Ordered, Program
 from crossline.core.plan.layers import (
     Draft,
     EntrySpec,
@@ -21,10 +21,22 @@ from crossline.core.plan.layers import (
     assign,
     entry_of,
     home_layer,
+    step_entry,
     streak_entry,
     without_idle,
 )
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line, PaneSpacePlan, WindowPlan
+from crossline.core.plan.spaces import (
+    Cursor,
+    FormulaLine,
+    Group,
+    KeySpacePlan,
+    Line,
+    PaneSpacePlan,
+    Pattern,
+    PatternSpacePlan,
+    Step,
+    WindowPlan,
+)
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -39,7 +51,7 @@ class LayerPlan:
     """
 
     layer: Layer
-    kernel: WindowPlan
+    kernel: WindowPlan | PatternSpacePlan
     versions: tuple[tuple[RuleVersion, ...], ...]
     facts: tuple[str, ...] = ()
 
@@ -136,8 +148,8 @@ def compile_stream(
     programs = [(v, v.rule.program(spec, defaults)) for v in mine]
     if change is not None:
         programs = [(version, change(version, program)) for version, program in programs]
-    windowed = [(version, program) for version, program in programs if program.figure is not None]
-    stateless = tuple(_stateless(version, program) for version, program in programs if program.figure is None)
+    windowed = [(version, program) for version, program in programs if program.verdict is not None]
+    stateless = tuple(_stateless(version, program) for version, program in programs if program.verdict is None)
     lateness = _lateness(programs, defaults)
     conditions = {c.canonical: c for _, program in programs for c in program.conditions if c.canonical}
     drafts = []
@@ -199,13 +211,16 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
         # In force again after a pause, or under another status: it goes on from what it remembers.
         draft.lines = [_prolonged(each, name, span) for each in draft.lines]
         draft.formulas = [_prolonged(each, name, span) for each in draft.formulas]
+        draft.patterns = [_prolonged(each, name, span) for each in draft.patterns]
     elif isinstance(program.verdict, Formed):
         draft.formulas.append(_formula(draft, version, program, program.verdict, spec))
-    elif program.verdict is not None and program.figure is not None:
+    elif isinstance(program.verdict, Ordered):
+        draft.patterns.append(_pattern(draft, version, program, program.verdict, spec))
+    elif program.verdict is not None:
         draft.lines.append(_line(draft, version, program, program.verdict, spec))
 
 
-_Judging = TypeVar("_Judging", Line, FormulaLine)
+_Judging = TypeVar("_Judging", Line, FormulaLine, Pattern)
 
 
 def _prolonged(line: _Judging, name: tuple[str, int], span: tuple[int, int]) -> _Judging:
@@ -276,6 +291,24 @@ def _formula(draft: Draft, version: RuleVersion, program: Program, verdict: Form
     )
 
 
+def _pattern(draft: Draft, version: RuleVersion, program: Program, verdict: Ordered, spec: StreamSpec) -> Pattern:
+    def entry(feed: Feed) -> int:
+        return _entry(draft, step_entry(program, feed, spec))
+
+    return Pattern(
+        rule_id=version.rule.rule_id,
+        version=version.rule.version,
+        steps=tuple(Step(entry(step.feed), step.times) for step in verdict.steps),
+        within_ms=verdict.within_ms,
+        until=None if verdict.until is None else entry(verdict.until),
+        strict=entry(program.feed) if verdict.strict else None,
+        spans=((version.effective_from_ms, version.effective_until_ms),),
+        judge_lateness_ms=program.judge_lateness_ms,
+        cooldown_ms=program.emission.cooldown_ms,
+        probes=verdict.probes,
+    )
+
+
 def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int, layout: Layout) -> int:
     """The number of the layer that every record passes through; it is added to ``drafts`` where there is none.
 
@@ -289,9 +322,11 @@ def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int
     return drafts.index(chosen)
 
 
-def _kernel(draft: Draft) -> WindowPlan:
+def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan:
     """What the layer's kernel is to judge; which kernel that is follows from its kind."""
     layer = draft.layer
+    if layer.ordered:
+        return PatternSpacePlan(len(layer.entries), tuple(draft.patterns), layer.retention_ms)
     common: dict[str, Any] = {
         "columns": layer.columns,
         "entries": len(layer.entries),
@@ -308,10 +343,9 @@ def _kernel(draft: Draft) -> WindowPlan:
 
 
 def _finish(draft: Draft) -> LayerPlan:
-    layer = draft.layer
     kernel = _kernel(draft)
     versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
-    return LayerPlan(layer, kernel, versions, tuple(draft.facts))
+    return LayerPlan(draft.layer, kernel, versions, tuple(draft.facts))
 
 
 def layout_of(plans: Iterable[StreamPlan], before: Layout | None = None) -> Layout:

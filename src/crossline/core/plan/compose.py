@@ -32,8 +32,9 @@ def compile_all(
 ) -> dict[str, StreamPlan]:
     """The plans by name, of streams first, then of hits by their level.
 
-    Hits that nobody reads have none, nor have those of a rule that is not there. ``probing``: rules with windows that
-    are judged at this level alert at every record that they have a figure at; no level above it is judged (0: none).
+    Hits that nobody reads have none, nor have those of a rule that is not there. ``probing``: rules that look back and
+    are judged at this level alert at every record that they have a figure at, or that takes a step; no level above it
+    is judged (0: none).
     """
     sources = sources_of(rules, streams)
     read = {v.rule.source_topic for v in rules.versions if rule_of(v.rule.source_topic) is not None}
@@ -62,7 +63,11 @@ def reads(plan: StreamPlan) -> tuple[str, ...]:
     """The fields of its records that are read by what is judged on it, and by those that read its hits."""
     found = [plan.spec.id]
     for each in plan.layers:
-        found += [*each.layer.group_fields, *each.facts, *(name for name, _ in each.layer.columns)]
+        found += [
+            *(name for fields in each.layer.namings for name in fields),
+            *each.facts,
+            *(name for name, _ in each.layer.columns),
+        ]
         found += [entry.column for entry in each.layer.entries if entry.column is not None]
     for condition in plan.conditions.values():
         found += condition.fields()
@@ -95,5 +100,4 @@ def _of_active(program: Program) -> Program:
     def of_active(feed: Feed) -> Feed:
         return replace(feed, condition=Condition(AllOf((feed.condition.node, _IS_ACTIVE))))
 
-    figures = tuple(replace(each, feed=of_active(each.feed)) for each in program.figures)
-    return replace(program, feed=of_active(program.feed), figures=figures)
+    return program.over(of_active)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crossline.core.figures.kinds import ColumnKind, TimeMode
-from crossline.core.figures.program import Comparison, Feed, Figure, Program
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line, PanePart, parts_of
+from crossline.core.figures.program import Comparison, Feed, Figure, Ordered, Program
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line, PanePart, Pattern, parts_of
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -28,11 +28,13 @@ class EntrySpec:
     """Which records enter a window.
 
     ``condition`` (canonical JSON, '' for none), a column that must be present, a bound on lateness (None: no bound).
+    ``key_fields``: of the key that they enter under, where those are not the layer's.
     """
 
     condition: str
     column: str | None
     allowed_lateness_ms: int | None
+    key_fields: tuple[str, ...] | None = None
 
 
 RETIRED = EntrySpec("retired", None, None)
@@ -45,7 +47,8 @@ class Layer:
     ``retention_ms``: how far back from a record its windows reach. ``lateness_ms``: how far behind ingest time the
     clock of a record that enters may be (0 on the ingest clock). ``home``: kept for no window, but to know each
     record of the stream again. ``resolution_ms``: it keeps panes of this length, of which each has ``parts``, and as
-    records what may still come late and the last ``fresh_ms``; 0: all as records.
+    records what may still come late and the last ``fresh_ms``; 0: all as records. ``ordered``: kept for patterns, not
+    for windows.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Layer:
     resolution_ms: int = 0
     parts: tuple[PanePart, ...] = ()
     fresh_ms: int = 0
+    ordered: bool = False
 
     @property
     def known_ms(self) -> int:
@@ -70,10 +74,17 @@ class Layer:
         """How far behind a record's ingest time the clock of an earlier one may be that it still finds."""
         return self.retention_ms + self.lateness_ms
 
+    @property
+    def namings(self) -> tuple[tuple[str, ...], ...]:
+        """The fields of all keys that its records enter under, first its own."""
+        others = (entry.key_fields for entry in self.entries if entry.key_fields is not None)
+        return tuple(dict.fromkeys((self.group_fields, *others)))
+
     def takes_all(self, spec: StreamSpec, allowed_lateness_ms: int) -> bool:
         """Whether every record of the stream enters that is no later than ``allowed_lateness_ms``."""
         return (
             self.time_mode == "event_time"
+            and len(self.namings) == 1
             and all(not spec.columns[f].optional for f in self.group_fields)
             and any(
                 not e.condition and e.column is None and (e.allowed_lateness_ms or 0) >= allowed_lateness_ms
@@ -104,6 +115,7 @@ class Draft:
     groups: dict[Group, int] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     formulas: list[FormulaLine] = field(default_factory=list)
+    patterns: list[Pattern] = field(default_factory=list)
     versions: dict[tuple[str, int], list[RuleVersion]] = field(default_factory=dict)  # of lines, by rule and version
     facts: dict[str, None] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)  # entries
@@ -111,7 +123,7 @@ class Draft:
     @property
     def idle(self) -> bool:
         """Whether nothing is judged on it."""
-        return not self.lines and not self.formulas
+        return not self.lines and not self.formulas and not self.patterns
 
 
 Programmed = tuple[RuleVersion, Program]
@@ -121,7 +133,7 @@ _T = TypeVar("_T")
 def assign(
     stream: str, spec: StreamSpec, windowed: Sequence[Programmed], layout: Layout, defaults: Defaults
 ) -> list[tuple[Draft, list[Programmed]]]:
-    """Each rule with a figure to the first layer that can serve it, old layers first; each layer with what it serves.
+    """Each rule that looks back to the first layer that can serve it, old layers first; each with what it serves.
 
     What is left of a key space goes to one new layer, on the ingest clock to one for each span that is remembered.
     Old layers that serve none stay, with nothing, for the caller to drop.
@@ -135,7 +147,8 @@ def assign(
             kept_ms = None
             if feed.time_mode == "processing_time":
                 kept_ms = (fresh_of if program.resolution_ms else kept_of)(program, defaults)
-            home = fresh.setdefault((feed.time_mode, feed.key_fields, kept_ms, program.resolution_ms), [])
+            ordered = isinstance(program.verdict, Ordered)
+            home = fresh.setdefault((feed.time_mode, feed.key_fields, kept_ms, program.resolution_ms, ordered), [])
         home.append((version, program))
     for number, ((mode, fields, *_), members) in enumerate(fresh.items(), layout.made):
         served.append((Draft(_new_layer(stream, spec, mode, fields, number, members, defaults)), members))
@@ -161,6 +174,7 @@ def _new_layer(
         entries=entries,
         retention_ms=max(kept_of(program, defaults) for _, program in members),
         lateness_ms=_lateness_of(entries),
+        ordered=isinstance(members[0][1].verdict, Ordered),
     )
     resolution_ms = members[0][1].resolution_ms
     if not resolution_ms:
@@ -215,6 +229,12 @@ def entry_of(feed: Feed, spec: StreamSpec, column: str | None = None) -> EntrySp
     return EntrySpec(feed.condition.canonical, present, feed.allowed_lateness_ms)
 
 
+def step_entry(program: Program, feed: Feed, spec: StreamSpec) -> EntrySpec:
+    """The entry of a feed of a sequence, which may have another key than the rest."""
+    entry = entry_of(feed, spec)
+    return entry if feed.key_fields == program.feed.key_fields else replace(entry, key_fields=feed.key_fields)
+
+
 def streak_entry(figure: Figure) -> EntrySpec:
     """The entry of the records that a streak is made of."""
     meets = figure.streak_of.canonical if figure.streak_of is not None else ""
@@ -223,6 +243,9 @@ def streak_entry(figure: Figure) -> EntrySpec:
 
 def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...], tuple[tuple[str, ColumnKind], ...]]:
     """The entries and the columns of a program."""
+    if isinstance(program.verdict, Ordered):
+        own = (program.feed,) if program.verdict.strict else ()
+        return _unique(step_entry(program, feed, spec) for feed in (*program.verdict.feeds, *own)), ()
     entries = [entry_of(each.feed, spec, each.column) for each in program.figures]
     if not isinstance(program.verdict, Comparison):
         entries.insert(0, entry_of(program.feed, spec))
@@ -253,7 +276,7 @@ def _serves(layer: Layer, program: Program, spec: StreamSpec, defaults: Defaults
     key, mine = (feed.time_mode, feed.key_fields, program.resolution_ms), (layer.time_mode, layer.group_fields)
     if (*mine, layer.resolution_ms) != key or not set(entries) <= set(layer.entries):
         return False
-    if not set(columns) <= set(layer.columns):
+    if not set(columns) <= set(layer.columns) or layer.ordered != isinstance(program.verdict, Ordered):
         return False
     if not layer.resolution_ms:
         return layer.retention_ms >= kept_ms if on_event_time else layer.retention_ms == kept_ms

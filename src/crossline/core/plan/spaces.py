@@ -4,6 +4,9 @@ A *key space* is a stream grouped by some fields on one clock; rules in it share
 its records enter a window. A *cursor* is a window over one entry; a *group* is an aggregate of one field over a
 cursor; a *line* is one rule version's comparison on a group. Rules that need the same group share it: the work grows
 with groups, not rules.
+
+Rules about the order of records have *patterns* in place of cursors, groups and comparisons: a line is then one rule
+version's pattern over entries.
 """
 
 from __future__ import annotations
@@ -168,3 +171,54 @@ def parts_of(groups: Iterable[tuple[int, Group]]) -> tuple[PanePart, ...]:
 
 
 WindowPlan = KeySpacePlan | PaneSpacePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``times`` records (at least one) of entry number ``entry``, one after the other."""
+
+    entry: int
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One rule version's sequence: all ``steps`` in order, the last at most ``within_ms`` after the first.
+
+    ``until``: the entry whose records end what is under way. ``strict``: the entry whose records may not come in
+    between, which for "any other record" is one that every timely record is in. Every record of these entries is
+    offered. A match that is complete is a hit where its last record is one that the rule judges, by ``spans`` and
+    ``judge_lateness_ms`` as a ``Line`` does, and ``cooldown_ms`` is over; it is used up in any case.
+
+    ``probes``: instead, each record that takes a step is a hit, at the last of the steps that it takes.
+    """
+
+    rule_id: str
+    version: int
+    steps: tuple[Step, ...]
+    within_ms: int
+    until: int | None
+    strict: int | None
+    spans: tuple[tuple[int, int], ...]
+    judge_lateness_ms: int | None
+    cooldown_ms: int = 0
+    probes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PatternSpacePlan:
+    """Everything the pattern kernel needs to judge one key space.
+
+    ``entries``: their number (bits per record). ``lines``: the patterns. ``retention_ms``: at least the longest
+    ``within_ms`` and cooldown; a record whose clock is at or before (cutoff clock - ``retention_ms``) is in no future
+    match.
+    """
+
+    entries: int
+    lines: tuple[Pattern, ...]
+    retention_ms: int
+
+    @property
+    def judging(self) -> tuple[Pattern, ...]:
+        """The patterns, by their numbers."""
+        return self.lines

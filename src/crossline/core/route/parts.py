@@ -7,7 +7,7 @@ times, ids, the values rules aggregate, and one bit per entry. Conditions are ev
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,8 @@ from crossline.core.figures.kinds import ColumnKind
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.layers import RETIRED, EntrySpec, Layer
 from crossline.core.route.facts import facts_of, valid_name
-from crossline.core.route.keys import KeyColumn, bytes_of, key_column
+from crossline.core.route.keys import KeyColumn, bytes_of
+from crossline.core.route.namings import Rows, rows_of
 
 BoolMask = npt.NDArray[np.bool_]
 Column = Any  # n numbers, or n texts as an Arrow dictionary array
@@ -113,11 +114,12 @@ def _layer_parts(
 ) -> list[Part]:
     layer = layer_plan.layer
     bits = _entry_bits(layer, records, holds.masks)
-    turns = _entry_turns(layer, records, holds.turns)
-    keys = key_column(plan.spec, layer.group_fields, records)
+    entering = rows_of(plan.spec, layer, records, bits)
+    keys = entering.keys
+    turns = _entry_turns(layer, records, holds.turns, entering)
     wanted = keys.rows >= 0
     if not reporter:
-        enters: BoolMask = np.asarray(bits.any(axis=1))
+        enters: BoolMask = np.asarray(entering.bits.any(axis=1))
         enters[turns.rows] = True
         wanted &= enters
     facts = facts_of(layer_plan.facts, records)
@@ -136,15 +138,16 @@ def _layer_parts(
         mine = rows[(ends[shard - 1] if shard else 0) : ends[shard]]
         if not len(mine) and not reporter:
             continue
-        arrays = _slice(keys, shard_of_key == shard, mine, records, times, bits, columns)
-        arrays |= {name: valid[mine] for name, valid in given.items()}
+        of = entering.of(mine)
+        arrays = _slice(keys, shard_of_key == shard, mine, of, records, times, entering.bits, columns)
+        arrays |= {name: valid[of] for name, valid in given.items()}
         arrays |= turns.within("bits", mine)
         if stateless is not None:
-            arrays["stateless"] = stateless[mine]
-            arrays |= later.within("stateless", mine)
+            arrays["stateless"] = stateless[of]
+            arrays |= later.within("stateless", of)
             if plan.stateless:
-                shown = stateless[mine].any(axis=1) | np.isin(mine, later.rows)
-                arrays["figure_bytes"], arrays["figure_offsets"] = _figures(plan, records, shown, mine)
+                shown = stateless[of].any(axis=1) | np.isin(of, later.rows)
+                arrays["figure_bytes"], arrays["figure_offsets"] = _figures(plan, records, shown, of)
         parts.append(Part(shard, {**meta, "layer": layer.name}, arrays))
     return parts
 
@@ -153,18 +156,20 @@ def _slice(
     keys: KeyColumn,
     my_keys: BoolMask,
     mine: I64,
+    of: I64,
     records: Records,
     times: Mapping[str, I64],
     bits: U8,
     columns: list[Column],
 ) -> Arrays:
+    """The rows ``mine``, which are of the records ``of``."""
     local = np.cumsum(my_keys, dtype=np.int32) - np.int32(1)
     key_bytes, key_offsets = bytes_of(keys.values.filter(pa.array(my_keys)))
-    id_bytes, id_offsets = bytes_of(records.ids.take(pa.array(mine)))
+    id_bytes, id_offsets = bytes_of(records.ids.take(pa.array(of)))
     arrays: Arrays = {
-        "event_ms": records.event_ms[mine],
-        **{name: values[mine] for name, values in times.items()},
-        "offsets": records.offsets[mine],
+        "event_ms": records.event_ms[of],
+        **{name: values[of] for name, values in times.items()},
+        "offsets": records.offsets[of],
         "key_index": local[keys.rows[mine]],
         "key_bytes": key_bytes,
         "key_offsets": key_offsets,
@@ -175,9 +180,9 @@ def _slice(
     }
     for number, column in enumerate(columns):
         if isinstance(column, pa.DictionaryArray):
-            arrays |= _texts(number, column, mine)
+            arrays |= _texts(number, column, of)
         else:
-            arrays[f"value{number}"] = column[mine]
+            arrays[f"value{number}"] = column[of]
     return arrays
 
 
@@ -222,15 +227,15 @@ class _BitTurns:
         return {f"{name}_turn_{what}": array for what, array in found.items()}
 
 
-def _entry_turns(layer: Layer, records: Records, turns: Mapping[str, Turns]) -> _BitTurns:
-    """As ``_entry_bits``: of a record without the column, no bit turns."""
+def _entry_turns(layer: Layer, records: Records, turns: Mapping[str, Turns], entering: Rows) -> _BitTurns:
+    """As ``_entry_bits``, of the rows ``entering``: of a record without the column, no bit turns."""
     found = _bit_turns((entry.condition for entry in layer.entries), turns)
     needs = {n: entry.column for n, entry in enumerate(layer.entries) if entry.column is not None}
     for number, column in needs.items() if len(found.rows) else ():
         missing = ~records.fields[column].is_valid().to_numpy(zero_copy_only=False)
         kept = ~((found.bits == number) & missing[found.rows])
         found = _BitTurns(found.rows[kept], found.bits[kept], found.instants_ms[kept])
-    return found
+    return replace(found, rows=entering.holding(found.rows, found.bits))
 
 
 def _bit_turns(conditions: Iterable[str], turns: Mapping[str, Turns]) -> _BitTurns:

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from crossline.core.basics.times import format_duration
@@ -90,6 +91,8 @@ _SENTENCES = """\
 An alert carries a sentence. Without a `description` it is made from the rule, such as
 `10 payments by account a1 in 60 s (line: 10)`. In a description these names may stand in braces:
 
+- of a sequence: `{value}` and `{count}`, which are the records that took its steps, `{window}`, which is `within`,
+  `{rule_id}`, and the fields of `group_by`;
 - of a rule with a window: `{value}`, `{threshold}`, `{operator}`, `{window}`, `{count}`, `{rule_id}`, and the fields of
   `group_by`;
 - of a formula: the same, and the figures and fields that it reads;
@@ -125,11 +128,26 @@ def reference() -> str:
         own = {key: info for key, info in cls.model_fields.items() if key not in Rule.model_fields}
         parts += [f"## `{name}`\n", f"{_doc(cls)}\n"]
         parts += _table(own) if own else ["No fields of its own.\n"]
+        for field, inner in _inner(own):
+            parts += [f"### `{field}`\n", f"{_doc(inner)}\n", *_table(inner.model_fields)]
         parts += [f"```yaml\n{cls.example}```\n"]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _doc(cls: type[Rule]) -> str:
+def _inner(fields: dict[str, FieldInfo]) -> Iterable[tuple[str, type[BaseModel]]]:
+    """The fields that have fields of their own, but for figures, which have a chapter."""
+    for name, info in fields.items():
+        yield from ((name, model) for model in _models(info.annotation) if model is not FigureFields)
+
+
+def _models(annotation: Any) -> Iterable[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in typing.get_args(annotation):
+        yield from _models(each)
+
+
+def _doc(cls: type[BaseModel]) -> str:
     return (cls.__doc__ or "").strip().replace("``", "`")
 
 
@@ -155,6 +173,10 @@ def _said(annotation: Any) -> Iterator[str]:
         yield _PLAIN[annotation]
     elif typing.get_origin(annotation) is Literal:
         yield from (f"`{str(option).lower() if option is True else option}`" for option in typing.get_args(annotation))
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield "its fields, below"
+    elif typing.get_origin(annotation) is list:
+        yield from (f"a list, each with {words}" for words in _said(typing.get_args(annotation)[0]))
     elif typing.get_args(annotation):
         for each in typing.get_args(annotation):
             if each is not type(None):

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from crossline.core.basics.values import I64
-from crossline.core.plan.spaces import KeySpacePlan
+from crossline.core.figures.kinds import ColumnKind
 from crossline.core.windows.batch import Hits, take_bytes
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory_map import MemoryMap
 from crossline.core.windows.verdicts.compare import EVIDENCE_MAX
+
+Columns = tuple[tuple[str, ColumnKind], ...]
 
 
 class Buffers:
@@ -50,10 +52,10 @@ class Buffers:
         return self._arrays[name][:count].copy()
 
 
-def _evidence_values(memory: MemoryMap, plan: KeySpacePlan, column: I64, records: I64) -> tuple[Any, Any]:
+def _evidence_values(memory: MemoryMap, columns: Columns, column: I64, records: I64) -> tuple[Any, Any]:
     """Values of evidence, each from the column of its hit's group, as integers and as floats."""
     value_i, value_f = np.zeros(len(records), np.int64), np.zeros(len(records), np.float64)
-    for number, (_, kind) in enumerate(plan.columns):
+    for number, (_, kind) in enumerate(columns):
         mine = column == number
         if mine.any():
             out = value_f if kind == "float" else value_i
@@ -61,10 +63,11 @@ def _evidence_values(memory: MemoryMap, plan: KeySpacePlan, column: I64, records
     return value_i, value_f
 
 
-def hits_of(memory: MemoryMap, buffers: Buffers, plan: KeySpacePlan, found: dict[str, Any]) -> Hits:
+def hits_of(memory: MemoryMap, buffers: Buffers, columns: Columns, column_of_line: I64, found: dict[str, Any]) -> Hits:
     """The hits noted, copied, so that they outlive the next batch and compaction.
 
-    ``found``: duplicates, retained, sat of the batch.
+    ``columns``: of values, and ``column_of_line`` which of them each line looks at (-1: none). ``found``: duplicates,
+    retained, sat of the batch.
     """
     words = memory.words
     h, e = int(words[at.N_HITS]), int(words[at.N_EVIDENCE])
@@ -74,10 +77,7 @@ def hits_of(memory: MemoryMap, buffers: Buffers, plan: KeySpacePlan, found: dict
         buffers.part(at.OUT_LINE, h),
         np.concatenate([np.zeros(1, np.int64), buffers.part(at.OUT_EVIDENCE_END, h)]),
     )
-    column_of_line = np.array(
-        [*(plan.groups[x.group].column for x in plan.lines), *(-1 for _ in plan.formulas), -1], np.int64
-    )
-    value_i, value_f = _evidence_values(memory, plan, np.repeat(column_of_line[line], np.diff(offsets)), records)
+    value_i, value_f = _evidence_values(memory, columns, np.repeat(column_of_line[line], np.diff(offsets)), records)
     id_end = memory.field(at.RECORDS, at.ID_END, np.uint32)
     ends = id_end[records].astype(np.int64)
     starts = np.where(records > 0, id_end[np.maximum(records - 1, 0)] if e else 0, 0).astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,15 +42,16 @@ AT_ONCE = 32
 class MemoryMap:
     """All memory of one key space.
 
-    ``words`` is the table that compiled code reads; arrays live as long as their address stands there.
+    ``words`` is the table that compiled code reads; arrays live as long as their address stands there. ``counts``: by
+    the numbers of words, what another kernel than that of windows has, and keeps in rows.
     """
 
-    def __init__(self, plan: KeySpacePlan, program: KernelProgram) -> None:
+    def __init__(self, plan: KeySpacePlan, program: KernelProgram, counts: Mapping[int, int] | None = None) -> None:
         self.words: I64 = np.zeros(at.WORDS, np.int64)
         self._kept: dict[int, np.ndarray[Any, np.dtype[Any]]] = {}  # small things, and those of a batch
         self._regions: dict[int, Region] = {}  # pools and tables
         self.program = program
-        self._lay_out(plan)
+        self._lay_out(plan, counts or {})
         for pool in _POOLS:
             self._place(pool, Region())
         for table in _TABLES:
@@ -63,7 +64,7 @@ class MemoryMap:
             self.keep(cursors, np.zeros(len(plan.cursors), np.int64))
         self.keep(at.ACTIVE, np.zeros(len(program.class_entry) + 1, np.uint8))
 
-    def _lay_out(self, plan: KeySpacePlan) -> None:
+    def _lay_out(self, plan: KeySpacePlan, counts: Mapping[int, int]) -> None:
         """Counts and offsets that follow from the plan, and its arrays."""
         words, program = self.words, self.program
         for word in at.OF_PROGRAM:
@@ -89,6 +90,7 @@ class MemoryMap:
             (at.LINE_BYTES, (len(plan.judging) + 7) // 8),
             (at.ENTRY_BYTES, entry_bytes),
             (at.BITS_BYTES, 0 if plan.entries == 1 else entry_bytes),
+            *counts.items(),
         ):
             words[name] = count
         self._lay_out_rows()
@@ -140,10 +142,14 @@ class MemoryMap:
 
     def run(self, task: int, argument: int = 0, more: int = 0) -> int:
         """Run one of the tasks of ``entry``."""
+        return self.call(compiled(), task, argument, more)
+
+    def call(self, function: Callable[..., Any], *arguments: int) -> int:
+        """Call a compiled ``function`` of the address of the words and ``arguments``."""
         if not WATCHES:
-            return int(compiled()(self.words.ctypes.data, task, argument, more))
+            return int(function(self.words.ctypes.data, *arguments))
         with watching(self.pieces(), self.whereabouts):
-            return int(compiled()(self.words.ctypes.data, task, argument, more))
+            return int(function(self.words.ctypes.data, *arguments))
 
     def pieces(self) -> list[Piece]:
         """What is alive: the words, rows and bytes in use, whole tables, and every array that is held."""

@@ -25,6 +25,7 @@ h ─► words ─┬─ RECORDS ─► rows of records, in ingest order     a r
             ├─ IDS ─────► their ids, end to end
             ├─ SLOTS ───► rows of slots: one for each key      a slot names records by number
             ├─ KEYS ────► their keys, end to end
+            ├─ TAKEN ───► rows of taken steps                  of patterns: a slot names these by number
             ├─ ID_TABLE, KEY_TABLE, VALUE_TABLE ► blocks of 64 bytes: bytes of hashes, numbers of records or slots
             ├─ the plan's arrays, scratch, room for hits
             └─ the batch's arrays, let go after it
@@ -79,9 +80,10 @@ def _field(name: str, repeat: str, field: Field, *, carried: bool) -> str:
 
 
 def _row(row: Row, title: str) -> Iterator[str]:
+    then = ", then parts, each of items side by side" if row.parts else ""
     yield f"\n## The row of {title}\n"
-    yield f"Fixed fields, then parts, each of items side by side{_rounded(row)}:\n\n```\n{_drawn(row)}"
-    starts = "after them" if row.parts[0].at < 0 else ""
+    yield f"Fixed fields{then}{_rounded(row)}:\n\n```\n{_drawn(row)}"
+    starts = "after them"
     for part in row.parts:
         where = f"from {part.offset}, {starts}" if part.at < 0 else f"from {at.TABLE.words[part.at].name}"
         yield f"\n{part.name} x {at.TABLE.words[part.many].name}, {where}: {part.item.what}\n{_drawn(part.item)}"
@@ -113,7 +115,7 @@ the next block.
 | `ID_TABLE`, `KEY_TABLE` | {PLACES} | {ITEMS_AT} | int32: number of the record, or of the slot |
 | `VALUE_TABLE` | {VALUE_PLACES} | {VALUE_ITEMS_AT} | int64: link x 2^32 + number of the value's last record |
 """
-    rows = [*_row(at.RECORD, "a record"), *_row(at.KEYED, "a slot")]
+    rows = [*_row(at.RECORD, "a record"), *_row(at.KEYED, "a slot"), *_row(at.STEPPED, "a taken step")]
     return "\n".join([_HEAD.rstrip("\n"), *rows, blocks.rstrip("\n"), *_words()]) + "\n"
 
 

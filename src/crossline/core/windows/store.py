@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from crossline.core.basics.errors import StateError
 from crossline.core.basics.values import U8
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows.batch import Delta, FormulaRead, Hits, KeyedBatch, take
+from crossline.core.windows.batch import Delta, FormulaRead, Hits, KeyedBatch
 from crossline.core.windows.entry import (
     COMPARE,
-    COUNT_DEAD,
     EMIT,
     FIGURES,
     JUDGE,
     LOAD,
     RELINK,
     TAKE,
-    THROW_OUT,
     compiled,
 )
 from crossline.core.windows.gather import Buffers, hits_of
@@ -28,33 +25,20 @@ from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.memory_map import MemoryMap
 from crossline.core.windows.program import all_told, classes, compile_plan, cooldown_columns, judge_class, told_groups
+from crossline.core.windows.records.record_store import RecordStore, Sizes
 from crossline.core.windows.verdicts.formulas import Formulas, Judged, Told
 
 __all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm"]
 
-ANY_AGE = 2**62
-POOL_MAX = 2**32 - 1
 DEEP = 3  # steps back from the end of its list that a record takes: from there on a batch is better judged in order
 PIECE = 8_192  # rows whose figures are told at a time; sorted, those of one key are held against each other
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What a state holds: records (those not thrown out yet included), keys, bytes (room to grow included)."""
-
-    records: int
-    keys: int
-    bytes: int
-
-
-class KeySpaceState:
+class KeySpaceState(RecordStore):
     """One key space of one shard.
 
-    Rows given to ``judge`` and ``load`` are one sequence in ingest order, however it is cut.
-
-    ``duplicate_ms``: a record is a duplicate of one of the same key and id whose clock is not before its own ingest
-    time minus this. It must not reach behind what ``evict`` drops; None counts every record that is still held, which
-    then depends on when ``evict`` was called.
+    Rows given to ``judge`` and ``load`` are one sequence in ingest order, however it is cut. ``duplicate_ms``: see
+    ``RecordStore``.
 
     ``in_order``: how ``judge`` goes about its work (see ``ordered``), with the same result: True or False, None for
     what was better for the batch before.
@@ -64,10 +48,8 @@ class KeySpaceState:
     """
 
     def __init__(self, plan: KeySpacePlan, duplicate_ms: int | None = None) -> None:
+        super().__init__(MemoryMap(plan, compile_plan(plan)), duplicate_ms)
         self.plan = plan
-        self.duplicate_ms = ANY_AGE if duplicate_ms is None else duplicate_ms
-        self._memory = MemoryMap(plan, compile_plan(plan))
-        self._buffers = Buffers(self._memory)
         self._formulas = Formulas(plan, self._memory.program)
         self._deep = False
         self.in_order: bool | None = None
@@ -79,7 +61,8 @@ class KeySpaceState:
             StateError: more bytes of ids or keys than one key space of a shard can hold.
         """
         words = self._memory.words
-        found = self._enter(batch, np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8), stepwise=True)
+        sat = np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8)
+        found = self._enter(batch, self._values(batch), sat, stepwise=True)
         ordered = self._deep and bool(self._memory.program.sortable.any()) if self.in_order is None else self.in_order
         told = ordered or bool(self.plan.formulas)
         formed: dict[int, FormulaRead] = {}
@@ -90,7 +73,9 @@ class KeySpaceState:
             else:
                 formed |= self._judge_told(batch, start, ordered=ordered)
         self._deep = bool(words[at.N_WALKED] > DEEP * len(batch))
-        hits = hits_of(self._memory, self._buffers, self.plan, found)
+        plan = self.plan
+        looked_at = [*(plan.groups[x.group].column for x in plan.lines), *(-1 for _ in plan.formulas), -1]
+        hits = hits_of(self._memory, self._buffers, plan.columns, np.array(looked_at, np.int64), found)
         self._leave()
         return replace(hits, formed=formed, failed=self._formulas.failed())
 
@@ -147,11 +132,6 @@ class KeySpaceState:
         self._memory.keep(name, array)
         self._memory.words[name] -= start * array[:1].nbytes
 
-    def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:
-        """What ``judge(batch)``, which gave ``hits``, added: for ``load`` in another process."""
-        kept = batch if len(hits.retained) == len(batch) else take(batch, hits.retained)
-        return Delta(kept, hits.sat, hits.emitted_line, hits.emitted_row)
-
     def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:
         """Take in what was judged before, without judging it.
 
@@ -162,7 +142,7 @@ class KeySpaceState:
         """
         first = self.records
         sat, known = self._sat_of(delta.sat, lines)
-        self._enter(delta.batch, sat, stepwise=False)
+        self._enter(delta.batch, self._values(delta.batch), sat, stepwise=False)
         self._memory.keep(at.LINE_MASK, known)
         self._memory.keep(at.CLASS_LINES, self._class_lines())
         self._memory.run(LOAD)
@@ -217,72 +197,6 @@ class KeySpaceState:
             if name in old_columns and name in new_columns:
                 _link(memory, at.EMITTED_AT, new_columns[name])[:] = _link(old, at.EMITTED_AT, old_columns[name])
 
-    def evict(self, cutoff_ms: int) -> None:
-        """Drop records with a clock at or before ``cutoff_ms``, in no future window, once they are half of all."""
-        if self.records and 2 * self._memory.run(COUNT_DEAD, cutoff_ms) >= self.records:
-            self._compact(cutoff_ms)
-
-    def _compact(self, cutoff_ms: int) -> None:
-        memory = self._memory
-        memory.keep(at.NUMBER, np.empty(self.records, np.int32))
-        memory.keep(at.SLOT_NUMBER, np.empty(self.keys, np.int32))
-        memory.run(THROW_OUT, cutoff_ms)
-        self._leave()
-        for pool in (at.RECORDS, at.SLOTS, at.IDS, at.KEYS):
-            memory.shrink(pool)
-        memory.refill(at.ID_TABLE, 2 * self.records)
-        memory.refill(at.KEY_TABLE, 2 * self.keys)
-        memory.refill(at.VALUE_TABLE, 2 * self.records * int(memory.words[at.LINKS]))
-
-    def _enter(self, batch: KeyedBatch, sat: U8, *, stepwise: bool) -> dict[str, Any]:
-        """Make room for the batch and show it to the kernel; the arrays that the kernel writes about its rows."""
-        n, keys, memory = len(batch), len(batch.key_hash), self._memory
-        words = memory.words
-        for pool, offsets in ((at.IDS, batch.id_offsets), (at.KEYS, batch.key_offsets)):
-            more = int(offsets[-1])
-            if int(words[at.N_ID_BYTES if pool == at.IDS else at.N_KEY_BYTES]) + more > POOL_MAX:
-                raise StateError(
-                    "a key space holds at most 4 GiB of record ids, and of keys, per shard; use more shards"
-                )
-            memory.make_room(pool, more)
-        if n:
-            memory.make_clocks_fit(int(batch.clock_ms.min()), int(batch.clock_ms.max()))
-        memory.make_room(at.RECORDS, n)
-        memory.make_room(at.SLOTS, min(keys, n))
-        for table, held, more in (
-            (at.ID_TABLE, self.records, n),
-            (at.KEY_TABLE, self.keys, min(keys, n)),
-            (at.VALUE_TABLE, int(words[at.N_VALUES]), n * int(words[at.LINKS])),
-        ):
-            memory.make_table(table, held + more, more if stepwise else 0)
-        words[at.EACH_BATCH] = 0
-        words[at.ROWS], words[at.BATCH_KEYS], words[at.DUPLICATE_MS] = n, keys, self.duplicate_ms
-        found = {"duplicate": np.zeros(n, np.uint8), "retained": np.empty(n, np.int32), "sat": sat}
-        shown: tuple[tuple[int, Any], ...] = (
-            (at.CLOCK_MS, batch.clock_ms),
-            (at.INGEST_MS, batch.ingest_ms),
-            (at.LATENESS_MS, batch.lateness_ms),
-            (at.KEY_INDEX, batch.key_index),
-            (at.KEY_BYTES, batch.key_bytes),
-            (at.KEY_OFFSETS, batch.key_offsets),
-            (at.KEY_HASH, batch.key_hash),
-            (at.ID_BYTES, batch.id_bytes),
-            (at.ID_OFFSETS, batch.id_offsets),
-            (at.ID_HASH, xxh64_many(batch.id_bytes, batch.id_offsets)),
-            (at.VALUES, self._values(batch)),
-            (at.ENTRIES, batch.entries),
-            (at.KEY_SLOT, np.full(keys, -1, np.int32)),
-            (at.DUPLICATE, found["duplicate"]),
-            (at.RETAINED, found["retained"]),
-            (at.ROW_SAT, sat),
-        )
-        for name, array in shown:
-            memory.keep(name, array)
-        return found
-
-    def _leave(self) -> None:
-        self._memory.let_go(at.OF_BATCH)
-
     def _values(self, batch: KeyedBatch) -> Any:
         """The batch's columns as rows of 64 bits."""
         whole = np.empty((len(batch), len(batch.values)), np.int64)
@@ -319,28 +233,6 @@ class KeySpaceState:
         for i, line in enumerate(self.plan.judging):
             members[numbers[judge_class(self.plan, line)], i] = True
         return np.packbits(members, axis=1, bitorder="little")
-
-    @property
-    def records(self) -> int:
-        """Records held."""
-        return int(self._memory.words[at.N_RECORDS])
-
-    @property
-    def keys(self) -> int:
-        """Keys held."""
-        return int(self._memory.words[at.N_SLOTS])
-
-    def sizes(self) -> Sizes:
-        """What is held."""
-        return Sizes(self.records, self.keys, self.bytes_in_memory())
-
-    def bytes_in_memory(self) -> int:
-        """Bytes of the state, room to grow included."""
-        return self._memory.bytes_held()
-
-    def key_bytes(self) -> int:
-        """Bytes of those that belong to keys, not to records."""
-        return self._memory.bytes_held(frozenset({at.SLOTS, at.KEYS, at.KEY_TABLE}))
 
 
 def warm() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.spaces import PatternSpacePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,12 @@ def _kept(plan: StreamPlan, layer_plan: LayerPlan, rule_id: str) -> Kept:
 
 def _entries(layer_plan: LayerPlan, rule_id: str) -> Iterator[int]:
     kernel = layer_plan.kernel
+    if isinstance(kernel, PatternSpacePlan):
+        for pattern in kernel.lines:
+            if pattern.rule_id == rule_id:
+                yield from (step.entry for step in pattern.steps)
+                yield from (entry for entry in (pattern.until, pattern.strict) if entry is not None)
+        return
     for line in kernel.lines:
         if line.rule_id == rule_id:
             yield kernel.cursors[kernel.groups[line.group].cursor].entry

@@ -13,7 +13,7 @@ from typing import Literal
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, AnyOf, Leaf, Node
-from crossline.core.figures.program import Comparison, Figure, Formed, Program
+from crossline.core.figures.program import Comparison, Figure, Formed, Ordered, Program
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path
@@ -68,12 +68,15 @@ def meant(rule: Rule, spec: StreamSpec, defaults: Defaults) -> Meant:
     fields = fields_of(spec)
     there = [Present(name) for name in program.feed.key_fields]
     known: dict[str, Values] = dict(fields)
-    verdict, hits = program.verdict, None
+    verdict = program.verdict
+    hits: Claim | None = None
     if isinstance(verdict, Comparison):
         (figure,) = program.figures
         there += [Present(figure.column)] if figure.column is not None else []
         known[LINE] = figure_values(program, figure, spec.columns, fields)
         hits = Test(LINE, verdict.operator, verdict.threshold, "number")
+    elif isinstance(verdict, Ordered):
+        hits = Opaque(f"the steps of {rule.rule_id}")  # of what follows what nothing is claimed
     elif isinstance(verdict, Formed):
         for name, each in zip(verdict.names, program.figures, strict=True):
             known[name] = figure_values(program, each, spec.columns, fields)
@@ -133,7 +136,7 @@ def _line(said: Meant) -> str:
     verdict = said.program.verdict
     if isinstance(verdict, Formed):
         return " ".join(verdict.when.text.split())
-    assert verdict is not None  # noqa: S101 - only asked where there is one
+    assert isinstance(verdict, Comparison)  # noqa: S101 - only asked where something is known of one
     figure, values = said.program.figures[0], said.known[LINE]
     ends = [f"at least {values.low:g}"] if values.low > -(2**63) else []
     ends += [f"at most {values.high:g}"] if values.high < 2**63 - 1 else []

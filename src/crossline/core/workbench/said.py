@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from crossline.core.basics.times import format_duration
-from crossline.core.figures.program import Comparison, Feed, Figure, Formed, Program, Window
+from crossline.core.figures.program import Comparison, Feed, Figure, Formed, Ordered, Program, Window
 from crossline.core.rules.base import Rule
 from crossline.core.rules.sentence import noun, number
 
@@ -41,6 +41,8 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     elif isinstance(verdict, Comparison):
         figure = figure_said(program.figures[0], program.feed)
         yield f"It fires where {figure} is {_line(verdict)}, {_emitted(program)}."
+    elif isinstance(verdict, Ordered):
+        yield from _ordered(program, verdict)
     else:
         yield from _formed(program, verdict)
     remark = rule.remark()
@@ -60,6 +62,19 @@ def _formed(program: Program, verdict: Formed) -> Iterator[str]:
     ]
     yield f"{'; '.join(figures)}."
     yield f"It fires where {' '.join(verdict.when.text.split())}, {_emitted(program)}."
+
+
+def _ordered(program: Program, verdict: Ordered) -> Iterator[str]:
+    steps = [
+        f"{step.name}{f' {step.times} times' if step.times > 1 else ''} ({noun(step.feed.stream)}{_where(step.feed)})"
+        for step in verdict.steps
+    ]
+    within = format_duration(verdict.within_ms)
+    yield f"It fires where these follow each other within {within}, {_emitted(program)}: {', then '.join(steps)}."
+    if verdict.strict:
+        yield "No other of its records may come in between."
+    if verdict.until is not None:
+        yield f"What is under way ends at {noun(verdict.until.stream)}{_where(verdict.until)}."
 
 
 def figure_said(figure: Figure, judged: Feed) -> str:

@@ -179,14 +179,20 @@ def _layer(item: dict[str, Any]) -> Layer:
         group_fields=tuple(item["group_fields"]),
         time_mode=item["time_mode"],
         columns=tuple((name, kind) for name, kind in item["columns"]),
-        entries=tuple(EntrySpec(**entry) for entry in item["entries"]),
+        entries=tuple(_entry(entry) for entry in item["entries"]),
         retention_ms=item["retention_ms"],
         lateness_ms=item["lateness_ms"],
         home=item["home"],
         resolution_ms=item.get("resolution_ms", 0),
         parts=tuple(PanePart(**part) for part in item.get("parts", ())),
         fresh_ms=item.get("fresh_ms", 0),
+        ordered=item.get("ordered", False),
     )
+
+
+def _entry(item: dict[str, Any]) -> EntrySpec:
+    key_fields = item.get("key_fields")
+    return EntrySpec(**{**item, "key_fields": None if key_fields is None else tuple(key_fields)})
 
 
 class BookSource(Protocol):

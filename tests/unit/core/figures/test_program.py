@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf
-from crossline.core.figures.program import Comparison, Emission, Feed, Figure, Formed, Program, Window
+from crossline.core.figures.program import (
+    Comparison,
+    Emission,
+    Feed,
+    Figure,
+    Formed,
+    NamedStep,
+    Ordered,
+    Program,
+    Window,
+)
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.naive import evaluate
@@ -86,3 +98,42 @@ def test_a_probe_alerts_wherever_there_is_a_figure() -> None:
     assert isinstance(probe.verdict, Comparison)
     assert probe.verdict.operator == ">="
     assert probe.verdict.threshold == -1.7976931348623157e308
+
+
+def feed(status: str) -> Feed:
+    return replace(FEED, condition=Condition(Leaf("status", "==", status)))
+
+
+ORDERED = Ordered((NamedStep("failed", feed("bad"), 3), NamedStep("success", feed("ok"))), 60_000, feed("out"))
+
+
+def test_an_order_has_no_figure_and_reaches_as_far_as_it_may_take() -> None:
+    with pytest.raises(ValueError, match="one of order has none"):
+        Program(FEED, (COUNT,), ORDERED)
+    program = Program(FEED, verdict=ORDERED)
+    assert (program.figure, program.window_ms, program.reach_ms) == (None, 60_000, 60_000)
+    assert Program(FEED, verdict=ORDERED, emission=Emission(cooldown_ms=60_001)).reach_ms == 60_001
+    assert ORDERED.names == ("failed", "failed", "failed", "success")
+
+
+def test_of_an_order_a_record_is_asked_what_its_steps_ask() -> None:
+    asked = tuple(feed(status).condition for status in ("bad", "ok", "out"))
+    assert Program(FEED, verdict=ORDERED).conditions == asked
+    assert Program(FEED, verdict=replace(ORDERED, strict=True)).conditions == (FEED.condition, *asked)
+
+
+def test_a_program_over_other_records_is_so_in_all_its_parts() -> None:
+    def later(each: Feed) -> Feed:
+        return replace(each, allowed_lateness_ms=5)
+
+    program = Program(FEED, verdict=ORDERED).over(later)
+    assert isinstance(program.verdict, Ordered)
+    assert {each.allowed_lateness_ms for each in (program.feed, *program.verdict.feeds)} == {5}
+    assert [each.condition for each in program.verdict.feeds] == [each.condition for each in ORDERED.feeds]
+    assert Program(FEED, (COUNT,), Comparison(">", 1)).over(later).figures[0].feed == later(FEED)
+
+
+def test_a_probe_of_an_order_is_the_same_order() -> None:
+    program = Program(FEED, verdict=ORDERED, emission=Emission(cooldown_ms=5)).probing()
+    assert program.verdict == replace(ORDERED, probes=True)
+    assert program.emission.cooldown_ms == 0

@@ -45,7 +45,10 @@ from crossline.core.windows.memory.layout import (
     SUM_F_AT,
     SUM_I_AT,
     TAIL_AT,
+    TAKEN,
+    TAKEN_BYTES,
     VALUE,
+    WAITING_AT,
     WINDOWS,
 )
 
@@ -84,6 +87,12 @@ def row_of(h: int, record: int) -> Any:
 def slot_row(h: int, slot: int) -> Any:
     """Address of a slot."""
     return word(h, SLOTS) + slot * word(h, SLOT_BYTES)
+
+
+@jit
+def taken_row(h: int, taken: int) -> Any:
+    """Address of a taken step."""
+    return word(h, TAKEN) + taken * word(h, TAKEN_BYTES)
 
 
 def _part(row: Row, address: Callable[[int, int], int], at: int) -> Callable[[int, int, int], Any]:
@@ -125,6 +134,7 @@ sum_f_at = _part(KEYED, slot_row, SUM_F_AT)
 deviation_at = _part(KEYED, slot_row, DEVIATION_AT)
 rough_at = _part(KEYED, slot_row, ROUGH_AT)
 sat_at = _part(KEYED, slot_row, SAT_AT)
+waiting_at = _part(KEYED, slot_row, WAITING_AT)
 
 
 @jit

@@ -24,6 +24,8 @@ N_EVIDENCE = _count("N_EVIDENCE", "records noted as evidence", zeroed=True)
 N_RETAINED = _count("N_RETAINED", "rows of the batch that became records", zeroed=True)
 N_WALKED = _count("N_WALKED", "steps back from the ends of lists to where records belong", zeroed=True)
 N_EMITTED = _count("N_EMITTED", "emissions noted of lines with a cooldown", zeroed=True)
+N_TAKEN = _count("N_TAKEN", "rows of taken steps, those that are free included")
+FREE_TAKEN = _count("FREE_TAKEN", "the first row of a taken step that is free, or -1")
 N_DEAD = _count("N_DEAD", "records that were seen dead in an unbroken run from the oldest")
 MOVE_COUNT = _count("MOVE_COUNT", "items taken out of a table that grows")
 N_LOOKED_AT = _count("N_LOOKED_AT", "records there were when all were last looked at for dead ones")
@@ -33,6 +35,9 @@ RECORDS = TABLE.pool("RECORDS", "rows of records, in ingest order")
 RECORD_BYTES = _number("RECORD_BYTES", "bytes of a record's row", "plan")
 SLOTS = TABLE.pool("SLOTS", "rows of slots")
 SLOT_BYTES = _number("SLOT_BYTES", "bytes of a slot's row", "plan")
+TAKEN = TABLE.pool("TAKEN", "rows of taken steps, of all partial matches")
+TAKEN_BYTES = _number("TAKEN_BYTES", "bytes of such a row", "plan")
+TAKEN_ROOM = _number("TAKEN_ROOM", "rows of taken steps there is room for", "state")
 IDS = TABLE.pool("IDS", "ids, end to end, in the order of records", carried=True)
 KEYS = TABLE.pool("KEYS", "keys, end to end, in the order of slots", carried=True)
 ID_TABLE = TABLE.table("ID_TABLE", "ids to records", carried=True)
@@ -146,6 +151,23 @@ FORMULA_COOLDOWN = _array("FORMULA_COOLDOWN", I64, "FORMULAS", "in ms", "plan")
 FORMULA_COOLDOWN_COL = _array("FORMULA_COOLDOWN_COL", I64, "FORMULAS", "as COOLDOWN_COL", "plan")
 CLASS_LATE = _array("CLASS_LATE", I64, "CLASSES", "the latest lateness that it judges, in ms", "plan")
 
+# Patterns (see ``core/patterns``): a line is a pattern. A step that is to be taken n times is n steps.
+STEPS = _number("STEPS", "steps of all patterns", "plan")
+WAITS = _number("WAITS", "where partial matches wait: after each step but the last of a pattern", "plan")
+STEP_AT = _array("STEP_AT", I64, "patterns", "the pattern's steps", "plan")
+STEP_ENTRY = _array("STEP_ENTRY", I64, "steps", "the entry whose records take the step", "plan")
+WITHIN = _array("WITHIN", I64, "patterns", "how far apart the first and the last record may be, in ms", "plan")
+UNTIL_ENTRY = _array("UNTIL_ENTRY", I64, "patterns", "the entry whose records end what is under way, or -1", "plan")
+STRICT_ENTRY = _array("STRICT_ENTRY", I64, "patterns", "the entry that nothing in between may be in, or -1", "plan")
+CONCERNS = _array("CONCERNS", U8, "patterns x ENTRY_BYTES", "bits of the entries that mean anything to it", "plan")
+PROBES = _array("PROBES", I64, "patterns", "whether each record that takes a step is a hit", "plan")
+PATTERN_LATE = _array("PATTERN_LATE", I64, "patterns", "the latest lateness that it judges, in ms", "plan")
+PATTERN_SPAN_AT = _array("PATTERN_SPAN_AT", I64, "patterns", "its spans of ingest time", "plan")
+PATTERN_FROM = _array("PATTERN_FROM", I64, "spans", "in ms, the first in it", "plan")
+PATTERN_UNTIL = _array("PATTERN_UNTIL", I64, "spans", "in ms, the first after it", "plan")
+PATTERN_COOLDOWN = _array("PATTERN_COOLDOWN", I64, "patterns", "in ms", "plan")
+PATTERN_COOLDOWN_COL = _array("PATTERN_COOLDOWN_COL", I64, "patterns", "as COOLDOWN_COL", "plan")
+
 # Scratch.
 ACTIVE = _array("ACTIVE", U8, "CLASSES", "whether the class judges the record", "scratch")
 FIGURE = _array("FIGURE", I64, "4", "integer, float, how far that may be off, the integer's units of 2^64", "scratch")
@@ -187,6 +209,8 @@ HOLDS = _array("HOLDS", U8, "ROWS x FORMULAS", "whether the formula holds", "bat
 ROW_SAT = _array("ROW_SAT", U8, "ROWS x LINE_BYTES", "of kept rows: bits of lines that were satisfied", "batch")
 LINE_MASK = _array("LINE_MASK", U8, "LINE_BYTES", "loading: the lines that ROW_SAT speaks of", "batch")
 CLASS_LINES = _array("CLASS_LINES", U8, "CLASSES x LINE_BYTES", "loading: the lines of each class", "batch")
+TELLING = _number("TELLING", "patterns: 1 where hits are noted, 0 while loading", "batch")
+KEPT = _array("KEPT", I32, "3 x N_TAKEN", "compaction: taken steps that stay", "batch")
 NUMBER = _array("NUMBER", I32, "N_RECORDS", "compaction: new numbers of records, -1 for the dead", "batch")
 MOVED = _array("MOVED", I64, "items", "a table that grows: items taken out of it", "batch")
 MOVED_HASH = _array("MOVED_HASH", I64, "items", "their hashes", "batch")
@@ -283,6 +307,15 @@ ROUGH_AT = KEYED.part(TABLE, "ROUGH", _rough, SUMS_F)
 _sat = Item("bits of the lines that are satisfied")
 _sat.field("SAT", U8, "bit x & 7 of byte x >> 3: line x of the plan")
 SAT_AT = KEYED.part(TABLE, "SAT", _sat, LINE_BYTES)
+_waiting = Item("partial match that waits at a step")
+_waiting.field("WAITING", I32, "the row of the last step that it took", born=-1)
+WAITING_AT = KEYED.part(TABLE, "WAITING", _waiting, WAITS)
+
+# A taken step's row: partial matches are chains of these, from the last step to the first.
+STEPPED = Row("a taken step", even=4)
+BY = STEPPED.field("BY", I32, "the record that took it", holds="record")
+PRIOR = STEPPED.field("PRIOR", I32, "the step before it; of a free row the next that is free", born=-1)
+BEGAN = STEPPED.field("BEGAN", I32, "the record that took the first step", holds="record")
 
 WORDS = len(TABLE.words)
 EACH_BATCH = TABLE.numbers(zeroed=True)  # counts that begin at 0 in each batch
@@ -291,4 +324,8 @@ OF_PROGRAM = [each for each in TABLE.words if COLUMN_FLOAT <= each.number <= CLA
 OF_HITS = [each for each in TABLE.words if each.life == "hits" and each.says == "array"]
 CARRIED = [each for each in TABLE.words if each.carried]
 # Rows by the word of their address: the declaration, the word of their width, and of how many there are.
-ROWS_OF = {RECORDS: (RECORD, RECORD_BYTES, N_RECORDS), SLOTS: (KEYED, SLOT_BYTES, N_SLOTS)}
+ROWS_OF = {
+    RECORDS: (RECORD, RECORD_BYTES, N_RECORDS),
+    SLOTS: (KEYED, SLOT_BYTES, N_SLOTS),
+    TAKEN: (STEPPED, TAKEN_BYTES, N_TAKEN),
+}

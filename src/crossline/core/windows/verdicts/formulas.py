@@ -48,6 +48,8 @@ class Numbered(Protocol):
     def group_kind(self) -> I32 | I64:
         """Their kinds."""
         ...
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """The ``rows`` of a batch that are judged at once."""

@@ -1,0 +1,37 @@
+"""The one door into compiled code, as ``windows/entry`` is for windows."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import njit, types
+
+from crossline.core.patterns.close import close_taken
+from crossline.core.patterns.kernel import judge_rows, offer_all
+from crossline.core.windows.memory.sources import digest
+
+JUDGE, CLOSE, OFFER = range(3)
+
+
+def _made(sources: int) -> Any:
+    def run(h: int, task: int, argument: int) -> int:
+        done = sources * 0
+        if task == JUDGE:
+            done = judge_rows(h, argument)
+        elif task == CLOSE:
+            close_taken(h)
+        elif task == OFFER:
+            done = offer_all(h, argument)
+        return done
+
+    return njit(types.int64(types.int64, types.int64, types.int64), cache=True)(run)
+
+
+@cache
+def compiled() -> Any:
+    """The function (address of the words, task, its argument) -> result.
+
+    Compiles, or loads what an earlier process compiled.
+    """
+    return _made(digest("crossline.core.windows", "crossline.core.patterns"))
