@@ -27,8 +27,8 @@ MAY_IMPORT = {
 # The rooms of a folder, in the order in which they may use each other: each imports only from those before it.
 ROOMS = {
     "core": (
-        *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "rules", "settings"),
-        *("plan", "decode", "windows", "route", "alerts", "judge"),
+        *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "rules", "decide", "settings"),
+        *("plan", "decode", "windows", "panes", "route", "alerts", "judge", "workbench"),
     ),
     "engine": (
         *(

@@ -258,8 +258,9 @@ def _window(rule: Rule, record: Record, earlier: Sequence[Record], lists: Lists)
 
 
 def _within(rule: Rule, clock_ms: int, now_ms: int) -> bool:
-    end_ms = now_ms - rule.delay_ms
-    up_to_end = clock_ms < end_ms if rule.bounds.endswith(")") else clock_ms <= end_ms
+    _, end_ms = _edges(rule, now_ms)
+    is_open = rule.bounds.endswith(")") or (rule.delay_ms and rule.resolution_ms)
+    up_to_end = clock_ms < end_ms if is_open else clock_ms <= end_ms
     return up_to_end and not _has_left(rule, clock_ms, now_ms)
 
 
@@ -267,8 +268,17 @@ def _has_left(rule: Rule, clock_ms: int, now_ms: int) -> bool:
     """Whether a record of ``clock_ms`` is past the far end of the window of one of ``now_ms``."""
     if rule.figures and rule.rule_type != "dormancy":  # each waking is one of its own
         return all(_has_left(figure, clock_ms, now_ms) for _, figure in rule.figures)
-    far_ms = now_ms - rule.delay_ms - rule.window_ms
-    return clock_ms < far_ms if rule.bounds.startswith("[") else clock_ms <= far_ms
+    far_ms, _ = _edges(rule, now_ms)
+    return clock_ms < far_ms if rule.bounds.startswith("[") or rule.resolution_ms else clock_ms <= far_ms
+
+
+def _edges(rule: Rule, now_ms: int) -> tuple[int, int]:
+    """Where the window of a record at ``now_ms`` begins and ends; rounded down where the past is kept in panes."""
+    end_ms = now_ms - rule.delay_ms
+    far_ms, pane_ms = end_ms - rule.window_ms, rule.resolution_ms
+    if not pane_ms:
+        return far_ms, end_ms
+    return far_ms - far_ms % pane_ms, end_ms - end_ms % pane_ms if rule.delay_ms else end_ms
 
 
 def _emits(rule: Rule, memory: Memory, now_ms: int, satisfied: bool) -> bool:
@@ -297,7 +307,8 @@ def alert_id_of(rule: Rule, key: Key, record_id: str) -> str:
 def _hit(rule: Rule, record: Record, value: float | None, window: Sequence[Record]) -> Hit:
     key = _key(rule, record)
     windowed = rule.rule_type != "threshold"
-    now_ms = _clock_ms(rule, record)
+    start_ms, end_ms = _edges(rule, _clock_ms(rule, record))
+    known = [other for other in window if not rule.panes_ms or other is record]
     return Hit(
         alert_id=alert_id_of(rule, key, record.record_id),
         rule_id=rule.rule_id,
@@ -308,7 +319,7 @@ def _hit(rule: Rule, record: Record, value: float | None, window: Sequence[Recor
         kind="shadow" if rule.status == "shadow" else "alert",
         value=value,
         count=len(window),
-        window_start_ms=now_ms - rule.delay_ms - rule.window_ms if windowed else None,
-        window_end_ms=now_ms - rule.delay_ms if windowed else None,
-        evidence=tuple(other.record_id for other in window[-EVIDENCE_IDS_MAX:]),
+        window_start_ms=start_ms if windowed else None,
+        window_end_ms=end_ms if windowed else None,
+        evidence=tuple(other.record_id for other in known[-EVIDENCE_IDS_MAX:]),
     )

@@ -64,11 +64,17 @@ class Rule:
     inactive_ms: int = 0
     include_unseen: bool = False
     probe: bool = False  # satisfied at each record that it judges
+    resolution_ms: int = 0  # its window begins with a pane of this length
 
     @property
     def reach_ms(self) -> int:
         """How far back from a record its windows reach."""
         return max([self.window_ms + self.delay_ms, *(each.reach_ms for _, each in self.figures)])
+
+    @property
+    def panes_ms(self) -> int:
+        """The length of the panes that it, or a figure of it, is kept in; 0: none."""
+        return max([self.resolution_ms, *(each.resolution_ms for _, each in self.figures)])
 
     @property
     def pieces(self) -> tuple[Rule, ...]:
@@ -159,6 +165,7 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         figures=figures,
         inactive_ms=duration_ms(body.get("inactive_for", "0s")),
         include_unseen=body.get("include_unseen", False),
+        resolution_ms=duration_ms(body.get("resolution", "0s")),
     )
 
 

@@ -24,22 +24,27 @@ def key_spaces(book: Sequence[Rule], allowed_lateness_ms: int) -> list[Space]:
 
     On event time a record that comes again has the time that it had: whatever is not too late for a rule finds the
     first one. On the ingest clock a rule remembers for its window or cooldown and the pipeline's allowed lateness,
-    rounded up to a power of two seconds, together with the rules that remember as long.
+    rounded up to a power of two seconds, together with the rules that remember as long. One of panes remembers for its
+    windows without them, if it has any.
     """
-    members: dict[tuple[tuple[str, ...], float], list[Rule]] = {}
+    members: dict[tuple[tuple[str, ...], float, int], list[Rule]] = {}
     for rule in book:
         if rule.rule_type != "threshold":
-            members.setdefault((rule.group_by, _remembers_ms(rule, allowed_lateness_ms)), []).append(rule)
+            key = (rule.group_by, _remembers_ms(rule, allowed_lateness_ms), rule.panes_ms)
+            members.setdefault(key, []).append(rule)
     return [
         Space(group_by, rules[0].event_time, tuple(rules), remembers_ms)
-        for (group_by, remembers_ms), rules in members.items()
+        for (group_by, remembers_ms, _), rules in members.items()
     ]
 
 
 def _remembers_ms(rule: Rule, allowed_lateness_ms: int) -> float:
     if rule.event_time:
         return math.inf
+    kept_ms = max(rule.reach_ms, rule.cooldown_ms)
+    if rule.panes_ms:
+        kept_ms = max([0, *(each.reach_ms for _, each in rule.figures if not each.resolution_ms)])
     power_ms = 1000
-    while power_ms < max(rule.reach_ms, rule.cooldown_ms) + allowed_lateness_ms:
+    while power_ms < kept_ms + allowed_lateness_ms:
         power_ms *= 2
     return power_ms

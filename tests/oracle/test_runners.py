@@ -23,7 +23,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, load_rules_text
 from crossline.engine.book.book import StaticBook
 from crossline.engine.hops.hops import hops_of, in_one
-from crossline.engine.hops.outcome import gathered
+from crossline.engine.hops.outcome import Outcome, gathered
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.work.task import Task
 from crossline.replay import in_process
@@ -57,20 +57,25 @@ def in_pool(judged: Judged, folder: Path, processes: int, batch_bytes: int) -> l
 
 def in_this_one(judged: Judged, folder: Path, shards: int, batch_bytes: int) -> list[dict[str, Any]]:
     """All hops one within the other, as Spark's one task has them, and no other process."""
+    return [alert for outcome in outcomes(judged, folder, shards, batch_bytes) for alert in outcome.alerts]
+
+
+def outcomes(judged: Judged, folder: Path, shards: int, batch_bytes: int) -> list[Outcome]:
+    """What comes of each batch there."""
     source = StaticBook(judged.book(judged.rules, shards).to_json())
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):
         inputs = in_process.Inputs.of(judged.history.files(), folder, 1)
         hops = hops_of(source, inputs.intake, MemoryJudge(source))
-        alerts = []
+        found = []
         for number, dealt in enumerate(inputs.batches(1)):
             rows = in_one(hops, Task(batch_id=number), iter(dealt[0]))
-            found = [
+            pairs = [
                 each
                 for batch in rows
                 for each in zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
             ]
-            alerts += gathered(found, None).alerts
-    return alerts
+            found.append(gathered(pairs, None))
+    return found
 
 
 def split(lines: Sequence[bytes], folder: Path, files: int) -> list[Path]:

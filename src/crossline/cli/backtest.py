@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from crossline.connectors.outfile import drafted, is_standard_output, make_folde
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.conditions.lists import Lists
+from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import rule_defaults
@@ -33,9 +34,10 @@ from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_te
 from crossline.rulelog.reading import SUFFIXES, Known, read_rules
 
 if TYPE_CHECKING:
-    from crossline.replay.backtest import Judged, Replay
+    from crossline.replay.backtest import Judged, Recorded, Replay
 
 
+DECISIONS_HELP = "File for the decisions on records, as JSON lines; what is there goes. Needs a policy."
 LISTS_HELP = "Folder of named lists, as they are now; else the pipeline's. As of a log: for what that does not know."
 
 
@@ -79,6 +81,10 @@ def backtest(
         Path | None, typer.Option(help="Other rules: show what would appear and disappear.", exists=True)
     ] = None,
     lists: Annotated[Path | None, typer.Option(help=LISTS_HELP, exists=True, file_okay=False)] = None,
+    decisions: Annotated[Path | None, typer.Option(help=DECISIONS_HELP)] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="Policy file; else the pipeline's.", exists=True, dir_okay=False)
+    ] = None,
     on: Annotated[
         Runner,
         typer.Option(
@@ -100,14 +106,54 @@ def backtest(
     sets += [RuleSet.from_rules(read_rules(compare, known))] if compare else []
     named = lists_for(sets, setting.lists, log)
     judged = [Judged(each, history, named, setting.defaults, Bounds(setting.partition_lag_ms)) for each in sets]
-    records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
-    rule_files = [each for path in (setting.rules, compare) if path for each in files_of(path)]
-    make_folder(output)
-    with drafted(output, inputs=[*setting.files, *rule_files, *records]) as draft, stoppable() as stopping:
-        figures = {**_judge(stopping, judged, draft, on), "output": str(output)}
-    # Where alerts own the standard output, it holds nothing else.
-    out = sys.stderr if is_standard_output(output) else sys.stdout
+    judged[0] = replace(judged[0], deciding=deciding_for(output, decisions, policy, setting))
+    read = [*setting.files, *([policy] if policy else []), *_files_read(history, (setting.rules, compare))]
+    figures = _figures(judged, (output, decisions), read, on)
+    # Where alerts or decisions own the standard output, it holds nothing else.
+    out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
     out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+
+
+def _files_read(history: Recorded, rules: Iterable[Path | None]) -> list[Path]:
+    """The files of records, and those that ``rules`` stand for."""
+    records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
+    return [each for path in rules if path for each in files_of(path)] + records
+
+
+def _figures(
+    judged: Sequence[Judged], outputs: tuple[Path, Path | None], inputs: Sequence[Path], on: Runner
+) -> dict[str, Any]:
+    """Judge into ``outputs`` (alerts, decisions), none of which is one of ``inputs``; what came of it."""
+    output, decisions = outputs
+    with ExitStack() as made:
+
+        def draft(path: Path) -> Path:
+            make_folder(path)
+            return made.enter_context(drafted(path, inputs=inputs))
+
+        drafts = draft(output), draft(decisions) if decisions is not None else None
+        with stoppable() as stopping:
+            figures = {**_judge(stopping, judged, *drafts, on), "output": str(output)}
+    return figures if decisions is None else {**figures, "decisions_output": str(decisions)}
+
+
+def deciding_for(output: Path, decisions: Path | None, policy: Path | None, setting: Setting) -> Deciding | None:
+    """By what is decided, where ``decisions`` are wanted. Raises UsageError where there is no policy, or no use for it.
+
+    Of every record, where the pipeline tells those; else of those with hits.
+    """
+    if decisions is None:
+        if policy is not None:
+            raise UsageError(f"--policy {policy}: nothing is decided without --decisions FILE; name the file")
+        return None
+    if output.absolute() == decisions.absolute():
+        raise UsageError(f"--output and --decisions are both {decisions}; give decisions a file of their own")
+    if policy is not None:
+        return Deciding(load_policy(read_text(policy), str(policy)), setting.every)
+    if setting.policy is None:
+        hint = "name its file with --policy, or a pipeline file that has one with --pipeline"
+        raise UsageError(f"--decisions {decisions}: found no policy; {hint}")
+    return Deciding(setting.policy, setting.every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +167,8 @@ class Setting:
     files: tuple[Path, ...]
     defaults: Defaults = field(default_factory=Defaults)
     partition_lag_ms: int = PARTITION_LAG_MS
+    policy: Policy | None = None
+    every: bool = False
 
 
 def setting_of(
@@ -140,6 +188,8 @@ def setting_of(
             (path,),
             rule_defaults(config),
             config.engine.partition_lag,
+            config.policy,
+            config.decisions.emit == "all",
         )
     if pipeline is not None and not as_of_log:
         raise UsageError(
@@ -151,20 +201,27 @@ def setting_of(
     return Setting(load_streams(read_text(stream), str(stream)), rules, lists, pipeline, (stream,))
 
 
-def _judge(stopping: Stopping, judged: Sequence[Judged], output: Path, on: Runner) -> dict[str, Any]:
-    """Judge by the first of ``judged`` into ``output``, and by the second to compare. The figures of both."""
+def _judge(
+    stopping: Stopping, judged: Sequence[Judged], output: Path, decisions: Path | None, on: Runner
+) -> dict[str, Any]:
+    """Judge by the first of ``judged`` into ``output`` and ``decisions``, and by the second to compare.
+
+    The figures of both.
+    """
     from crossline.engine.machine.temp import own_folder_for
 
     progress = Progress(sys.stderr)
     with _runner(on, stopping) as run, own_folder_for("compare") as folder:
         try:
-            first = run(judged[0], output, on_batch=progress.batch)
+            first = run(judged[0], output, decisions=decisions, on_batch=progress.batch)
             figures: dict[str, Any] = {
                 "records": first.totals.records,
                 "alerts": dict(sorted(first.totals.alerts.items())),
                 "dead_letters": first.totals.dead,
                 "late_records": first.totals.late,
             }
+            if decisions is not None:
+                figures["decisions"] = dict(sorted(first.totals.decisions.items()))
             for other in judged[1:]:
                 second = run(other, folder / "other.jsonl", on_batch=progress.batch)
                 figures["compare"] = differences(output, second.path)
@@ -274,6 +331,8 @@ def as_text(figures: dict[str, Any]) -> str:
     with console.capture() as captured:
         console.print(Text(printable(f"{figures['records']:,} records, alerts in {figures['output']}")))
         console.print(alerts)
+        for decision, count in figures.get("decisions", {}).items():
+            console.print(f"decisions: {count:,} {decision}")
         for reason, count in figures["dead_letters"].items():
             console.print(f"dead letters: {count:,} {reason}")
         if figures["late_records"]:

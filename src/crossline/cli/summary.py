@@ -72,6 +72,7 @@ def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         "elapsed_ms": round(elapsed_s * 1000),
         "records_per_s": round(totals.records / elapsed_s) if elapsed_s > 0 else None,
         "alerts": dict(sorted(totals.alerts.items())),
+        **({"decisions": dict(sorted(totals.decisions.items()))} if config.policy is not None else {}),
         "dead_letters": dict(sorted(totals.dead.items())),
         "late_records": totals.late,
         "left": totals.left,
@@ -91,6 +92,9 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         f"alerts: {sum(figures['alerts'].values()):,}",
         *(f"  {count:>9,}  {rule}" for rule, count in figures["alerts"].items()),
     ]
+    if figures.get("decisions"):
+        lines.append(f"decisions on records with hits: {sum(figures['decisions'].values()):,}")
+        lines += [f"  {count:>9,}  {decision}" for decision, count in figures["decisions"].items()]
     if figures["dead_letters"]:
         lines.append(f"dead letters: {sum(figures['dead_letters'].values()):,}")
         lines += [f"  {count:>9,}  {reason}" for reason, count in figures["dead_letters"].items()]

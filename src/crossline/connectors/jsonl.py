@@ -18,7 +18,7 @@ from crossline.core.settings import sinks as config_sinks
 
 
 class JsonlSink:
-    """Appends the alerts, and the dead letters where asked to, to files of JSON lines.
+    """Appends the alerts, and dead letters and decisions where asked to, to files of JSON lines.
 
     Guarantee: each alert once, over kills, redeliveries and new checkpoints: what stands in the file is known by its id
     (see OnceFile for how, and what it costs). A reader that follows the file never sees a line taken back.
@@ -32,34 +32,39 @@ class JsonlSink:
         path: Path,
         pipeline: str,
         dead_letters: Path | None = None,
+        decisions: Path | None = None,
         *,
         shadow: bool = False,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._alerts = OnceFile(path, pipeline, _alert_identity)
         self._dead = OnceFile(dead_letters, pipeline, _dead_identity) if dead_letters is not None else None
+        self._decisions = OnceFile(decisions, pipeline, decision_identity) if decisions is not None else None
+        self._files = [each for each in (self._alerts, self._dead, self._decisions) if each is not None]
         self._shadow = shadow
         self._clock_ms = clock_ms
 
     @classmethod
     def from_settings(cls, settings: config_sinks.JsonlSettings, pipeline: str) -> Self:
-        """The files that ``settings`` name; raises UsageError where they are one."""
-        dead = Path(settings.dead_letters) if settings.dead_letters is not None else None
-        if dead == Path(settings.path):
-            raise UsageError(
-                f"path and dead_letters of a jsonl sink are both {dead}; give dead letters a file of their own"
-            )
-        return cls(Path(settings.path), pipeline, dead)
+        """The files that ``settings`` name; raises UsageError where two of them are one."""
+        taken = {Path(settings.path): "path"}
+        for name, what in (("dead_letters", "dead letters"), ("decisions", "decisions")):
+            path = getattr(settings, name)
+            if path is not None and taken.setdefault(Path(path), name) != name:
+                other = taken[Path(path)]
+                raise UsageError(f"{other} and {name} of a jsonl sink are both {path}; give {what} a file of their own")
+        named = (settings.dead_letters, settings.decisions)
+        dead, decisions = (Path(each) if each is not None else None for each in named)
+        return cls(Path(settings.path), pipeline, dead, decisions)
 
     def open(self) -> None:
         """Make the folders; raises PermanentError where a file is not this pipeline's."""
-        self._alerts.open()
-        if self._dead is not None:
-            try:
-                self._dead.open()
-            except BaseException:
-                self._alerts.close()
-                raise
+        try:
+            for each in self._files:
+                each.open()
+        except BaseException:
+            self.close()
+            raise
 
     def deliver(self, delivery: Delivery) -> None:
         """Append what is not there yet."""
@@ -68,12 +73,13 @@ class JsonlSink:
         self._alerts.append([{**alert, "delivered_at": now} for alert in chosen])
         if self._dead is not None:
             self._dead.append([dead_line(letter) for letter in delivery.dead])
+        if self._decisions is not None:
+            self._decisions.append([dict(decision) for decision in delivery.decisions])
 
     def close(self) -> None:
         """Let go of the files."""
-        self._alerts.close()
-        if self._dead is not None:
-            self._dead.close()
+        for each in self._files:
+            each.close()
 
 
 def dead_line(letter: DeadLetter) -> dict[str, Any]:
@@ -85,6 +91,11 @@ def dead_line(letter: DeadLetter) -> dict[str, Any]:
         return {**line, "raw": letter.raw.decode()}
     except UnicodeDecodeError:
         return {**line, "raw_base64": base64.b64encode(letter.raw).decode()}
+
+
+def decision_identity(line: Line) -> bytes:
+    """By what a decision is known in a file."""
+    return id_bytes(line["decision_id"])
 
 
 def _alert_identity(line: Line) -> bytes:

@@ -15,7 +15,8 @@ from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wai
 
 from crossline.connectors.base import Delivery, wall_clock_ms
 from crossline.connectors.identity import identity_of
-from crossline.connectors.sqlite_schema import SCHEMA_VERSION, check_schema, ensure_schema
+from crossline.connectors.sqlite_decisions import store_decisions
+from crossline.connectors.sqlite_schema import check_schema, ensure_schema
 from crossline.connectors.standing import Standing
 from crossline.core.alerts.alertjson import json_bytes, number_of, read_alert
 from crossline.core.basics.errors import PermanentError, SinkError, StateError, UsageError
@@ -146,6 +147,7 @@ class SqliteSink:
         mark = (delivery.pipeline, delivery.batch_id)
         with _told(self.path), _transaction(self._connection) as connection:
             connection.executemany(_ALERT, _alert_rows(delivery, now))
+            store_decisions(connection, delivery, now)
             connection.executemany(_DEAD, _dead_rows(delivery, now))
             connection.executemany(_LATE, _late_rows(delivery, now))
             connection.executemany(
@@ -344,7 +346,7 @@ class StoreReader:
 
     def find(self, prefix: str, limit: int = 10) -> list[StoredAlert]:
         """The alerts whose id starts with ``prefix``, at most ``limit``."""
-        where = "at_partition, at_offset" if self._version == str(SCHEMA_VERSION) else "NULL, NULL"
+        where = "NULL, NULL" if self._version in {"1", "2"} else "at_partition, at_offset"
         # Ids have no character above f, so that g bounds them; the range uses the index, LIKE would not.
         query = f"""SELECT body, pipeline, {where} FROM alerts WHERE alert_id >= ? AND alert_id < ?
             ORDER BY alert_id LIMIT ?"""  # noqa: S608

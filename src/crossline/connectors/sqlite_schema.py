@@ -9,8 +9,8 @@ from crossline.connectors.identity import dead_identity
 from crossline.core.basics.errors import StateError
 from crossline.logs import get_logger
 
-SCHEMA_VERSION = 3
-READABLE = {"1", "2", str(SCHEMA_VERSION)}  # whoever only reads does without what came later
+SCHEMA_VERSION = 4
+READABLE = {"1", "2", "3", str(SCHEMA_VERSION)}  # whoever only reads does without what came later
 
 log = get_logger(__name__)
 
@@ -26,6 +26,11 @@ _TABLES = {
     ingest_time TEXT NOT NULL, value NUMERIC, threshold NUMERIC, message TEXT NOT NULL,
     detected_at TEXT, delivered_at TEXT NOT NULL, pipeline TEXT NOT NULL, batch_id INTEGER NOT NULL, body TEXT NOT NULL,
     at_partition TEXT, at_offset INTEGER, UNIQUE (alert_id, pipeline)""",
+    "decisions": """
+    seq INTEGER PRIMARY KEY, decision_id TEXT NOT NULL, decision TEXT NOT NULL, score INTEGER NOT NULL,
+    policy_version INTEGER NOT NULL, stream TEXT NOT NULL, record_id TEXT NOT NULL, event_time TEXT NOT NULL,
+    delivered_at TEXT NOT NULL, pipeline TEXT NOT NULL, batch_id INTEGER NOT NULL, body TEXT NOT NULL,
+    UNIQUE (decision_id, pipeline)""",
     "dead_letters": """
     seq INTEGER PRIMARY KEY, stream TEXT NOT NULL, "partition" TEXT NOT NULL, "offset" INTEGER NOT NULL,
     reason TEXT NOT NULL, detail TEXT NOT NULL, record_id TEXT, raw BLOB, delivered_at TEXT NOT NULL,
@@ -48,6 +53,7 @@ _KEYED = {
 """,
 }
 # ``evidence`` is a view: the ids stand once, in the alert's own text, and writing them costs nothing.
+_OF_DECISIONS = ("CREATE INDEX decisions_by_record ON decisions (record_id)",)
 _OF_ALERTS = (
     "CREATE INDEX alerts_by_time ON alerts (event_time)",
     "CREATE INDEX alerts_by_rule ON alerts (rule_id, event_time)",
@@ -81,7 +87,7 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(f"CREATE TABLE {name} ({columns})")
         for name, columns in _KEYED.items():
             connection.execute(f"CREATE TABLE {name} ({columns}) WITHOUT ROWID")
-        for statement in _OF_ALERTS:
+        for statement in (*_OF_ALERTS, *_OF_DECISIONS):
             connection.execute(statement)
         connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
         return
@@ -91,6 +97,10 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
     elif version == "2":
         connection.execute("ALTER TABLE alerts ADD COLUMN at_partition TEXT")
         connection.execute("ALTER TABLE alerts ADD COLUMN at_offset INTEGER")
+    if version in {"1", "2", "3"}:
+        connection.execute(f"CREATE TABLE decisions ({_TABLES['decisions']})")
+        for statement in _OF_DECISIONS:
+            connection.execute(statement)
     if version != str(SCHEMA_VERSION):
         connection.execute("UPDATE meta SET value = ? WHERE name = 'schema_version'", (str(SCHEMA_VERSION),))
 

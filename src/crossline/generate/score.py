@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from crossline.core.workbench.catch import rests_on
 from crossline.generate.labels import Label
 
 
@@ -62,8 +63,7 @@ def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[Label]) -> Score
     false_alerts: list[str] = []
     verdicts: dict[str, list[bool]] = {}
     for alert in alerts:
-        record_ids = {alert["record_id"], *alert.get("evidence", {}).get("record_ids", ())}
-        frauds = set().union(*(frauds_of.get(record_id, set()) for record_id in record_ids))
+        frauds = set().union(*(frauds_of.get(record_id, set()) for record_id in rests_on(alert)))
         caught |= frauds
         verdicts.setdefault(alert["rule_id"], []).append(bool(frauds))
         if not frauds:

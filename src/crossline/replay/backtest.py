@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from crossline.connectors.base import Delivery
 from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.conditions.lists import Lists
+from crossline.core.decide.policy import Deciding
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
@@ -45,7 +46,7 @@ class Recorded:
 class Judged:
     """By what ``history`` is judged; ``defaults`` and ``bounds``: those of a pipeline that says nothing about them.
 
-    ``probing``: see ``compile_all``.
+    ``deciding``: by what is decided about records; None: nothing is. ``probing``: see ``compile_all``.
     """
 
     rules: RuleSet
@@ -53,12 +54,14 @@ class Judged:
     lists: Lists = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     bounds: Bounds = field(default_factory=lambda: Bounds(PARTITION_LAG_MS))
+    deciding: Deciding | None = None
     probing: int = 0
 
     def book(self, rules: RuleSet, shards: int) -> Book:
         """The book of the streams that have files, with ``rules``."""
         streams = {name: self.history.streams[name] for name in self.history.inputs}
-        return Book(rules, streams, self.defaults, shards, self.bounds, self.lists, probing=self.probing)
+        given = (self.defaults, shards, self.bounds, self.lists)
+        return Book(rules, streams, *given, deciding=self.deciding, probing=self.probing)
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,11 +52,12 @@ def backtest(
     judged: Judged,
     output: Path,
     *,
+    decisions: Path | None = None,
     on_batch: OnBatch | None = None,
     on_start: Callable[[LocalRun], None] | None = None,
     processes: int | None = None,
 ) -> Replay:
-    """Judge; alerts go to ``output``, which appears whole when all is judged.
+    """Judge; alerts go to ``output``, which appears whole when all is judged, and so do decisions to ``decisions``.
 
     ``on_start`` is given the run before it starts, to stop it from another thread. ``processes``: as many as this
     process has processors, unless said otherwise.
@@ -68,14 +70,14 @@ def backtest(
     make_folder(output)
     sweep()  # what runs that were killed have left
     run = LocalRun()
-    with drafted(output) as draft, own_folder_for("backtest") as folder:
+    with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as folder:
         inputs = Inputs.of(judged.history.files(), folder, count)
         book = judged.book(judged.rules, count)
-        book.plans()  # what does not compile is told here
-        warm()  # once, and not in each process
+        layers = [layer for plan in book.plans() for layer in plan.layers]  # what does not compile is told here
+        warm(panes=any(each.layer.resolution_ms for each in layers))  # once, and not in each process
         if on_start is not None:
             on_start(run)
-        writer = AlertWriter(draft)
+        writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
         writer.open()
         try:
             totals = _run(book, inputs, folder, count, writer, run, on_batch)
@@ -101,7 +103,8 @@ def _run(
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
             outcome = gathered(rows, None)
-            delivery = Delivery("backtest", number, outcome.alerts, outcome.dead, outcome.late, outcome.figures)
+            found = (outcome.alerts, outcome.dead, outcome.late, outcome.figures)
+            delivery = Delivery("backtest", number, *found, decisions=outcome.decisions)
             writer.deliver(delivery)
             totals.add(delivery)
             totals.share = inputs.share(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,11 @@ def backtest(
     judged: Judged,
     output: Path,
     *,
+    decisions: Path | None = None,
     on_batch: OnBatch | None = None,
     on_start: Callable[[Pipeline], None] | None = None,
 ) -> Replay:
-    """Judge; alerts go to ``output``, which appears whole when all is judged.
+    """Judge; alerts go to ``output``, which appears whole when all is judged, and so do decisions to ``decisions``.
 
     ``on_start`` is given the pipeline before it starts, to stop it from another thread.
 
@@ -38,13 +40,14 @@ def backtest(
     """
     cores = max(1, spark.sparkContext.defaultParallelism)
     make_folder(output)
-    with drafted(output) as draft, own_folder_for("backtest") as path:
+    with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as path:
         folder = str(path)
         sources = [file_source(files, folder, cores, BATCH_BYTES, complete=True) for files in judged.history.files()]
         settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
         feed = FixedFeed(judged.rules, judged.lists)
         book = judged.book(RuleSet(), cores)
-        pipeline = Pipeline(spark, settings, book, sources, feed, [AlertWriter(draft)], on_batch)
+        writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
+        pipeline = Pipeline(spark, settings, book, sources, feed, [writer], on_batch)
         if on_start is not None:
             on_start(pipeline)
         totals = pipeline.start().drain()

@@ -236,7 +236,7 @@ class _Case:
         for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
             lists = {name: self.judged.lists[name].at(stream, found.ingest_ms) for name in part.lists()}
             if not part.holds(found.fields, lists):
-                values = ", ".join(f"{name} {_shown(lookup(found.fields, name))}" for name in part.fields())
+                values = ", ".join(f"{name} {shown_value(lookup(found.fields, name))}" for name in part.fields())
                 yield f"found {values}; expected {part.text}"
 
     def _held_back(self, program: Program, said: _Said, at: Alert) -> Iterator[str]:
@@ -277,7 +277,7 @@ class _Said:
     def holds(self, alert: Alert) -> bool:
         """Whether it holds there."""
         if isinstance(self.verdict, Formed):
-            return evaluate(self.verdict.when.root, _read(alert)) is True
+            return evaluate(self.verdict.when.root, read_figures(alert)) is True
         return _BEYOND[self.verdict.operator](_number(alert["value"]), self.verdict.threshold)
 
     def of(self, alert: Alert) -> str:
@@ -285,28 +285,28 @@ class _Said:
         held = "" if self.holds(alert) else "not "
         if isinstance(self.verdict, Formed):
             return f"{_figures(alert)}: {held}{self.verdict.when.text}"
-        return f"{_shown(alert['value'])} is {held}{_line(self.verdict)}"
+        return f"{shown_value(alert['value'])} is {held}{_line(self.verdict)}"
 
     def before(self, alert: Alert) -> str:
         """That it held there."""
-        figures = _figures(alert) if isinstance(self.verdict, Formed) else _shown(alert["value"])
+        figures = _figures(alert) if isinstance(self.verdict, Formed) else shown_value(alert["value"])
         return f"{figures} was at record {alert['record_id']}"
 
 
 def _line(verdict: Comparison | Formed) -> str:
     if isinstance(verdict, Formed):
         return verdict.when.text
-    return f"{verdict.operator} {_shown(verdict.threshold)}"
+    return f"{verdict.operator} {shown_value(verdict.threshold)}"
 
 
-def _read(alert: Alert) -> dict[str, Any]:
+def read_figures(alert: Alert) -> dict[str, Any]:
     """What a formula read, from an alert's evidence."""
     figures = {name: each["value"] for name, each in alert["evidence"]["figures"].items()}
     return {**{name: _number(value) for name, value in figures.items()}, **alert["evidence"]["fields"]}
 
 
 def _figures(alert: Alert) -> str:
-    return ", ".join(f"{name} {_shown(value)}" for name, value in _read(alert).items())
+    return ", ".join(f"{name} {shown_value(value)}" for name, value in read_figures(alert).items())
 
 
 def _number(value: Any) -> Any:
@@ -314,7 +314,8 @@ def _number(value: Any) -> Any:
     return float(value) if isinstance(value, str) else value
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """A figure or field for a sentence; whole numbers with thousands marked."""
     if value is None:
         return "nothing"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,9 +1,9 @@
-"""Where the alerts of a replay go."""
+"""Where the alerts and decisions of a replay go."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from crossline.connectors.base import Delivery
 from crossline.core.alerts.alertjson import json_bytes
@@ -11,13 +11,15 @@ from crossline.core.basics.errors import UsageError
 
 
 class AlertWriter:
-    """A sink that writes every alert, shadow ones too, as a JSON line to a file of its own.
+    """A sink that writes every alert, shadow ones too, as a JSON line to a file of its own, and decisions to another.
 
     It is for one run: there are no restarts, and nothing is promised over them.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, decisions: Path | None = None) -> None:
         self._path = path
+        self._of_decisions = decisions
+        self._decisions: BinaryIO | None = None
 
     @classmethod
     def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
@@ -25,14 +27,20 @@ class AlertWriter:
         raise UsageError("the backtest's writer is not a sink for pipelines; use jsonl")
 
     def open(self) -> None:
-        """Start an empty file."""
+        """Start empty files."""
         self._file = self._path.open("wb")
+        if self._of_decisions is not None:
+            self._decisions = self._of_decisions.open("wb")
 
     def deliver(self, delivery: Delivery) -> None:
         """Append."""
         for alert in delivery.alerts:
             self._file.write(json_bytes(alert) + b"\n")
+        if self._decisions is not None:
+            self._decisions.writelines(json_bytes(decision) + b"\n" for decision in delivery.decisions)
 
     def close(self) -> None:
         """Flush and close; safe to call twice."""
         self._file.close()
+        if self._decisions is not None:
+            self._decisions.close()

@@ -97,11 +97,16 @@ def read_rules(path: FilePath, known: Known = NOTHING_KNOWN) -> list[Rule]:
 
     Raises UsageError where there are none, RefusedError with all that is wrong in all files.
     """
+    return [item.rule for item in read_placed_rules(path, known)]
+
+
+def read_placed_rules(path: FilePath, known: Known = NOTHING_KNOWN) -> list[FileRule]:
+    """As ``read_rules``, each with its place."""
     read = read_files(files_at(path), known)
     problems = [problem for each in read.values() if isinstance(each, RefusedError) for problem in each.problems]
     if problems:
         raise RefusedError(problems)
-    rules = [item.rule for each in read.values() if not isinstance(each, RefusedError) for item in each]
+    rules = [item for each in read.values() if not isinstance(each, RefusedError) for item in each]
     if not rules:
         raise UsageError(f"{path}: found no rules; expected a rule file or a folder of them ({', '.join(SUFFIXES)})")
     return rules

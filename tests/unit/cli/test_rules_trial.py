@@ -33,7 +33,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def test_what_fires(run: Callable[..., str]) -> None:
-    rows = [line.split(maxsplit=3) for line in run().splitlines()]
+    rows = [line.split(maxsplit=3) for line in run("--no-near").splitlines()]
     assert [(row[0], row[2]) for row in rows[1:]] == [("card_testing", "1"), ("large_payment", "1"), ("spending", "1")]
     assert [row[3].split(":")[0] for row in rows[1:]] == ["p0019", "p0008", "p0008"]
 
@@ -79,3 +79,12 @@ def test_what_is_refused(run: Callable[..., str], options: tuple[str, ...], said
 def test_a_rule_with_errors_is_told_with_its_line(run: Callable[..., str]) -> None:
     Path("rules/bad.yaml").write_text("rule_id: bad\nversion: none\n")
     assert "rules/bad.yaml:2: version" in run(code=2)
+
+
+def test_near_misses_tell_what_was_missing(run: Callable[..., str]) -> None:
+    said = run()
+    assert "found amount_cents 45,000; expected amount_cents > 100000: 55,000 is missing" in said
+    told = [json.loads(line) for line in run("--json").splitlines()]
+    (large,) = [each["near"] for each in told if each["rule_id"] == "large_payment"]
+    assert [(each["record_id"], each["value"], each["missing"]) for each in large] == [("p0005", 45_000, 55_000)]
+    assert "near" not in json.loads(run("--json", "--no-near").splitlines()[0])

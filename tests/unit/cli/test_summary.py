@@ -9,7 +9,7 @@ import pytest
 
 from crossline.cli import summary
 from crossline.cli.init import template_files
-from crossline.cli.summary import Progress, summary_text
+from crossline.cli.summary import Progress, summary_json, summary_text
 from crossline.connectors.base import Delivery
 from crossline.core.settings.config import load_pipeline
 from crossline.engine.work.totals import Totals
@@ -101,3 +101,18 @@ def test_nothing_is_said_where_nobody_looks(clock: list[float]) -> None:
     progress.batch(batch(7), totals_after(30, clock, 0.25))
     progress.done()
     assert out.getvalue() == ""
+
+
+def test_of_a_pipeline_with_a_policy_it_says_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    files = {name: content.decode() for name, content in template_files()}
+    totals = Totals(records=24)
+    plain = load_pipeline(files["pipeline.yaml"], "pipeline.yaml", files.__getitem__)
+    assert "decisions" not in summary_json(plain, totals)
+    files["policy.yaml"] = "schema_version: 1\nversion: 1\n"
+    config = load_pipeline(files["pipeline.yaml"] + "\npolicy: policy.yaml\n", "pipeline.yaml", files.__getitem__)
+    totals.decisions.update(block=1_200, allow=3)
+    assert list(summary_json(config, totals)["decisions"].items()) == [("allow", 3), ("block", 1_200)]
+    lines = summary_text(config, totals).splitlines()
+    at = lines.index("decisions on records with hits: 1,203")
+    assert [line.split() for line in lines[at + 1 : at + 3]] == [["3", "allow"], ["1,200", "block"]]

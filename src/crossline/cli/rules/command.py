@@ -12,6 +12,11 @@ import typer
 import yaml
 
 from crossline.cli import screen
+from crossline.cli.rules.compare import compare
+from crossline.cli.rules.explain import explain
+from crossline.cli.rules.lint import lint
+from crossline.cli.rules.shadow import shadow
+from crossline.cli.rules.suggest import suggest_threshold
 from crossline.cli.rules.tables import (
     about,
     event_row,
@@ -38,7 +43,7 @@ from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import Known, files_at
 
-app = typer.Typer(help="Check, publish, try and look up rules.", no_args_is_help=True)
+app = typer.Typer(help="Check, explain, try, compare, publish and look up rules.", no_args_is_help=True)
 
 
 class StatusName(StrEnum):
@@ -257,3 +262,8 @@ def _counted(count: int, what: str) -> str:
 
 
 app.command(name="test")(try_rules)
+app.command(name="explain")(explain)
+app.command(name="lint")(lint)
+app.command(name="compare")(compare)
+app.command(name="shadow")(shadow)
+app.command(name="suggest-threshold")(suggest_threshold)

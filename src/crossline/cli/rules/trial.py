@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ from crossline.core.texts.plaintext import printable
 from crossline.rulelog.reading import Known, read_rules
 
 if TYPE_CHECKING:
+    from crossline.replay.near import NearMiss
     from crossline.replay.trial import Trial, Verdict
 
 SHOWN = 3  # alerts of a rule
@@ -45,12 +47,16 @@ def try_rules(
     record: Annotated[
         str | None, typer.Option(metavar="ID", help="A record: each rule's figure at it, and why it did not fire.")
     ] = None,
+    near: Annotated[
+        bool, typer.Option(help="Tell where rules came closest without firing, and what was missing.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
 ) -> None:
     """Try rules on a sample, without a pipeline: each in its newest version, drafts and paused ones too."""
     from crossline.core.judge.shard import Bounds
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.backtest import Judged, Recorded
+    from crossline.replay.near import near_misses
     from crossline.replay.trial import as_if_active, tried, verdicts
     from crossline.rulelog.lists import lists_in
 
@@ -63,15 +69,17 @@ def try_rules(
     judged = Judged(as_if_active(found), history, named, setting.defaults, Bounds(setting.partition_lag_ms))
     with own_folder_for("trial") as folder:
         if record is None:
-            _tell_trial(tried(judged, folder), [version.rule for version in judged.rules.versions], as_json=as_json)
+            trial = tried(judged, folder / "rules")
+            missed = near_misses(judged, trial, folder / "probes") if near else {}
+            _tell_trial(trial, missed, [version.rule for version in judged.rules.versions], as_json=as_json)
         else:
             trial, made = verdicts(judged, folder, record)
             _tell_verdicts(trial, made, as_json=as_json)
 
 
-def _tell_trial(trial: Trial, rules: list[Rule], *, as_json: bool) -> None:
+def _tell_trial(trial: Trial, missed: Mapping[str, list[NearMiss]], rules: list[Rule], *, as_json: bool) -> None:
     if as_json:
-        write_lines([json_bytes(_as_json(rule, trial)) for rule in rules])
+        write_lines([json_bytes(_as_json(rule, trial, missed.get(rule.rule_id))) for rule in rules])
     else:
         table = Listing("rule", "version", "alerts", "first alerts", long=["first alerts"])
         for rule in rules:
@@ -79,12 +87,30 @@ def _tell_trial(trial: Trial, rules: list[Rule], *, as_json: bool) -> None:
             first = [printable(f"{alert['record_id']}: {alert['message']}") for alert in alerts[:SHOWN]]
             table.add(rule.rule_id, str(rule.version), f"{len(alerts):,}", Text("\n".join(first)))
         show(table)
+        _tell_missed(missed)
     note(_summary(trial))
 
 
-def _as_json(rule: Rule, trial: Trial) -> dict[str, Any]:
+def _tell_missed(missed: Mapping[str, list[NearMiss]]) -> None:
+    table = Listing("near misses of", "at record", "of", "what was missing", long=["what was missing"])
+    for rule_id, misses in missed.items():
+        for each in misses:
+            key = ", ".join(f"{name} {value}" for name, value in each.key.items())
+            table.add(rule_id, each.record_id, key, each.why)
+    if any(missed.values()):
+        show("", table)
+
+
+def _as_json(rule: Rule, trial: Trial, missed: list[NearMiss] | None) -> dict[str, Any]:
     alerts = trial.of(rule.rule_id)
-    return {"rule_id": rule.rule_id, "version": rule.version, "alerts": len(alerts), "first": alerts[:SHOWN]}
+    row = {"rule_id": rule.rule_id, "version": rule.version, "alerts": len(alerts), "first": alerts[:SHOWN]}
+    return row if missed is None else {**row, "near": [_miss_row(each) for each in missed]}
+
+
+def _miss_row(miss: NearMiss) -> dict[str, Any]:
+    row = asdict(miss)
+    row.pop("distance")
+    return row
 
 
 def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Alerts and dead letters as Kafka messages, whole or cut to what a topic takes."""
+"""Alerts, decisions and dead letters as Kafka messages, whole or cut to what a topic takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crossline.connectors.identity import identity_of
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.deadletter import DeadLetter
 
-NAME_HEADERS = ("alert_id", "dead_letter_id")
+NAME_HEADERS = ("alert_id", "decision_id", "dead_letter_id")
 _NAME_MAX = 500  # characters of a name; a path may be longer
 _OVERHEAD = 100  # bytes of the protocol around a message, and 10 more around each header
 _HEADER_OVERHEAD = 10
@@ -73,6 +73,33 @@ def alert_message(
         key = _start(key, limit // 4)
         value = _cut_alert(alert, limit - _around(key, named))
     return Outgoing(topic, key, value, named, partial(alert_message, topic, alert, headers))
+
+
+def decision_message(topic: str, decision: Mapping[str, Any], limit: int | None = None) -> Outgoing:
+    """``decision`` for ``topic``: keyed by the record that it is about, named by its id.
+
+    Within ``limit`` bytes it still says what is decided: texts are shortened, then the reasons of least weight go.
+    """
+    named = {"decision_id": str(decision["decision_id"])}
+    key: bytes | None = str(decision["record_id"]).encode()
+    value = json_bytes(decision)
+    if limit is not None:
+        whole, key = len(value), _start(key, limit // 4)
+        for smaller, left_out in _smaller_decision(decision):
+            value = json_bytes({**smaller, "cut": {"bytes": whole, "left_out": left_out}})
+            if len(value) <= limit - _around(key, named):
+                break
+    return Outgoing(topic, key, value, named, partial(decision_message, topic, decision))
+
+
+def _smaller_decision(decision: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list[str]]]:
+    for text_max in _TEXTS:
+        yield _shortened(decision, text_max), [f"texts past {text_max} characters"]
+    reasons = decision["reasons"]
+    while reasons:
+        reasons = reasons[: len(reasons) // 2]
+        less = _shortened({**decision, "reasons": reasons}, _TEXTS[-1])
+        yield less, ["reasons", f"texts past {_TEXTS[-1]} characters"]
 
 
 def dead_message(topic: str, letter: DeadLetter, limit: int | None = None) -> Outgoing:

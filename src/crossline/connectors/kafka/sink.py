@@ -15,7 +15,7 @@ from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.connectors.kafka.courier import Courier, Patience, Refused, names_at_end
 from crossline.connectors.kafka.errors import TOO_LARGE, of_one_topic, told
-from crossline.connectors.kafka.messages import Outgoing, alert_message, dead_message
+from crossline.connectors.kafka.messages import Outgoing, alert_message, dead_message, decision_message
 from crossline.core.basics.errors import CrosslineError, RetryableError, SinkError
 from crossline.core.basics.times import format_instant
 from crossline.core.settings import kafka as config_kafka
@@ -41,7 +41,8 @@ class KafkaSink:
     start or a failure, the last ``dedupe_tail`` records of each of the topic's partitions are read back first (0:
     none), and what stands there is not sent again: exactly once over kills too, as long as the
     interrupted batch and what others wrote after it fit in that, and the broker was done with what a killed process had
-    under way. Shadow alerts are never sent.
+    under way. Shadow alerts are never sent. A decision goes to the topic that it names, under its id; without one it is
+    not sent.
 
     A message that is larger than the client or the topic takes is sent cut, and says so (see ``kafka_messages``). A
     topic that is not there, or may not be written, holds the batch, and keeps nothing from the other topics. A
@@ -186,6 +187,9 @@ class KafkaSink:
             fits = _TOPIC_NAME.fullmatch(wanted) is not None
             headers = {} if fits else {"sink_topic": str(wanted)[:_HEADER_MAX]}
             yield alert_message(wanted if fits else self._topic, {**alert, "delivered_at": now}, headers)
+        for decision in delivery.decisions:
+            if decision.get("sink_topic") is not None:
+                yield decision_message(decision["sink_topic"], decision)
         if self._dead_letter_topic is not None:
             for letter in delivery.dead:
                 yield dead_message(self._dead_letter_topic, letter)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -15,8 +13,9 @@ import pyarrow as pa
 from crossline.core.alerts.alertjson import json_bytes, json_value
 from crossline.core.alerts.hits import Hit, WindowRecord
 from crossline.core.basics.fields import KeyValue
-from crossline.core.basics.times import format_instant
-from crossline.core.figures.program import Formed, Program
+from crossline.core.basics.times import format_duration, format_instant, instant_text
+from crossline.core.basics.uuids import seeded, uuid5_text
+from crossline.core.figures.program import Figure, Formed, Program
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import FigureRead
@@ -26,9 +25,7 @@ EVIDENCE_IDS_MAX = 50
 # A promise to other programs: with another namespace every alert would have another id.
 NAMESPACE = uuid.UUID("7d0f6f8e-8c1c-5e0b-9a53-2f1b2c3d4e5f")
 
-_SEEDED = hashlib.sha1(NAMESPACE.bytes, usedforsecurity=False)
-_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-_EARLIEST, _LATEST = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
+_SEEDED = seeded(NAMESPACE)
 
 
 def canonical_key(fields: Mapping[str, KeyValue]) -> str:
@@ -44,33 +41,7 @@ def alert_id_of(hit: Hit) -> str:
 
 def alert_id(rule_id: str, version: int, key_json: str, record_id: str) -> str:
     """The UUIDv5 of what caused the alert: the same in every redelivery, replay and backtest."""
-    return _uuid5(_SEEDED, f"{rule_id}\x1f{version}\x1f{key_json}\x1f{record_id}")
-
-
-def _uuid5(seeded: Any, name: str) -> str:
-    """As ``uuid.uuid5``, at a third of its cost: ``seeded`` has hashed the namespace (and a first part) already."""
-    state = seeded.copy()
-    state.update(name.encode())
-    digits = state.hexdigest()
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:32]}"
-
-
-@lru_cache(maxsize=16_384)
-def _minute(minute: int) -> str:
-    """``2026-01-01T09:30:``; raises OverflowError outside the years 1 to 9999."""
-    return format_instant(minute * 60_000)[:17]
-
-
-def _instant(ms: int) -> str:
-    """As ``format_instant``, at a fifth of its cost, since alerts come close together in time.
-
-    What lies outside the years 1 to 9999 (the start of a long window on an old record) stops there.
-    """
-    minute, rest = divmod(ms, 60_000)
-    try:
-        return f"{_minute(minute)}{rest // 1000:02d}.{rest % 1000:03d}Z"
-    except OverflowError:
-        return _EARLIEST if ms < 0 else _LATEST
+    return uuid5_text(_SEEDED, f"{rule_id}\x1f{version}\x1f{key_json}\x1f{record_id}")
 
 
 class AlertMaker:
@@ -83,6 +54,8 @@ class AlertMaker:
         self._operator = line.operator if line else None
         self._threshold = line.threshold if line else None
         self._window_ms = program.window_ms
+        names = program.verdict.names if isinstance(program.verdict, Formed) else [""] * len(program.figures)
+        self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
         self._kind = "shadow" if version.kind == "shadow" else "alert"
         self._rule = {
             "rule_id": rule.rule_id,
@@ -109,35 +82,36 @@ class AlertMaker:
         evidence |= self._notes
         said_of = {**self._notes, **hit.fields} if self._notes else hit.fields
         if hit.figures is not None:
-            evidence["figures"] = {name: _read(figure) for name, figure in hit.figures.items()}
+            evidence["figures"] = {name: {**_read(each), **self._kept[name]} for name, each in hit.figures.items()}
             evidence["fields"] = {name: json_value(value) for name, value in hit.fields.items()}
             evidence |= {name: json_value(value) for name, value in hit.shows.items()}
             said_of = {**said_of, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
         elif hit.fields:
             evidence["figures"] = dict(hit.fields)
+        evidence |= self._kept.get("", {})
         if hit.records is not None:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
         said = self._sentence(value, self._threshold, self._operator, self._window_ms, hit.key, hit.count, said_of)
         return {
             "schema_version": SCHEMA_VERSION,
-            "alert_id": _uuid5(self._seeded, f"{canonical_key(hit.key)}\x1f{hit.record_id}"),
+            "alert_id": uuid5_text(self._seeded, f"{canonical_key(hit.key)}\x1f{hit.record_id}"),
             "kind": self._kind,
             **self._rule,
             "key": dict(hit.key),
             "stream": self._stream,
             "record_id": hit.record_id,
-            "event_time": _instant(hit.event_ms),
-            "ingest_time": _instant(hit.ingest_ms),
+            "event_time": instant_text(hit.event_ms),
+            "ingest_time": instant_text(hit.ingest_ms),
             "value": json_value(value),
             "operator": self._operator,
             "threshold": self._threshold,
-            "window_start": None if start_ms is None else _instant(start_ms),
-            "window_end": None if end_ms is None else _instant(end_ms),
+            "window_start": None if start_ms is None else instant_text(start_ms),
+            "window_end": None if end_ms is None else instant_text(end_ms),
             "evidence": evidence,
             "message": said,
             "corrects": None,
-            "detected_at": _instant(detected_ms),
+            "detected_at": instant_text(detected_ms),
             "delivered_at": None,
             **self._more,
         }
@@ -161,10 +135,18 @@ def _read(figure: FigureRead) -> dict[str, Any]:
     """A figure that a formula read."""
     return {
         "value": json_value(figure.value),
-        "window_start": _instant(figure.window_start_ms),
-        "window_end": _instant(figure.window_end_ms),
+        "window_start": instant_text(figure.window_start_ms),
+        "window_end": instant_text(figure.window_end_ms),
         "count": figure.count,
     }
+
+
+def _kept(figure: Figure) -> dict[str, Any]:
+    """What is said of a figure that panes are kept for: how long they are, and how far off a sketch may be."""
+    if not figure.window.resolution_ms:
+        return {}
+    kept: dict[str, Any] = {"resolution": format_duration(figure.window.resolution_ms)}
+    return kept if figure.error is None else {**kept, "error": round(figure.error, 4)}
 
 
 def _listed(record: WindowRecord) -> dict[str, Any]:

@@ -11,11 +11,12 @@ import sys
 from dataclasses import dataclass, field, replace
 
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator, TimeMode
+from crossline.core.figures.kinds import DISTINCT_ERROR, QUANTILE_ERROR, Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.formula.formula import Formula
-from crossline.core.formula.tree import Compare, Constant, walk
+from crossline.core.formula.tree import Compare, Constant, Join, walk
 from crossline.core.models.model import Scorer
 
+_ERRORS = {"distinct_count": DISTINCT_ERROR, "quantile": QUANTILE_ERROR}
 ALWAYS = Formula("true", Constant(True, "boolean"))
 
 
@@ -36,17 +37,26 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record; ``bounds`` as in rules.md."""
+    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record; ``bounds`` as in rules.md.
+
+    ``resolution_ms``: it begins with a pane of this length, and panes are kept instead of records; 0: it is exact.
+    """
 
     length_ms: int
     bounds: str = "(]"
     include_current: bool = True
     delay_ms: int = 0
+    resolution_ms: int = 0
 
     @property
     def reach_ms(self) -> int:
-        """How far back from the record it begins."""
-        return self.length_ms + self.delay_ms
+        """How far back from the record it begins, at most."""
+        return self.length_ms + self.delay_ms + self.resolution_ms
+
+    @property
+    def rearm_ms(self) -> int:
+        """How far back from the record lies what has left it."""
+        return self.length_ms + self.delay_ms + (self.bounds[0] == "[" and not self.resolution_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,7 @@ class Figure:
     """``aggregate`` of ``column`` over ``window`` of the records of ``feed`` that have one.
 
     ``column_kind``: how it is kept; None: it is not, as for a count. ``streak_of``: what the records of a streak meet.
+    ``rank``: of a quantile, which.
     """
 
     feed: Feed
@@ -62,6 +73,12 @@ class Figure:
     column: str | None = None
     column_kind: ColumnKind | None = None
     streak_of: Condition | None = None
+    rank: float = 0.0
+
+    @property
+    def error(self) -> float | None:
+        """How far off it may be where panes keep a sketch; None where it is exact."""
+        return _ERRORS.get(self.aggregate) if self.window.resolution_ms else None
 
 
 SCORE = "score of the model"  # no field and no figure has such a name
@@ -192,6 +209,11 @@ class Program:
         return max([self.emission.cooldown_ms, *(each.window.reach_ms for each in self.figures)])
 
     @property
+    def resolution_ms(self) -> int:
+        """The panes that its figures are kept in; 0: none."""
+        return max((each.window.resolution_ms for each in self.figures), default=0)
+
+    @property
     def window_ms(self) -> int | None:
         """The length of the window that an alert shows; None where there is none."""
         return self.figure.window.length_ms if self.figure else None
@@ -201,7 +223,9 @@ class Program:
         if self.verdict is None:
             return self
         if isinstance(self.verdict, Formed):
-            probe: Comparison | Formed = replace(self.verdict, when=ALWAYS)
+            # Beside what always holds stands what is asked for: its figures and fields are in the evidence.
+            when = Formula(self.verdict.when.text, Join("or", (self.verdict.when.root, ALWAYS.root)))
+            probe: Comparison | Formed = replace(self.verdict, when=when)
         else:
             probe = Comparison(">=", -sys.float_info.max)
         return replace(self, verdict=probe, emission=replace(self.emission, every=True, cooldown_ms=0))

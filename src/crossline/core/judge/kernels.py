@@ -1,7 +1,7 @@
 """What judges the records of a layer, as the shard sees it: the same few calls, whatever way of looking at the past.
 
-Windows (``core/windows``) are the one way that there is. Another one is another class beside it and another line in
-``KERNELS``; the kind of the layer's plan says which of them a layer needs.
+Windows of records (``core/windows``) are one way, windows of panes (``core/panes``) another. One more is another class
+beside them and another line in ``KERNELS``; the kind of the layer's plan says which of them a layer needs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from crossline.core.plan.spaces import KeySpacePlan
+from crossline.core.panes.store import PaneState
+from crossline.core.plan.spaces import KeySpacePlan, PaneSpacePlan
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch
 from crossline.core.windows.store import KeySpaceState, Sizes
 
@@ -53,7 +54,7 @@ class Kernel(Protocol):
         ...
 
 
-KERNELS: Mapping[type, Callable[[Any], Kernel]] = {KeySpacePlan: KeySpaceState}
+KERNELS: Mapping[type, Callable[[Any], Kernel]] = {KeySpacePlan: KeySpaceState, PaneSpacePlan: PaneState}
 
 
 def new_kernel(plan: Any) -> Kernel:

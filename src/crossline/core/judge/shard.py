@@ -86,6 +86,18 @@ class StreamClocks:
         return StreamClocks(max(before.ingest_ms, self.ingest_ms), self.slowest_ms, max(events, default=None))
 
 
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """All records of a stream that a batch has in this shard, each once, and which of them are copies.
+
+    ``allowed_ms``: lateness past which every rule in force leaves a record unjudged; copies are not known beyond it.
+    """
+
+    judged: JudgedRows
+    duplicates: BoolMask
+    allowed_ms: I64 | int
+
+
 @dataclass(slots=True)
 class ShardOutput:
     """What one batch gave: hits, duplicates, late records, and the deltas to be persisted.
@@ -94,6 +106,7 @@ class ShardOutput:
     """
 
     hits: list[Hit] = field(default_factory=list)
+    reported: list[Reported] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
     deltas: list[LayerDelta] = field(default_factory=list)
@@ -196,7 +209,7 @@ def store_of(state: ShardState, layer_plan: LayerPlan) -> Kernel:
         store = state.stores[name] = new_kernel(layer_plan.kernel)
     elif store.plan is not layer_plan.kernel and store.plan != layer_plan.kernel:
         store.replan(layer_plan.kernel)
-    store.duplicate_ms = layer_plan.layer.remembers_ms
+    store.duplicate_ms = layer_plan.layer.known_ms
     return store
 
 
@@ -272,6 +285,7 @@ def _report(judged: JudgedRows, known: BoolMask, parts: list[WirePart], output: 
     # Past what any rule takes, the store may have forgotten the first one or not: a copy is then late, like others.
     late_after_ms, allowed_ms = plan.lateness.at(batch.ingest_ms)
     duplicates = known & (batch.lateness_ms <= allowed_ms)
+    output.reported.append(Reported(judged, duplicates, allowed_ms))
     late = batch.lateness_ms > late_after_ms
     partitions = [m["partition"] for m, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))]
     for marked, target in ((duplicates, output.duplicates), (late & ~duplicates, output.late)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from crossline.core.plan.layers import (
     streak_entry,
     without_idle,
 )
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line, PaneSpacePlan, WindowPlan
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -39,7 +39,7 @@ class LayerPlan:
     """
 
     layer: Layer
-    kernel: KeySpacePlan
+    kernel: WindowPlan
     versions: tuple[tuple[RuleVersion, ...], ...]
     facts: tuple[str, ...] = ()
 
@@ -228,6 +228,7 @@ def _group(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = Fa
         right_open=window.bounds[1] == ")",
         include_current=window.include_current,
         delay_ms=window.delay_ms,
+        resolution_ms=window.resolution_ms,
     )
     number = draft.cursors.setdefault(cursor, len(draft.cursors))
     column = -1
@@ -235,7 +236,7 @@ def _group(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = Fa
         column = _entry(draft, streak_entry(figure))
     elif figure.column is not None and figure.column_kind is not None and not counted:
         column = draft.layer.columns.index((figure.column, figure.column_kind))
-    group = Group(number, column, "count" if counted else figure.aggregate)
+    group = Group(number, column, "count") if counted else Group(number, column, figure.aggregate, figure.rank)
     return draft.groups.setdefault(group, len(draft.groups))
 
 
@@ -259,7 +260,7 @@ def _formula(draft: Draft, version: RuleVersion, program: Program, verdict: Form
     draft.facts |= dict.fromkeys(verdict.fields)
     rearm_ms = program.emission.rearm_ms
     if rearm_ms is None:
-        rearm_ms = max(each.window.reach_ms + (each.window.bounds[0] == "[") for each in program.figures)
+        rearm_ms = max(each.window.rearm_ms for each in program.figures)
     groups = [(_group(draft, each, spec), _group(draft, each, spec, counted=True)) for each in program.figures]
     return FormulaLine(
         rule_id=version.rule.rule_id,
@@ -288,17 +289,27 @@ def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int
     return drafts.index(chosen)
 
 
+def _kernel(draft: Draft) -> WindowPlan:
+    """What the layer's kernel is to judge; which kernel that is follows from its kind."""
+    layer = draft.layer
+    common: dict[str, Any] = {
+        "columns": layer.columns,
+        "entries": len(layer.entries),
+        "cursors": tuple(draft.cursors),
+        "groups": tuple(draft.groups),
+        "lines": tuple(draft.lines),
+        "retention_ms": layer.retention_ms,
+        "formulas": tuple(draft.formulas),
+    }
+    if not layer.resolution_ms:
+        return KeySpacePlan(**common)
+    settled_ms = layer.remembers_ms - layer.known_ms
+    return PaneSpacePlan(**common, resolution_ms=layer.resolution_ms, settled_ms=settled_ms, parts=layer.parts)
+
+
 def _finish(draft: Draft) -> LayerPlan:
     layer = draft.layer
-    kernel = KeySpacePlan(
-        columns=layer.columns,
-        entries=len(layer.entries),
-        cursors=tuple(draft.cursors),
-        groups=tuple(draft.groups),
-        lines=tuple(draft.lines),
-        retention_ms=layer.retention_ms,
-        formulas=tuple(draft.formulas),
-    )
+    kernel = _kernel(draft)
     versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
     return LayerPlan(layer, kernel, versions, tuple(draft.facts))
 

@@ -11,13 +11,13 @@ worked out anew from the rules that happen to be there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crossline.core.figures.kinds import ColumnKind, TimeMode
 from crossline.core.figures.program import Comparison, Feed, Figure, Program
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line, PanePart, parts_of
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -44,7 +44,8 @@ class Layer:
 
     ``retention_ms``: how far back from a record its windows reach. ``lateness_ms``: how far behind ingest time the
     clock of a record that enters may be (0 on the ingest clock). ``home``: kept for no window, but to know each
-    record of the stream again.
+    record of the stream again. ``resolution_ms``: it keeps panes of this length, of which each has ``parts``, and as
+    records what may still come late and the last ``fresh_ms``; 0: all as records.
     """
 
     name: str
@@ -55,6 +56,14 @@ class Layer:
     retention_ms: int
     lateness_ms: int
     home: bool = False
+    resolution_ms: int = 0
+    parts: tuple[PanePart, ...] = ()
+    fresh_ms: int = 0
+
+    @property
+    def known_ms(self) -> int:
+        """As ``remembers_ms``, for a record that is to be found as such, and its id."""
+        return (self.fresh_ms if self.resolution_ms else self.retention_ms) + self.lateness_ms
 
     @property
     def remembers_ms(self) -> int:
@@ -123,10 +132,12 @@ def assign(
         feed = program.feed
         home = next((mine for draft, mine in served if _serves(draft.layer, program, spec, defaults)), None)
         if home is None:
-            kept_ms = kept_of(program, defaults) if feed.time_mode == "processing_time" else None
-            home = fresh.setdefault((feed.time_mode, feed.key_fields, kept_ms), [])
+            kept_ms = None
+            if feed.time_mode == "processing_time":
+                kept_ms = (fresh_of if program.resolution_ms else kept_of)(program, defaults)
+            home = fresh.setdefault((feed.time_mode, feed.key_fields, kept_ms, program.resolution_ms), [])
         home.append((version, program))
-    for number, ((mode, fields, _), members) in enumerate(fresh.items(), layout.made):
+    for number, ((mode, fields, *_), members) in enumerate(fresh.items(), layout.made):
         served.append((Draft(_new_layer(stream, spec, mode, fields, number, members, defaults)), members))
     return served
 
@@ -142,7 +153,7 @@ def _new_layer(
 ) -> Layer:
     needs = [needs_of(program, spec) for _, program in members]
     entries = _unique(entry for entries, _ in needs for entry in entries)
-    return Layer(
+    layer = Layer(
         name=f"{stream}|{mode}|{','.join(fields)}#{number}",
         group_fields=fields,
         time_mode=mode,
@@ -150,6 +161,15 @@ def _new_layer(
         entries=entries,
         retention_ms=max(kept_of(program, defaults) for _, program in members),
         lateness_ms=_lateness_of(entries),
+    )
+    resolution_ms = members[0][1].resolution_ms
+    if not resolution_ms:
+        return layer
+    return replace(
+        layer,
+        resolution_ms=resolution_ms,
+        parts=_unique(part for _, program in members for part in parts_for(layer, program, spec)),
+        fresh_ms=max(fresh_of(program, defaults) for _, program in members),
     )
 
 
@@ -167,9 +187,25 @@ def kept_of(program: Program, defaults: Defaults) -> int:
     On the ingest clock each copy has a clock of its own: how long ids are known is the window or cooldown and the
     pipeline's allowed lateness, rounded up to a power of two seconds, so that rules of nearly the same need share.
     """
-    if program.feed.time_mode == "event_time":
+    if program.feed.time_mode == "event_time" or program.resolution_ms:
         return program.reach_ms
-    seconds = -(-(program.reach_ms + defaults.allowed_lateness_ms) // 1000)
+    return _in_powers(program.reach_ms + defaults.allowed_lateness_ms)
+
+
+def fresh_of(program: Program, defaults: Defaults) -> int:
+    """How long a store of panes keeps a record as such for this program, besides what may still come late.
+
+    For the windows among its figures that have no panes; on the ingest clock for its copies too, as in ``kept_of``.
+    """
+    exact_ms = max((each.window.reach_ms for each in program.figures if not each.window.resolution_ms), default=0)
+    if program.feed.time_mode == "event_time":
+        return exact_ms
+    return _in_powers(exact_ms + defaults.allowed_lateness_ms)
+
+
+def _in_powers(ms: int) -> int:
+    """Rounded up to a power of two seconds."""
+    seconds = -(-ms // 1000)
     return 1000 << max(0, (seconds - 1).bit_length())
 
 
@@ -195,27 +231,49 @@ def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...],
     return _unique(entries), _unique((column, kind) for column, kind in kept if column is not None and kind is not None)
 
 
+def parts_for(layer: Layer, program: Program, spec: StreamSpec) -> tuple[PanePart, ...]:
+    """What the panes of ``layer``, which has the program's entries and columns, must keep for it."""
+    needed = []
+    for figure in program.figures:
+        column = -1
+        if figure.aggregate == "streak":
+            column = layer.entries.index(streak_entry(figure))
+        elif figure.column is not None and figure.column_kind is not None:
+            column = layer.columns.index((figure.column, figure.column_kind))
+        entry = layer.entries.index(entry_of(figure.feed, spec, figure.column))
+        needed.append((entry, Group(0, column, figure.aggregate)))
+    return parts_of(needed)
+
+
 def _serves(layer: Layer, program: Program, spec: StreamSpec, defaults: Defaults) -> bool:
     entries, columns = needs_of(program, spec)
     kept_ms = kept_of(program, defaults)
     feed = program.feed
     on_event_time = feed.time_mode == "event_time"
+    key, mine = (feed.time_mode, feed.key_fields, program.resolution_ms), (layer.time_mode, layer.group_fields)
+    if (*mine, layer.resolution_ms) != key or not set(entries) <= set(layer.entries):
+        return False
+    if not set(columns) <= set(layer.columns):
+        return False
+    if not layer.resolution_ms:
+        return layer.retention_ms >= kept_ms if on_event_time else layer.retention_ms == kept_ms
+    fresh_ms = fresh_of(program, defaults)
     return (
-        (layer.time_mode, layer.group_fields) == (feed.time_mode, feed.key_fields)
-        and set(entries) <= set(layer.entries)
-        and set(columns) <= set(layer.columns)
-        and (layer.retention_ms >= kept_ms if on_event_time else layer.retention_ms == kept_ms)
+        layer.retention_ms >= kept_ms
+        and (layer.fresh_ms >= fresh_ms if on_event_time else layer.fresh_ms == fresh_ms)
+        and set(parts_for(layer, program, spec)) <= set(layer.parts)
     )
 
 
-def without_idle(layer: Layer, used: set[int], programs: Iterable[Program], defaults: Defaults) -> Layer:
+def without_idle(layer: Layer, used: set[int], programs: Collection[Program], defaults: Defaults) -> Layer:
     """``layer`` without what no line needs any more, given up for good.
 
     Records would be missing from an entry, or from a longer past, by the time a rule came back.
     """
     entries = tuple(e if n in used else RETIRED for n, e in enumerate(layer.entries))
     kept_ms = max(kept_of(program, defaults) for program in programs)
-    return replace(layer, entries=entries, retention_ms=kept_ms, lateness_ms=_lateness_of(entries))
+    fresh_ms = max(fresh_of(program, defaults) for program in programs) if layer.resolution_ms else 0
+    return replace(layer, entries=entries, retention_ms=kept_ms, lateness_ms=_lateness_of(entries), fresh_ms=fresh_ms)
 
 
 def _lateness_of(entries: Iterable[EntrySpec]) -> int:

@@ -8,6 +8,7 @@ with groups, not rules.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator
@@ -18,7 +19,8 @@ from crossline.core.figures.program import Formed
 class Cursor:
     """A window of ``window_ms`` over the records of entry number ``entry``; bounds as in rules.md.
 
-    ``delay_ms``: it ends so long before the record.
+    ``delay_ms``: it ends so long before the record. ``resolution_ms``: its far edge is rounded down to a multiple of
+    that, and closed; so is, where there is a delay, its near edge, which is open then. 0: it is exact.
     """
 
     entry: int
@@ -27,18 +29,28 @@ class Cursor:
     right_open: bool
     include_current: bool
     delay_ms: int = 0
+    resolution_ms: int = 0
+
+    def span_ms(self, now_ms: int) -> tuple[int, int]:
+        """From when to when it reaches at a record of ``now_ms``."""
+        end = now_ms - self.delay_ms
+        start, resolution = end - self.window_ms, self.resolution_ms
+        if not resolution:
+            return start, end
+        return start // resolution * resolution, end // resolution * resolution if self.delay_ms else end
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """``aggregate`` of column number ``column`` (-1: of the records themselves) over cursor number ``cursor``.
 
-    Of a streak ``column`` is the number of the entry that its records are in.
+    Of a streak ``column`` is the number of the entry that its records are in. ``rank``: of a quantile, which.
     """
 
     cursor: int
     column: int
     aggregate: Aggregate
+    rank: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +117,54 @@ class KeySpacePlan:
     def judging(self) -> tuple[Line | FormulaLine, ...]:
         """Lines and formulas, by their numbers."""
         return (*self.lines, *self.formulas)
+
+
+@dataclass(frozen=True, slots=True)
+class PanePart:
+    """What a pane keeps: ``aggregate`` of column number ``column`` of its records in entry number ``entry``.
+
+    As in ``Group``; a sum stands for averages too.
+    """
+
+    aggregate: Aggregate
+    entry: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaneSpacePlan:
+    """Everything the pane kernel needs to judge one key space: as ``KeySpacePlan``, and how it keeps the past.
+
+    Panes are of ``resolution_ms`` and keep ``parts``. Records with a clock up to ``settled_ms`` after the cutoff that
+    ``evict`` is given are settled: no record that is judged comes before them any more, so they go into panes.
+    """
+
+    columns: tuple[tuple[str, ColumnKind], ...]
+    entries: int
+    cursors: tuple[Cursor, ...]
+    groups: tuple[Group, ...]
+    lines: tuple[Line, ...]
+    retention_ms: int
+    resolution_ms: int
+    settled_ms: int
+    parts: tuple[PanePart, ...]
+    formulas: tuple[FormulaLine, ...] = ()
+
+    @property
+    def judging(self) -> tuple[Line | FormulaLine, ...]:
+        """Lines and formulas, by their numbers."""
+        return (*self.lines, *self.formulas)
+
+
+def parts_of(groups: Iterable[tuple[int, Group]]) -> tuple[PanePart, ...]:
+    """What panes must keep for ``groups``, each with the entry of its cursor; the records of each entry are counted."""
+    found: dict[PanePart, None] = {}
+    for entry, group in groups:
+        found[PanePart("count", entry, -1)] = None
+        if group.aggregate != "count":
+            aggregate = "sum" if group.aggregate == "avg" else group.aggregate
+            found[PanePart(aggregate, entry, group.column)] = None
+    return tuple(found)
+
+
+WindowPlan = KeySpacePlan | PaneSpacePlan

@@ -14,12 +14,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
-from crossline.core.figures.kinds import TimeMode
+from crossline.core.figures.kinds import Operator, TimeMode
 from crossline.core.figures.program import Feed, Program
 from crossline.core.rules.sentence import Sentence, parse_description
 from crossline.core.streams.schema import StreamSpec, check_field
-from crossline.core.texts.fieldtypes import OptionalInstant, OptionalSeconds, RuleId, Texts, not_yet
-from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.fieldtypes import OptionalDuration, OptionalInstant, OptionalSeconds, RuleId, Texts
+from crossline.core.texts.problems import Finding, Path, shown
 from crossline.core.texts.validation import refusal, refusals
 
 NOT_YET = "Not in this version yet."
@@ -64,6 +64,20 @@ class Lateness:
 
     allowed_ms: int | None
     judged_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLine:
+    """A line: what is held against ``threshold``, as a person names it, and where the number stands in the rule.
+
+    ``field``: the field of the record that is held against it, where that is no figure: it is in an alert's evidence.
+    """
+
+    named: str
+    operator: Operator
+    threshold: float
+    path: Path
+    field: str | None = None
 
 
 def check_raw_conditions(raw: Any) -> Any:
@@ -128,11 +142,14 @@ class Rule(BaseModel):
         "evaluate",
         description="Records between the two bounds: `evaluate` judges them, `skip` only lets them into windows.",
     )
-    resolution: Annotated[None, BeforeValidator(not_yet("no resolution; panes are not in this version yet"))] = Field(
-        None, description=NOT_YET
+    resolution: OptionalDuration = Field(
+        None,
+        description="Keeps panes of this length instead of records, for long windows; of `velocity`, `burst` and "
+        "`anomaly`, and of each figure of a `formula`. See Figures.",
     )
 
     example: ClassVar[str] = ""
+    takes_resolution: ClassVar[bool] = False
     # Fields that name a file, and those that its bytes, in base64, are put into by whoever reads rules.
     files: ClassVar[Mapping[str, str]] = {}
 
@@ -211,6 +228,9 @@ class Rule(BaseModel):
         if delay_ms is not None and allowed_ms is not None and allowed_ms < delay_ms:
             least = f"at least watermark_delay, which is {format_duration(delay_ms)}"
             findings.append(Finding(("allowed_lateness",), format_duration(allowed_ms), least))
+        if self.resolution is not None and not self.takes_resolution:
+            expected = "no resolution here: it belongs to velocity, burst and anomaly, and to the figures of a formula"
+            findings.append(Finding(("resolution",), format_duration(self.resolution), expected))
         if self.description is not None and self.rule_id is not None:
             findings += parse_description(self.description, self.rule_id, self.placeholder_names(None))[1]
         return findings
@@ -231,6 +251,25 @@ class Rule(BaseModel):
         if self.description is not None:
             findings += parse_description(self.description, self.rule_id, self.placeholder_names(spec))[1]
         return findings
+
+    def remark(self) -> str | None:
+        """What a type adds in words to what is said of any program (`rules explain`); None: nothing."""
+        return None
+
+    def place_of(self, part: str, figure: str = "") -> Path:  # noqa: ARG002 - types that have several figures know them
+        """Where in the rule stands what ``part`` of its program comes from, of a figure by its name where it has some.
+
+        ``part``: ``conditions``, ``group_by``, ``window``, or ``when`` for what the figures are held against.
+        """
+        return (part,) if getattr(self, part, None) is not None else ()
+
+    def drawn(self, spec: StreamSpec) -> DrawnLine | None:  # noqa: ARG002 - a formula is read with its stream
+        """The one line that the rule draws, where it draws one (`rules suggest-threshold`)."""
+        return None
+
+    def redrawn(self, threshold: float, spec: StreamSpec) -> Self:
+        """The same rule with its line elsewhere, and an alert that shows what is held against it."""
+        raise NotImplementedError
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
         """The names that the description may hold in braces; None: any."""

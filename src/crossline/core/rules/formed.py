@@ -58,6 +58,15 @@ class FormedRule(Rule):
         """Where in the rule stands what ``part`` comes from: ``when``, ``value``, or a figure by its name."""
         raise NotImplementedError
 
+    def place_of(self, part: str, figure: str = "") -> Path:
+        """The formula, or what the figure has of its own; else what the rule has for all of them."""
+        if part == "when":
+            return self.path_of("when")
+        own = self.figures_of().get(figure)
+        if own is not None and figure in (getattr(self, "figures", None) or {}) and getattr(own, part, None):
+            return (*self.path_of(figure), part)
+        return super().place_of(part)
+
     @property
     def lists_records(self) -> bool:
         """Whether an alert lists the records of the first figure's window."""

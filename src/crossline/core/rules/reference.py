@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from crossline.core.basics.times import format_duration
 from crossline.core.rules.base import NOT_YET, Rule
-from crossline.core.rules.figure import FigureFields
+from crossline.core.rules.figure import FigureFields, QuantileFields
 from crossline.core.rules.registry import rule_types
 from crossline.core.texts import fieldtypes
 
@@ -113,6 +113,7 @@ _WORDS: list[tuple[Any, str]] = [
 _PLAIN: dict[Any, str] = {str: "text", int: "a whole number", bool: "`true` or `false`", Any: "a list of conditions"}
 _PLAIN[dict[str, FigureFields]] = "names and their figures"
 _PLAIN[list[dict[str, str]]] = "a list of cases"
+_PLAIN[QuantileFields] = "`{field: …, q: …}`"
 _PLAIN[float] = "a number"
 
 

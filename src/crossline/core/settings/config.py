@@ -5,17 +5,19 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError
 
 from crossline.core.basics.times import PARTITION_LAG_MS, format_duration
+from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
+from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.kafka import A_SECRET, is_secret
-from crossline.core.settings.sinks import Sink
+from crossline.core.settings.sinks import Sink, takes_decisions
 from crossline.core.settings.sources import Source
 from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, nearest, one_of, shown
@@ -24,7 +26,7 @@ from crossline.core.texts.validation import findings_from_validation, refusal
 from crossline.core.texts.yamltext import Document, load_yaml
 
 # Keys that hold a path, wherever they stand; relative ones start at the pipeline file's folder.
-PATH_KEYS = frozenset({"path", "dead_letters", "password_file", "ca_file", "checkpoint"})
+PATH_KEYS = frozenset({"path", "dead_letters", "decisions", "password_file", "ca_file", "checkpoint"})
 SHARDS_MAX = 4096
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
 
@@ -148,6 +150,20 @@ class PipelineFile(Settings):
         default_factory=PipelineDefaults, description="What holds for rules that do not say otherwise."
     )
     engine: EngineSettings = Field(default_factory=EngineSettings, description="How the pipeline runs.")
+    policy: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Policy file; with one, the hits on a record become a decision. It is read at the start.",
+    )
+    decisions: DecisionSettings | None = Field(
+        default=None, description="Which decisions are told, and where; they need a `policy`."
+    )
+
+    def findings(self) -> list[Finding]:
+        """Decisions without a policy, or with nowhere to go."""
+        if self.policy is None:
+            return [Finding(("decisions",), "no policy", "policy: FILE, by which is decided")] if self.decisions else []
+        return takes_decisions(self.sinks, self.decisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +178,8 @@ class PipelineConfig:
     sinks: tuple[Sink, ...]
     defaults: PipelineDefaults
     engine: EngineSettings
+    policy: Policy | None = None
+    decisions: DecisionSettings = field(default_factory=DecisionSettings)
 
 
 def rule_defaults(pipeline: PipelineConfig) -> Defaults:
@@ -172,6 +190,14 @@ def rule_defaults(pipeline: PipelineConfig) -> Defaults:
         watermark_delay_ms=given.watermark_delay,
         allowed_lateness_ms=given.allowed_lateness,
     )
+
+
+def deciding_of(pipeline: PipelineConfig) -> Deciding | None:
+    """How the pipeline decides; None where it does not."""
+    if pipeline.policy is None:
+        return None
+    given = pipeline.decisions
+    return Deciding(pipeline.policy, given.emit == "all", given.sink_topic, given.path, pipeline.name)
 
 
 def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> PipelineConfig:
@@ -193,13 +219,24 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
         for finding in findings_from_validation(error, PipelineFile):
             report.take(finding)
     streams, elsewhere = _streams(document, report, read)
+    policy, more = _other_file(document, report, read, "policy", load_policy)
+    elsewhere += more
     _check_sources(document, report, streams)
     _check_paths(document.data, (), report)
     if file is None or streams is None or report.problems or elsewhere:
         problems = sorted(_without_secrets(report.problems), key=lambda problem: problem.line)
         raise RefusedError([*problems, *elsewhere])
     return PipelineConfig(
-        file.name, streams, file.sources, file.rules, file.lists, tuple(file.sinks), file.defaults, file.engine
+        file.name,
+        streams,
+        file.sources,
+        file.rules,
+        file.lists,
+        tuple(file.sinks),
+        file.defaults,
+        file.engine,
+        policy,
+        file.decisions or DecisionSettings(),
     )
 
 
@@ -208,19 +245,40 @@ def _streams(
 ) -> tuple[dict[str, StreamSpec] | None, list[Problem]]:
     """The streams, None where they are not to be had, and what is wrong with a stream file of its own."""
     written = document.data.get("streams")
-    if isinstance(written, str) and written:
-        try:
-            return load_streams(read(written), written), []
-        except RefusedError as error:
-            return None, list(error.problems)
-        except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            report.add(("streams",), shown(written), f"a stream file that can be read ({reason})")
-    elif isinstance(written, dict) and written:
+    if isinstance(written, str):
+        return _other_file(document, report, read, "stream", load_streams, key="streams")
+    if isinstance(written, dict) and written:
         try:
             return StreamsFile.model_validate({"schema_version": 1, "streams": written}).streams, []
         except ValidationError as error:
             report.problems.extend(place(each, document) for each in findings_from_validation(error, StreamsFile))
+    return None, []
+
+
+_Loaded = TypeVar("_Loaded")
+
+
+def _other_file(
+    document: Document,
+    report: Report,
+    read: Callable[[str], str],
+    what: str,
+    load: Callable[[str, str], _Loaded],
+    key: str | None = None,
+) -> tuple[_Loaded | None, list[Problem]]:
+    """What stands in the file that ``key`` (by default ``what``) names, None where it is not to be had.
+
+    Second: what is wrong in that file. That it cannot be read is a problem of this one.
+    """
+    written = document.data.get(key or what)
+    if isinstance(written, str) and written:
+        try:
+            return load(read(written), written), []
+        except RefusedError as error:
+            return None, list(error.problems)
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            report.add((key or what,), shown(written), f"a {what} file that can be read ({reason})")
     return None, []
 
 
@@ -257,6 +315,7 @@ def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
         lists=_moved(pipeline.lists, folder) if pipeline.lists is not None else None,
         sinks=tuple(_moved(each, folder) for each in pipeline.sinks),
         engine=_moved(pipeline.engine, folder),
+        decisions=_moved(pipeline.decisions, folder),
     )
 
 

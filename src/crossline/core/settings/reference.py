@@ -5,18 +5,22 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 import typing
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from crossline.core.basics.times import format_duration
+from crossline.core.decide.policy import Band, Branch, Policy
 from crossline.core.settings.config import Directory, EngineSettings, PipelineDefaults, PipelineFile
-from crossline.core.settings.fields import DurationMs, Settings
+from crossline.core.settings.decisions import DecisionSettings
+from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
 from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES
@@ -44,6 +48,20 @@ A stream file has `schema_version: 1` and `streams`, a mapping of names to these
 | `future_bound` | duration | `60 min` | How much later than it was there to be read a record may be dated. |
 | `fields` | mapping | required | Types by name, nested as in the record; `?` marks what may be missing. |
 """
+_WHEN = """\
+A formula of a policy is written as in rules. It may name:
+
+| name | is |
+|---|---|
+| `score` | the score of the record |
+| `hits` | how many hits there are |
+| `action`, `severity` | the gravest there is, as text: `action == 'block'`, `severity in ('high', 'critical')` |
+| `actions.review`, `severities.high` and the like | how many hits ask for this, or are so grave |
+| `rules.ID` | whether rule `ID` hit the record; `rules.card_burst and not rules.known_device` |
+| `tags.TAG` | how many hits are of rules with this tag |
+
+Ids and tags with other characters than letters, digits, `_` and `.` cannot be named; a tag does for such a rule.
+"""
 _DURATION = typing.get_args(DurationMs)[1]
 _WORDS = {str: "text", int: "whole number", bool: "`true` or `false`", float: "number"}
 
@@ -59,17 +77,20 @@ def reference() -> str:
     parts += _section("`security`, in a source or sink of kind `kafka`", KafkaSecurity)
     parts += _section("`defaults`", PipelineDefaults)
     parts += _section("`engine`", EngineSettings)
+    parts += _section("`decisions`", DecisionSettings)
+    parts += [*_section("A policy file", Policy), *_section("`decide`, in a policy file", Branch), _WHEN]
+    parts += _section("`bands`, in a policy file", Band)
     return "\n".join(parts)
 
 
-def _section(title: str, model: type[Settings]) -> Iterator[str]:
+def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
     yield f"## {title}\n"
     if model.__doc__:
-        yield model.__doc__.strip() + "\n"
+        yield inspect.cleandoc(model.__doc__) + "\n"
     yield "| key | value | default | meaning |"
     yield "|---|---|---|---|"
     for name, field in sorted(model.model_fields.items(), key=lambda item: item[0] != "kind"):
-        yield f"| `{name}` | {_value(field)} | {_default(field)} | {field.description} |"
+        yield f"| `{field.alias or name}` | {_value(field)} | {_default(field)} | {field.description} |"
     yield ""
 
 

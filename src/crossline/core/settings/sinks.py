@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator
 
+from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import Settings, by_kind
 from crossline.core.settings.kafka import KafkaSinkSettings
+from crossline.core.texts.problems import Finding, nearest, one_of, shown
 
 
 class SqliteSettings(Settings):
-    """A database file: alerts, shadow alerts, dead letters, late records, rule events; read by `crossline alerts`."""
+    """A database file: alerts, shadow alerts, decisions, dead letters, late records, rule events.
+
+    It is read by `crossline alerts`.
+    """
 
     kind: Literal["sqlite"] = Field(description="Which kind of sink this is.")
     path: str = Field(min_length=1, description="Database file; made where it is not there.")
@@ -24,6 +29,7 @@ class JsonlSettings(Settings):
     kind: Literal["jsonl"] = Field(description="Which kind of sink this is.")
     path: str = Field(min_length=1, description="File for alerts.")
     dead_letters: str | None = Field(default=None, min_length=1, description="File for dead letters; by default, none.")
+    decisions: str | None = Field(default=None, min_length=1, description="File for decisions; by default, none.")
 
 
 class ConsoleSettings(Settings):
@@ -48,3 +54,25 @@ def rule_topics(sinks: Iterable[Settings]) -> frozenset[str] | None:
     """
     known = [frozenset((sink.topic, *sink.topics)) for sink in sinks if isinstance(sink, KafkaSinkSettings)]
     return frozenset.intersection(*known) if known else None
+
+
+def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | None) -> list[Finding]:
+    """What is wrong with where decisions go: a topic that a Kafka sink does not know, or no place at all."""
+    topic, topics = decisions.sink_topic if decisions else None, rule_topics(sinks)
+    if topic is not None:
+        if topics is None:
+            return [Finding(("decisions", "sink_topic"), shown(topic), "no sink_topic, for there is no Kafka sink")]
+        if topic not in topics:
+            expected = f"a topic of the sinks: {one_of(sorted(topics))}"
+            hint = nearest(topic, topics) or "name it under topics of the pipeline's Kafka sink, and create it"
+            return [Finding(("decisions", "sink_topic"), shown(topic), expected, hint)]
+    # Of a kind that is registered from elsewhere nobody knows here what it takes.
+    takes_none = all(
+        isinstance(sink, ConsoleSettings | KafkaSinkSettings)
+        or (isinstance(sink, JsonlSettings) and sink.decisions is None)
+        for sink in sinks
+    )
+    if topic is not None or (decisions is not None and decisions.path is not None) or not takes_none:
+        return []
+    hint = "a sqlite sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with a Kafka sink"
+    return [Finding(("policy",), "a policy, and no sink that takes decisions", "a place for them", hint)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from crossline.core.basics.values import F64, I32, I64, U8
 from crossline.core.figures.kinds import Operator
-from crossline.core.plan.spaces import FormulaLine, Group, KeySpacePlan, Line
+from crossline.core.plan.spaces import FormulaLine, Group, KeySpacePlan, Line, WindowPlan
 
 # Kinds of pointers into a window, and of group results.
 MIN, MAX, FIRST, LAST = 0, 1, 2, 3
@@ -95,7 +95,7 @@ class KernelProgram(NamedTuple):
 JudgeClass = tuple[int, tuple[tuple[int, int], ...], int, bool]
 
 
-def judge_class(plan: KeySpacePlan, line: Line | FormulaLine) -> JudgeClass:
+def judge_class(plan: WindowPlan, line: Line | FormulaLine) -> JudgeClass:
     """What decides which records a line judges: entry, spans of ingest time, the latest lateness; and when."""
     formed = isinstance(line, FormulaLine)
     entry = line.entry if isinstance(line, FormulaLine) else plan.cursors[plan.groups[line.group].cursor].entry
@@ -103,17 +103,17 @@ def judge_class(plan: KeySpacePlan, line: Line | FormulaLine) -> JudgeClass:
     return entry, tuple((_clip(start), _clip(end)) for start, end in line.spans), _clip(late), formed
 
 
-def classes(plan: KeySpacePlan) -> dict[JudgeClass, int]:
+def classes(plan: WindowPlan) -> dict[JudgeClass, int]:
     """The classes of the plan's lines, numbered; those of its formulas come after."""
     return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in plan.judging))}
 
 
-def told_groups(plan: KeySpacePlan) -> tuple[int, ...]:
+def told_groups(plan: WindowPlan) -> tuple[int, ...]:
     """The numbers of the groups whose figures formulas read, in the order in which they are told."""
     return tuple(sorted({number for each in plan.formulas for _, *groups in each.figures for number in groups}))
 
 
-def all_told(plan: KeySpacePlan) -> tuple[int, ...]:
+def all_told(plan: WindowPlan) -> tuple[int, ...]:
     """The groups in use: first those that formulas read, then those that lines alone do."""
     return tuple(dict.fromkeys((*told_groups(plan), *sorted(line.group for line in plan.lines))))
 

@@ -15,12 +15,14 @@ import orjson
 
 from crossline.core.basics.errors import StateError
 from crossline.core.conditions.lists import Lists, list_from_json
+from crossline.core.decide.policy import Deciding
 from crossline.core.decode import RecordLayout as DecodeLayout
 from crossline.core.decode import make_layout
 from crossline.core.judge.shard import Bounds, ShardState
 from crossline.core.plan.compile import StreamPlan, layout_of
 from crossline.core.plan.compose import compile_all
 from crossline.core.plan.layers import EntrySpec, Layer, Layout
+from crossline.core.plan.spaces import PanePart
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
@@ -39,8 +41,9 @@ class Book:
     """Rules, streams, lists and layout; compiled once per process.
 
     ``pasts``: by layer. ``only``: judge by these layers alone, to read their past; ``clocks``: where the streams' own
-    clocks stood when reading starts. ``probing``: see ``compile_all``; it does not travel. ``levels``: how many levels
-    of plans there ever were (see ``StreamPlan``): the state of one that nothing needs for a while has no gap.
+    clocks stood when reading starts. ``deciding``: None where nothing is decided. ``probing``: see ``compile_all``; it
+    does not travel. ``levels``: how many levels of plans there ever were (see ``StreamPlan``): the state of one that
+    nothing needs for a while has no gap.
     """
 
     rules: RuleSet
@@ -53,6 +56,7 @@ class Book:
     pasts: Mapping[str, Past] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     clocks: Mapping[str, int] = field(default_factory=dict)
+    deciding: Deciding | None = None
     probing: int = 0
     levels: int = 1
     _plans: dict[str, StreamPlan] | None = None
@@ -138,6 +142,7 @@ class Book:
                 "pasts": self.pasts,
                 "only": self.only,
                 "clocks": self.clocks,
+                "deciding": self.deciding.to_json() if self.deciding else None,
                 "levels": self.levels,
             }
         )
@@ -163,6 +168,7 @@ def book_from_json(raw: bytes) -> Book:
         pasts={name: Past(**past) for name, past in data["pasts"].items()},
         only=tuple(data["only"]),
         clocks=data["clocks"],
+        deciding=Deciding.from_json(data["deciding"]) if data.get("deciding") else None,
         levels=data.get("levels", 1),
     )
 
@@ -177,6 +183,9 @@ def _layer(item: dict[str, Any]) -> Layer:
         retention_ms=item["retention_ms"],
         lateness_ms=item["lateness_ms"],
         home=item["home"],
+        resolution_ms=item.get("resolution_ms", 0),
+        parts=tuple(PanePart(**part) for part in item.get("parts", ())),
+        fresh_ms=item.get("fresh_ms", 0),
     )
 
 

@@ -80,9 +80,18 @@ class RuleChanges:
     def start(self) -> None:
         """The rules to begin with; write the book."""
         self._rules, self._lists = self._feed.start()
+        self._check_policy()
         self._change(self._rules, self._lists)
         # A kill may have come before they were delivered; a sink that has them takes no notice.
         self._events = [*self._feed.events(), *self._events]
+
+    def _check_policy(self) -> None:
+        """Rules come and go, so that a policy may name one that is not there: it is told, and asked for in vain."""
+        deciding = self._configured.deciding
+        ids = {version.rule.rule_id for version in self._rules.versions}
+        missing = deciding.policy.unknown_rules(ids) if deciding is not None else []
+        if missing:
+            log.warning("the policy names rules that are not there", rules=missing)
 
     def close(self) -> None:
         """Let go of what feeds the rules."""

@@ -139,7 +139,7 @@ class PastReader:
         shutil.rmtree(past_root(self.state_root, folder), ignore_errors=True)  # of a run that ended before it was used
         clocks = {stream: start.ingest_ms[stream]} if start and stream in start.ingest_ms else {}
         of_then = lists.since({stream: reach_ms - SLOWEST_MS})
-        mine = replace(book, only=names, clocks=clocks, pasts={}, lists=of_then, levels=1, _plans=None)
+        mine = replace(book, only=names, clocks=clocks, pasts={}, lists=of_then, deciding=None, levels=1, _plans=None)
         return _Reading(StaticBook(mine.to_json()), Past(folder, 0), start)
 
     def _go_on(self, reading: _Reading, number: int, source: SourcePlan, end: Mark) -> None:

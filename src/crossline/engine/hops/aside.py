@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from crossline.core.basics.wire import WirePart
 from crossline.core.route.pack import unpack
-from crossline.engine.hops.hops import OUT, ArrowBatches, Step, rows_of
+from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.work.task import Task
 
 BODY_BYTES_MIN = 16 * 1024
@@ -31,7 +31,7 @@ _POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # all pages at once, where the sys
 class PutAside:
     """``step``, with the large bodies of its rows for other hops in files in ``folder``."""
 
-    step: Step
+    step: Callable[[Task, ArrowBatches], ArrowBatches]
     folder: Path
 
     def __call__(self, task: Task, batches: ArrowBatches) -> ArrowBatches:

@@ -18,16 +18,14 @@ from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.route.pack import dead_to_json, pack
 from crossline.core.route.parts import Part, route
 from crossline.engine.book.book import BookSource
+from crossline.engine.hops.deciding import DecideShards, decides_at
+from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.source.intake import Intake
 from crossline.engine.state.cache import Sent
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.task import Task
 
-ArrowBatches = Iterator[pa.RecordBatch]
 Step = Callable[[Task, ArrowBatches], ArrowBatches]
-
-OUT = -1
-_ROWS = pa.schema([("hop", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])
 
 # Judges, at a level of plans, the packed parts that a batch has for each shard; what comes of each of them.
 Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Sent]]
@@ -43,10 +41,12 @@ class Hop:
 
 
 def hops_of(source: BookSource, intake: Intake, judge: Judge) -> tuple[Hop, ...]:
-    """The hops of a batch by the book that ``source`` has: it is judged once for each level of plans."""
-    levels = range(1, source.current().depth + 1)
+    """The hops of a batch by the book that ``source`` has: judged once for each level of plans, then decided about."""
+    book = source.current()
+    levels = range(1, book.depth + 1)
     judging = (Hop("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in levels)
-    return (Hop("take in", TakeIn(source, intake, to=1), by_shard=False), *judging)
+    deciding = (Hop("decide", DecideShards(source, decides_at(book))),) if book.deciding is not None else ()
+    return (Hop("take in", TakeIn(source, intake, to=1), by_shard=False), *judging, *deciding)
 
 
 def in_one(hops: Sequence[Hop], task: Task, batches: ArrowBatches) -> ArrowBatches:
@@ -116,10 +116,3 @@ class JudgeShards:
 
 def _spent(watch: Stopwatch) -> pa.RecordBatch:
     return rows_of([(OUT, 0, "spent", watch.to_json())])
-
-
-def rows_of(rows: Sequence[tuple[int, int, str, bytes | memoryview]]) -> pa.RecordBatch:
-    """Rows (hop, shard, kind, body) of ``_ROWS``."""
-    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
-    arrays = [pa.array(list(column), each.type) for column, each in zip(columns, _ROWS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ROWS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from crossline.core.route.pack import pack
 from crossline.core.route.parts import Part
 from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import parts_of
-from crossline.engine.hops.hops import OUT
+from crossline.engine.hops.deciding import deciding_rows
+from crossline.engine.hops.rows import OUT
 from crossline.engine.state.cache import Rows, Sent, ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
 
@@ -61,19 +62,24 @@ class Judging:
 
 
 def sent(book: Book, level: int, output: ShardOutput, state: ShardState) -> Sent:
-    """What came of a batch of a shard: its outcome, which is for nobody in here, and hits for those who read them."""
-    rows: Sent = [(OUT, 0, *row) for row in outcome_of(book, output)]
+    """What came of a batch of a shard: its outcome, which is for nobody in here, and hits for those who read them.
+
+    Hits become alerts here, detected now.
+    """
+    alerts = alerts_of(book.plans(), output.hits, time.time_ns() // 1_000_000) if output.hits else []
+    rows: Sent = [(OUT, 0, *row) for row in outcome_of(output, alerts)]
+    if book.deciding is not None:
+        rows += deciding_rows(book, output, alerts)
     by_shard: dict[int, list[Part]] = {}
     for part in onward(book.plans(), level, output.hits, state.log_clock, book.shards, book.lists):
         by_shard.setdefault(part.shard, []).append(part)
     return [*rows, *((level + 1, shard, "parts", pack(mine)) for shard, mine in by_shard.items())]
 
 
-def outcome_of(book: Book, output: ShardOutput) -> Rows:
-    """What came of a batch of a shard, as rows (kind, body); hits become alerts here, detected now."""
-    rows = []
-    if output.hits:
-        alerts = alerts_of(book.plans(), output.hits, time.time_ns() // 1_000_000)
+def outcome_of(output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Rows:
+    """What came of a batch of a shard, as rows (kind, body); ``alerts``: of its hits."""
+    rows: Rows = []
+    if alerts:
         rows += [("alerts", json_bytes(alerts)), ("places", orjson.dumps([hit.place for hit in output.hits]))]
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:

@@ -38,13 +38,14 @@ log = get_logger(__name__)
 class Outcome:
     """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read.
 
-    ``positions``: partition and offset of the record at which each alert fired.
+    ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values.
     """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
     positions: list[tuple[str, int]] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
     clocks: dict[str, StreamClocks] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
@@ -59,6 +60,8 @@ def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
 def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw] | None) -> Outcome:
     """What came out of a batch as (kind, body): alerts in the order of their records, then of their rules.
 
+    Decisions are in the order of their records.
+
     Bytes of duplicates and late records are fetched from their source. What cannot be fetched within FETCH_S goes
     without its bytes, and is told; ``fetchers`` None: nobody wants them.
     """
@@ -67,6 +70,7 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
     places: list[list[Any]] = []
     duplicates: list[Position] = []
     late: list[Position] = []
+    decided: list[tuple[list[Any], dict[str, Any]]] = []
     for kind, body in rows:
         if kind == "alerts":
             alerts += read_alerts(body)
@@ -78,6 +82,8 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
             duplicates += orjson.loads(body)
         elif kind == "late":
             late += orjson.loads(body)
+        elif kind == "decisions":
+            decided += orjson.loads(body)
         elif kind == "spent":
             outcome.spent.add(body)
         else:
@@ -87,6 +93,7 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
     outcome.alerts = [alert for _, alert in ordered]
     outcome.positions = [(partition, offset) for (*_, offset, partition), _ in ordered]
+    outcome.decisions = [decision for _, decision in sorted(decided, key=lambda each: each[0])]
     if duplicates or late:
         every = [*duplicates, *late]
         raws = _unread(every) if fetchers is None else fetched(every, fetchers, time.monotonic() + FETCH_S)

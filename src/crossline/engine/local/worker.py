@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from crossline.core.basics.errors import CrosslineError
-from crossline.engine.hops.hops import OUT, Hop
+from crossline.engine.hops.hops import Hop
+from crossline.engine.hops.rows import OUT
 from crossline.engine.runtime.tied import end_with_parent
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.task import Task

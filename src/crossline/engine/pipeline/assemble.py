@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 from crossline.connectors.base import Delivery, Sink, build_sink
 from crossline.connectors.console import ConsoleSink
 from crossline.core.basics.errors import UsageError
+from crossline.core.decide.policy import Deciding
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
-from crossline.core.settings.config import rule_defaults
+from crossline.core.settings.config import deciding_of, rule_defaults
 from crossline.core.settings.fields import Settings
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.settings.sinks import ConsoleSettings
@@ -108,7 +109,11 @@ def _assembled(
     before = known.current() if Path(known.path).exists() else None
     shards = _shards(config, before, cores)
     bounds = Bounds(config.engine.partition_lag)
-    book = Book(RuleSet(), dict(config.streams), rule_defaults(config), shards, bounds)
+    deciding = deciding_of(config)
+    if deciding is not None and deciding.folder is not None:
+        deciding = replace(deciding, folder=str(Path(deciding.folder).absolute()))
+    _check_policy(deciding, before)
+    book = Book(RuleSet(), dict(config.streams), rule_defaults(config), shards, bounds, deciding=deciding)
     local = spark.sparkContext.master.startswith("local[")
     held = shards if local and _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
@@ -124,6 +129,17 @@ def _assembled(
     feed = DirectoryFeed(config, {stream: _clock_of(config, stream) for stream in config.sources})
     sinks = [options.sink(sink, config.name) for sink in config.sinks]
     return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch, claimed, before)
+
+
+def _check_policy(deciding: Deciding | None, before: Book | None) -> None:
+    """Ids of decisions have the policy's version in them: one version cannot mean two things."""
+    known = before.deciding.policy if before is not None and before.deciding is not None else None
+    if deciding is None or known is None or known.version != deciding.policy.version:
+        return
+    if known.digest != deciding.policy.digest:
+        raise UsageError(
+            f"policy: version {known.version} has decided before, with another content; give the policy a new version"
+        )
 
 
 def _shards(config: Config, before: Book | None, cores: int) -> int:

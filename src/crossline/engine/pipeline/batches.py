@@ -198,7 +198,7 @@ class Batches:
         }
         events = self._changes.events()
         found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
-        return Delivery(self._settings.name, batch_id, *found)
+        return Delivery(self._settings.name, batch_id, *found, outcome.decisions)
 
     def _mark(self, delivery: Delivery) -> None:
         """The batch is with every sink."""

@@ -11,7 +11,8 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from crossline.engine.hops.aside import PutAside
-from crossline.engine.hops.hops import ArrowBatches, Hop, Step, in_one
+from crossline.engine.hops.hops import Hop, Step, in_one
+from crossline.engine.hops.rows import ArrowBatches
 from crossline.engine.source.intake import Intake, TaggedIntake
 from crossline.engine.spark.task import running_task
 

@@ -22,6 +22,7 @@ class Totals:
     alerts: dict[str, int] = field(default_factory=dict)
     dead: dict[str, int] = field(default_factory=dict)
     late: int = 0
+    decisions: dict[str, int] = field(default_factory=dict)
     started_s: float = field(default_factory=time.monotonic)
     first_s: float = 0.0
     ended_s: float = 0.0
@@ -42,5 +43,7 @@ class Totals:
         self.late += len(delivery.late)
         for alert in delivery.alerts:
             self.alerts[alert["rule_id"]] = self.alerts.get(alert["rule_id"], 0) + 1
+        for each in delivery.decisions:
+            self.decisions[each["decision"]] = self.decisions.get(each["decision"], 0) + 1
         for letter in delivery.dead:
             self.dead[letter.reason] = self.dead.get(letter.reason, 0) + 1

@@ -60,7 +60,7 @@ def test_the_envelope_in_full() -> None:
         ("source_topic", "rule:burst", "rule: and the id of a rule"),
         ("late_policy", "reevaluate", "not in this version yet"),
         ("late_policy", "ignore", "one of evaluate, skip"),
-        ("resolution", "1m", "not in this version yet"),
+        ("resolution", "1m", "no resolution here"),
         ("watermark_delay", "3 parsecs", "a duration such as"),
         ("time_mode", "ingest_time", "one of event_time, processing_time"),
         ("timestamp_field", "evnt_time", "did you mean event_time?"),

@@ -4,7 +4,14 @@ from pathlib import Path
 import pytest
 
 from crossline.core.basics.errors import PermanentError
-from crossline.core.settings.config import EngineSettings, PipelineDefaults, in_folder, load_pipeline
+from crossline.core.decide.policy import Deciding
+from crossline.core.settings.config import (
+    EngineSettings,
+    PipelineDefaults,
+    deciding_of,
+    in_folder,
+    load_pipeline,
+)
 from crossline.core.settings.kafka import KafkaSecurity
 from crossline.core.settings.reference import reference
 from crossline.core.settings.sinks import SINKS, rule_topics
@@ -79,6 +86,21 @@ def test_relative_paths_start_at_the_folder_of_the_pipeline() -> None:
     ]
     assert pipeline.sinks[1].dead_letters == "/home/me/payments/d.jsonl"
     assert pipeline.engine.checkpoint == "/home/me/payments/out/checkpoint"
+
+
+def test_paths_of_decisions_move_too() -> None:
+    text = (
+        SHORT.replace(".db}", ".db}\n  - {kind: jsonl, path: a, decisions: d.jsonl}") + "policy: policies/good.yaml\n"
+    )
+    pipeline = in_folder(load_pipeline(text, "pipeline.yaml", reader(GOLDEN)), "conf")
+    assert pipeline.sinks[1].decisions == "conf/d.jsonl"
+    assert pipeline.policy is not None
+    assert deciding_of(pipeline) == Deciding(pipeline.policy, pipeline="payments")
+    text += "decisions: {emit: all, path: out/decided}\n"
+    pipeline = in_folder(load_pipeline(text, "pipeline.yaml", reader(GOLDEN)), "conf")
+    assert pipeline.policy is not None
+    assert deciding_of(pipeline) == Deciding(pipeline.policy, True, None, "conf/out/decided", "payments")
+    assert deciding_of(load_pipeline(SHORT, "pipeline.yaml", reader(GOLDEN))) is None
 
 
 def test_paths_of_passwords_move_too() -> None:

@@ -14,7 +14,7 @@ from crossline.core.basics.errors import StateError
 from crossline.core.route.pack import pack
 from crossline.core.route.parts import Part
 from crossline.engine.hops.aside import BODY_BYTES_MIN, PutAside, body_of, clear, parts_of, put_aside
-from crossline.engine.hops.hops import OUT, rows_of
+from crossline.engine.hops.rows import OUT, rows_of
 from crossline.engine.work.task import Task
 
 SIZES = [0, 1, 7, 8, BODY_BYTES_MIN - 1, BODY_BYTES_MIN, BODY_BYTES_MIN + 1, 4096 * 9, 70_001]

@@ -19,7 +19,8 @@ import pytest
 from crossline.core.basics.errors import CrosslineError, PermanentError, RetryableError, StoppedError, UsageError
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.engine.changes.past import PastError
-from crossline.engine.hops.hops import OUT, ArrowBatches, Hop, Step, rows_of
+from crossline.engine.hops.hops import Hop, Step
+from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.local import pool as pool_module
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.local.worker import Worker
@@ -342,7 +343,8 @@ MAIN = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
-from crossline.engine.hops.hops import OUT, Hop, rows_of
+from crossline.engine.hops.hops import Hop
+from crossline.engine.hops.rows import OUT, rows_of
 from crossline.engine.local.pool import Pool
 
 def step(task, batches):

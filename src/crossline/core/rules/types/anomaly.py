@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from crossline.core.rules.figure import FigureFields, made_figure
+from crossline.core.rules.figure import FigureFields, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.streams.schema import StreamSpec
@@ -37,6 +37,7 @@ class AnomalyRule(MadeRule):
     group_by: Names = Field((), description="Field or fields of the key; none: one past for the whole stream.")
     window: OptionalDuration = Field(description="How far back the past reaches: `30d`.")
 
+    takes_resolution: ClassVar[bool] = True
     example: ClassVar[str] = """\
 rule_id: unusual_amount
 version: 1
@@ -66,6 +67,7 @@ window: 30d
         ]
         if not self.window:
             findings.append(Finding(("window",), "an empty window", "a window longer than 0"))
+        findings += resolution_findings(self.resolution, self.window)
         if self.ratio is not None and self.direction == "both":
             findings.append(Finding(("direction",), "both", "above or below, with ratio"))
         if self.z_score is not None and self.min_points == 1:
@@ -81,6 +83,7 @@ window: 30d
         more = [self.conditions] if isinstance(self.conditions, dict) else self.conditions or []
         common: dict[str, Any] = {"group_by": list(self.group_by or ()), "window": f"{self.window}ms"}
         common |= {"conditions": {"all": [exists, *more]}, "include_current": False}
+        common |= {"resolution": f"{self.resolution}ms"} if self.resolution else {}
         figures = {"average": made_figure("avg", self.value_field, common)}
         if self.z_score is not None:
             figures["deviation"] = made_figure("stddev", self.value_field, common)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from crossline.core.rules.figure import OF_A_FIELD, FigureFields, made_figure
+from crossline.core.rules.figure import OF_A_FIELD, FigureFields, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.texts.fieldtypes import Names, OptionalDuration
@@ -51,6 +51,7 @@ class BurstRule(MadeRule):
     group_by: Names = Field((), description="Field or fields of the key; none: one window over the whole stream.")
     window: OptionalDuration = Field(description="How far back the window reaches: `2m`.")
 
+    takes_resolution: ClassVar[bool] = True
     example: ClassVar[str] = """\
 rule_id: card_testing
 version: 1
@@ -73,6 +74,7 @@ any_of:
         findings = super().findings()
         if not self.window:
             findings.append(Finding(("window",), "an empty window", "a window longer than 0"))
+        findings += resolution_findings(self.resolution, self.window)
         others = [name for name in self._aggregates() if name != "count"]
         if others and self.aggregation_field is None:
             findings.append(Finding(("aggregation_field",), "nothing", f"the field to take the {others[0]} of"))
@@ -87,6 +89,7 @@ any_of:
         if not self.any_of or not self.window or (self.aggregation_field is None and len(self._aggregates()) > 1):
             return {}
         common = {"group_by": list(self.group_by or ()), "window": f"{self.window}ms", "conditions": self.conditions}
+        common |= {"resolution": f"{self.resolution}ms"} if self.resolution else {}
         of: dict[str, Any] = dict.fromkeys(self._aggregates(), self.aggregation_field)
         return {name: made_figure(name, field, common) for name, field in of.items()}
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
-from crossline.core.rules.figure import FigureFields
+from crossline.core.basics.times import format_duration
+from crossline.core.formula.canonical import canonical
+from crossline.core.formula.check import check
+from crossline.core.formula.formula import Formula
+from crossline.core.formula.tree import Compare, ComparisonOperator, Constant, Node, walk
+from crossline.core.rules.base import DrawnLine
+from crossline.core.rules.figure import FigureFields, kinds
 from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED
+from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Path, listed, shown
 from crossline.core.texts.validation import refusal
 
@@ -87,10 +94,61 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
         """Whether ``emit_mode`` says so."""
         return self.emit_mode == "window"
 
+    def drawn(self, spec: StreamSpec) -> DrawnLine | None:
+        """The first comparison with a plain number on its right."""
+        found = self._first_line(spec)
+        if found is None:
+            return None
+        left, operator, right = found
+        return DrawnLine(canonical(left), operator, right.value, ("when",))  # type: ignore[arg-type]
+
+    def redrawn(self, threshold: float, spec: StreamSpec) -> Self:
+        """With another number there, and the left side as its value."""
+        found = self._first_line(spec)
+        if found is None:
+            raise ValueError(f"{self.rule_id} draws no line")
+        left, _, right = found
+        when = f"{self.when[: right.span.start]}{threshold!r}{self.when[right.span.end :]}"
+        return self.model_copy(update={"when": when, "value": canonical(left)})
+
+    def _first_line(self, spec: StreamSpec) -> tuple[Node, ComparisonOperator, Constant] | None:
+        formula = check(self.when, kinds(self.figures, spec), ("when",), wanted="verdict")
+        for node in walk(formula.root) if isinstance(formula, Formula) else ():
+            match node:
+                case Compare((left, Constant(int() | float(), "integer" | "number") as right), (operator,)):
+                    return left, operator, right
+        return None
+
+    def _pane_findings(self) -> list[Finding]:
+        """What does not go together with panes."""
+        found: list[Finding] = []
+        panes = {name: each.resolution for name, each in self.figures.items() if each.resolution is not None}
+        if not panes:
+            return found
+        first, resolution = next(iter(panes.items()))
+        reach_ms = max((each.window or 0) + each.delay for each in self.figures.values() if each.resolution is not None)
+        for name, each in self.figures.items():
+            if each.resolution not in {None, resolution}:
+                told, expected = format_duration(each.resolution or 0), format_duration(resolution)
+                at = ("figures", name, "resolution")
+                found.append(Finding(at, told, f"{expected}, as figure {first} has: panes of a rule have one length"))
+            elif each.resolution is None and each.distinct_count is not None:
+                expected = (
+                    f"{format_duration(resolution)} too: beside figures of panes, different values are in sketches"
+                )
+                found.append(Finding(("figures", name, "resolution"), "nothing", expected))
+            elif each.resolution is None and (each.window or 0) + each.delay > reach_ms:
+                expected = f"{format_duration(resolution)} too: it reaches further back than the figures of panes"
+                found.append(Finding(("figures", name, "resolution"), "nothing", expected))
+        if self.emit_mode == "window":
+            found.append(Finding(("emit_mode",), "window", "last_event: with a resolution, records are not kept"))
+        return found
+
     def findings(self) -> list[Finding]:
         """What cannot stand together."""
         findings = super().findings()
         if self.figures:
+            findings += self._pane_findings()
             expected = f"{shown(list(self.key_fields))}, as of another figure; figures of several keys in one rule"
             findings += [
                 Finding(

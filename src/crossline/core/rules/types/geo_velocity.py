@@ -113,3 +113,8 @@ window: 12h
     def said_first(self) -> str:
         """In words: the formula says less."""
         return f"faster than {self.max_speed_kmh} km/h"
+
+    def remark(self) -> str | None:
+        """The formula says it in three comparisons."""
+        least = f", over {self.min_distance_km} km or more" if self.min_distance_km else ""
+        return f"That is faster than {self.max_speed_kmh} km/h from the record before to this one{least}."

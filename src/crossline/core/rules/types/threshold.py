@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from crossline.core.conditions.tree import ORDERING, AllOf, Leaf
 from crossline.core.figures.program import Evidence, Program
-from crossline.core.rules.base import Defaults, Rule
+from crossline.core.rules.base import Defaults, DrawnLine, Rule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED, Sentence, noun, placeholders
 from crossline.core.streams.schema import StreamSpec
@@ -49,6 +51,29 @@ conditions:
         shown = {*self.condition.fields(), *(name for name in named if name not in RESERVED)}
         judged_ms = self.lateness(defaults).judged_ms
         return Program(self.feed(defaults), evidence=Evidence(tuple(sorted(shown))), judge_lateness_ms=judged_ms)
+
+    def drawn(self, spec: StreamSpec) -> DrawnLine | None:  # noqa: ARG002 - the conditions say it
+        """Of conditions that all must hold the one that orders a number; None where there are several, or none."""
+        node = self.condition.node
+        parts = node.parts if isinstance(node, AllOf) else (node,)
+        lines = [
+            DrawnLine(each.field, each.operator, each.value, (*each.path, "value"), each.field)  # type: ignore[arg-type]
+            for each in parts
+            if isinstance(each, Leaf) and each.operator in ORDERING and isinstance(each.value, int | float)
+        ]
+        return lines[0] if len(lines) == 1 else None
+
+    def redrawn(self, threshold: float, spec: StreamSpec) -> Self:
+        """With another number in that condition."""
+        line = self.drawn(spec)
+        if line is None:
+            raise ValueError(f"{self.rule_id} draws no line")
+        conditions = copy.deepcopy(self.conditions)
+        place: Any = {"conditions": conditions}
+        for step in line.path[:-1]:
+            place = place[step]
+        place["value"] = threshold
+        return type(self).model_validate({**self.to_json(), "conditions": conditions})
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
         """Its id, and any field of the record."""

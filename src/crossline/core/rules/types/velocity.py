@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
 from crossline.core.basics.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
 from crossline.core.figures.kinds import Counted, Operator
 from crossline.core.figures.program import Comparison, Emission, Evidence, Figure, Program, Window
-from crossline.core.rules.base import Defaults, Rule
-from crossline.core.rules.figure import column_kind, field_findings, group_findings
+from crossline.core.rules.base import Defaults, DrawnLine, Rule
+from crossline.core.rules.figure import column_kind, field_findings, group_findings, resolution_findings
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration, Names, Number, OptionalDuration, OptionalNumber, Unit
-from crossline.core.texts.problems import Finding
+from crossline.core.texts.problems import Finding, Path
 
 _SAID = {
     "sum": "sum of {field} ",
@@ -61,6 +61,7 @@ class VelocityRule(Rule):
     cooldown: Duration = Field(0, description="After an alert, none for the same key for this long.")
     emit_to_sink: bool = Field(True, description="`false`: recorded, but not delivered to a sink.")
 
+    takes_resolution: ClassVar[bool] = True
     example: ClassVar[str] = """\
 rule_id: card_burst
 version: 3
@@ -97,6 +98,22 @@ cooldown: 5m
         ms = Fraction(str(self.window_size)) * UNIT_MS_BY_NAME[self.window_unit.lower()]
         return int(ms) if ms.denominator == 1 and ms <= DURATION_MS_MAX else None
 
+    def place_of(self, part: str, figure: str = "") -> Path:
+        """The threshold is the line; a window may be written as a number."""
+        if part == "window" and self.window is None:
+            return ("window_size",)
+        return ("aggregation_threshold",) if part == "when" else super().place_of(part, figure)
+
+    def drawn(self, spec: StreamSpec) -> DrawnLine:  # noqa: ARG002 - the threshold
+        """The threshold."""
+        of = f" of {self.aggregation_field}" if self.aggregation_field else ""
+        named = f"{self.aggregation_type}{of}"
+        return DrawnLine(named, self.operator, self.aggregation_threshold, ("aggregation_threshold",))
+
+    def redrawn(self, threshold: float, spec: StreamSpec) -> Self:  # noqa: ARG002 - the threshold
+        """With another threshold."""
+        return self.model_copy(update={"aggregation_threshold": threshold})
+
     def canonical(self) -> dict[str, object]:
         """The body; both ways of writing the window become one."""
         body = super().canonical()
@@ -107,6 +124,9 @@ cooldown: 5m
     def findings(self) -> list[Finding]:
         """What cannot stand together."""
         findings = super().findings() + self._window_findings()
+        findings += resolution_findings(self.resolution, self._window_ms())
+        if self.resolution is not None and self.emit_mode == "window":
+            findings.append(Finding(("emit_mode",), "window", "last_event: with a resolution, records are not kept"))
         if self.aggregation_type not in {"count", None} and self.aggregation_field is None:
             findings.append(
                 Finding(("aggregation_field",), "nothing", f"the field to take the {self.aggregation_type} of")
@@ -142,7 +162,8 @@ cooldown: 5m
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
         """One figure, held against the threshold."""
         feed = self.feed(defaults, self.group_by)
-        window = Window(self.window_ms, self.bounds, self.include_current_resolved)
+        resolution_ms = self.resolution or 0
+        window = Window(self.window_ms, self.bounds, self.include_current_resolved, resolution_ms=resolution_ms)
         return Program(
             feed,
             (

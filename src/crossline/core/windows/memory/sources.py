@@ -17,10 +17,10 @@ _PACKAGE = "crossline.core.windows"
 
 
 @cache
-def digest() -> int:
-    """Of the kernel's sources and the build."""
+def digest(*packages: str) -> int:
+    """Of the sources of a kernel, which stand in ``packages`` (none given: in that of windows), and the build."""
     found = sha256(BUILD.encode())
-    folders = [resources.files(_PACKAGE)]
+    folders = [resources.files(package) for package in packages or (_PACKAGE,)]
     while folders:
         for source in sorted(folders.pop().iterdir(), key=lambda file: file.name):
             if source.is_dir():

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from crossline.core.basics.values import F64, I64, U8
+from crossline.core.basics.values import F64, I32, I64, U8
 from crossline.core.figures.program import SCORE
 from crossline.core.formula.columns import compile_formula
 from crossline.core.formula.naive import evaluate
-from crossline.core.plan.spaces import FormulaLine, KeySpacePlan
+from crossline.core.plan.spaces import FormulaLine, WindowPlan
 from crossline.core.windows.batch import Failure, FigureRead, FormulaRead, KeyedBatch
-from crossline.core.windows.program import INT_KINDS, KernelProgram, told_groups
+from crossline.core.windows.program import INT_KINDS, told_groups
 
 Number = int | float | None
 
@@ -53,10 +53,24 @@ class Judged:
         return mask
 
 
+class Numbered(Protocol):
+    """What a kernel's program says of the groups in its own order: by which number they are told, and what they are."""
+
+    @property
+    def group_told(self) -> I32 | I64:
+        """The numbers."""
+        ...
+
+    @property
+    def group_kind(self) -> I32 | I64:
+        """Their kinds."""
+        ...
+
+
 class Formulas:
     """``plan.formulas``, compiled."""
 
-    def __init__(self, plan: KeySpacePlan, program: KernelProgram) -> None:
+    def __init__(self, plan: WindowPlan, program: Numbered) -> None:
         self._lines = plan.formulas
         self._first = len(plan.lines)
         told = told_groups(plan)
@@ -134,9 +148,7 @@ class Formulas:
             line.figures, self._columns[number], self._windows[number], strict=True
         ):
             if name in read:
-                end_ms = now_ms - window.delay_ms
-                counted = int(told.whole[row, count])
-                figures[name] = FigureRead(read[name], end_ms - window.window_ms, end_ms, counted)
+                figures[name] = FigureRead(read[name], *window.span_ms(now_ms), int(told.whole[row, count]))
         shows: dict[str, Any] = {name: evaluate(each.root, read) for name, each in verdict.shows}
         if verdict.scored is not None:
             named = zip(verdict.scored.scorer.features, verdict.scored.features, strict=True)

@@ -1,0 +1,143 @@
+"""``crossline rules compare``: two rule sets over the same past."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+
+from crossline.cli.rules.given import Amount, AsJson, Given, Input, Labels, ListFolder, PipelineFile, StreamFile
+from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.core.basics.errors import UsageError
+from crossline.core.rules.base import Rule
+
+if TYPE_CHECKING:
+    from crossline.core.workbench.catch import Marks, Side, Weighed
+    from crossline.replay.backtest import Judged
+
+_VERSIONED = re.compile(r"(?P<path>.+)@(?P<version>\d{1,9})")
+
+
+def compare(
+    one: Annotated[str, typer.Argument(metavar="A", help="A rule file or folder; FILE@VERSION: that version of it.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
+    *,
+    input_: Input,
+    stream: StreamFile = None,
+    lists: ListFolder = None,
+    pipeline: PipelineFile = None,
+    labels: Labels = None,
+    amount: Amount = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the past by both and tell what they share, what only one catches, and alerts a day.
+
+    Two alerts share something where they rest on a common record. With labels: precision, recall, and money.
+    """
+    from crossline.core.workbench.catch import sides
+    from crossline.engine.machine.temp import own_folder_for
+    from crossline.replay.compare import compare as by_rule
+    from crossline.replay.together import judge_together
+
+    given = Given(stream, lists, pipeline, tuple(input_))
+    sets = [_judged(given, each) for each in (one, other)]
+    marks = marks_of(labels, sets[0], amount)
+    with own_folder_for("compare") as folder:
+        found = judge_together(sets, folder, amount)
+    first, second = sides(found.alerts[0], found.alerts[1], found.days, marks, found.amounts)
+    rules = by_rule(found.alerts[0], found.alerts[1])
+    if as_json:
+        changes = {name: {"both": d.both, "appear": d.appear, "disappear": d.disappear} for name, d in rules.items()}
+        row = {"records": found.records, "days": round(found.days, 6), "a": first.as_json(), "b": second.as_json()}
+        write_lines([orjson.dumps({**row, "rules": changes})])
+        return
+    show(sides_table([("A", one, first), ("B", other, second)]))
+    if marks is not None:
+        show("", weighed_table([("A", first.weighed, first.caught_alone), ("B", second.weighed, second.caught_alone)]))
+    changed = Listing("rule", "at the same records", "only B", "only A")
+    for name, difference in rules.items():
+        changed.add(name, f"{difference.both:,}", f"+{difference.appear:,}", f"-{difference.disappear:,}")
+    show("", changed)
+    for name, side in (("A", first), ("B", second)):
+        show(*(f"only {name}: {each['record_id']}: {each['message']}" for each in side.alone))
+    note(f"{found.records:,} records of {found.days:,.3g} days")
+
+
+def marks_of(labels: Path | None, judged: Judged, amount: str | None) -> Marks | None:
+    """The labels that were given. Raises UsageError where an amount is asked for without."""
+    from crossline.replay.labels import read_labels
+
+    if labels is None:
+        if amount is not None:
+            raise UsageError("--amount says what was at stake in frauds: name them with --labels")
+        return None
+    return read_labels(labels, [judged.history.streams[name].id for name in judged.history.inputs])
+
+
+def _judged(given: Given, named: str) -> Judged:
+    path, version = Path(named), None
+    match = _VERSIONED.fullmatch(named)
+    if match and not path.exists():
+        path, version = Path(match["path"]), int(match["version"])
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; expected a rule file or a folder of them")
+    rules = given.rules(path)
+    return given.judged(path, rules if version is None else _of_version(path, rules, version))
+
+
+def _of_version(path: Path, rules: Collection[Rule], version: int) -> list[Rule]:
+    """The rules in that version: as the file has it, else as it was published."""
+    ids = {rule.rule_id for rule in rules}
+    found = {rule.rule_id: rule for rule in rules if rule.version == version}
+    found = {**{rule.rule_id: rule for rule in _published(path, ids, version)}, **found}
+    if not found:
+        there = ", ".join(sorted({str(rule.version) for rule in rules}))
+        raise UsageError(f"{path}: found no version {version}; the file has {there}, and no rule log has it")
+    return list(found.values())
+
+
+def _published(path: Path, ids: Collection[str], version: int) -> Iterable[Rule]:
+    from crossline.rulelog.directory import logs_in
+    from crossline.rulelog.events import RuleEvent
+    from crossline.rulelog.history import event_rule
+    from crossline.rulelog.logfile import read_log
+
+    folder = path if path.is_dir() else path.parent
+    events: list[RuleEvent] = [event for log in logs_in(folder).values() for event in read_log(log)]
+    mine = [each for each in events if each.event == "published" and each.rule_id in ids and each.version == version]
+    return [event_rule(each) for each in mine]
+
+
+def sides_table(rows: Iterable[tuple[str, str, Side]]) -> Listing:
+    """Two sets of alerts."""
+    table = Listing("", "rules", "alerts", "a day", "shared", "only here")
+    for name, rules, side in rows:
+        counts = (f"{side.alerts:,}", f"{side.per_day:,.4g}", f"{side.shared:,}", f"{side.only:,}")
+        table.add(name, rules, *counts)
+    return table
+
+
+def weighed_table(rows: Iterable[tuple[str, Weighed | None, int | None]]) -> Listing:
+    """Against labels; ``caught_alone`` (None: nothing to hold it against) are frauds that no other caught."""
+    known = [(name, weighed, alone) for name, weighed, alone in rows if weighed is not None]
+    money = any(weighed.money_caught is not None for _, weighed, _ in known)
+    more = ("money caught", "missed", "of false alerts") if money else ()
+    table = Listing("", "precision", "recall", "F1", "frauds caught", "only by it", *more)
+    for name, weighed, alone in known:
+        table.add(name, *weighed_cells(weighed), "" if alone is None else f"{alone:,}", *_money(weighed, money))
+    return table
+
+
+def weighed_cells(weighed: Weighed) -> tuple[str, str, str, str]:
+    """Precision, recall, F1, frauds caught of all."""
+    share = [("-" if each is None else f"{each:.3f}") for each in (weighed.precision, weighed.recall)]
+    return share[0], share[1], f"{weighed.f1:.3f}", f"{len(weighed.caught):,} of {weighed.frauds:,}"
+
+
+def _money(weighed: Weighed, asked: bool) -> tuple[str, ...]:
+    sums = (weighed.money_caught, weighed.money_missed, weighed.money_false)
+    return tuple(f"{each or 0:,.0f}" for each in sums) if asked else ()

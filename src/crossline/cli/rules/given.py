@@ -1,0 +1,118 @@
+"""What the commands that try rules on a sample are given: their options, and what these stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crossline.cli.alone import do_without_pandas
+from crossline.cli.backtest import inputs_by_stream, lists_for, setting_of
+from crossline.core.basics.errors import UsageError
+from crossline.core.rules.base import Rule
+from crossline.core.texts.problems import nearest, one_of
+from crossline.rulelog.reading import FileRule, Known, read_placed_rules, read_rules
+
+if TYPE_CHECKING:
+    from crossline.replay.backtest import Judged
+
+Rules = Annotated[Path, typer.Argument(metavar="RULES", help="A rule file, or a folder of them.", exists=True)]
+StreamFile = Annotated[
+    Path | None,
+    typer.Option("--stream", help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False),
+]
+ListFolder = Annotated[
+    Path | None,
+    typer.Option("--lists", help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False),
+]
+PipelineFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--pipeline",
+        help="Pipeline file: its streams, lists, defaults and engine bounds hold.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+Input = Annotated[
+    list[str], typer.Option("--input", help="Records of the past: files; NAME=GLOB where there are several streams.")
+]
+SomeInput = Annotated[
+    list[str] | None, typer.Option("--input", help="A sample: files; NAME=GLOB where there are several streams.")
+]
+OneRule = Annotated[str | None, typer.Option("--rule", metavar="ID", help="Only this rule.")]
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels",
+        help="What was fraud: CSV, JSON lines or Parquet with the record's id and is_fraud; or labels of crossline "
+        "generate.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+Amount = Annotated[
+    str | None, typer.Option("--amount", metavar="FIELD", help="The field whose sum is the money at stake.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Where rules and records stand, and what holds beside them."""
+
+    stream: Path | None = None
+    lists: Path | None = None
+    pipeline: Path | None = None
+    inputs: tuple[str, ...] = ()
+
+    def rules(self, path: Path) -> list[Rule]:
+        """The rules at ``path``, checked against the streams."""
+        setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
+        return read_rules(path, Known(setting.streams))
+
+    def placed(self, path: Path) -> list[FileRule]:
+        """The same, each with its place, in its newest version."""
+        setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
+        newest: dict[str, FileRule] = {}
+        for each in read_placed_rules(path, Known(setting.streams)):
+            known = newest.get(each.rule.rule_id)
+            if known is None or each.rule.version >= known.rule.version:
+                newest[each.rule.rule_id] = each
+        return list(newest.values())
+
+    def judged(self, path: Path, rules: Iterable[Rule]) -> Judged:
+        """``rules``, each in its newest version as if it were active, over the records."""
+        from crossline.core.judge.shard import Bounds
+        from crossline.replay.backtest import Judged, Recorded
+        from crossline.replay.trial import as_if_active
+
+        do_without_pandas()
+        setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
+        active = as_if_active(rules)
+        history = Recorded(setting.streams, inputs_by_stream(list(self.inputs), setting.streams))
+        named = lists_for([active], setting.lists, None) if self.inputs else {}
+        return Judged(active, history, named, setting.defaults, Bounds(setting.partition_lag_ms))
+
+    @property
+    def _pipeline(self) -> str | None:
+        return str(self.pipeline) if self.pipeline else None
+
+
+def chosen(rules: Iterable[Rule], rule_id: str | None) -> list[Rule]:
+    """The rules by id, in the order of their ids, each in its newest version; of one id that one.
+
+    Raises UsageError where there is none of that id.
+    """
+    newest: dict[str, Rule] = {}
+    for rule in rules:
+        if rule.rule_id not in newest or rule.version >= newest[rule.rule_id].version:
+            newest[rule.rule_id] = rule
+    if rule_id is not None and rule_id not in newest:
+        hint = nearest(rule_id, newest)
+        said = f"found no rule {rule_id}; expected {one_of(sorted(newest))}"
+        raise UsageError(f"{said}; {hint}" if hint else said)
+    return [newest[name] for name in sorted(newest) if rule_id in {None, name}]

@@ -1,0 +1,114 @@
+"""``crossline rules suggest-threshold``: where a rule's line would be drawn, by the past."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from crossline.cli.rules.compare import marks_of, weighed_cells
+from crossline.cli.rules.given import AsJson, Given, Input, Labels, ListFolder, PipelineFile, Rules, StreamFile, chosen
+from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.core.basics.errors import UsageError
+from crossline.core.rules.composition import rule_of
+from crossline.core.texts.problems import path_text
+
+if TYPE_CHECKING:
+    from crossline.replay.suggest import Outcome, Suggestion
+
+SHOWN = 4  # lines on each side of the one that is suggested
+
+
+def suggest_threshold(
+    rules: Rules,
+    *,
+    rule: Annotated[str, typer.Option("--rule", metavar="ID", help="The rule whose line is looked for.")],
+    input_: Input,
+    alerts_per_day: Annotated[
+        float | None, typer.Option("--alerts-per-day", min=0, help="As many alerts a day as can be looked at.")
+    ] = None,
+    labels: Labels = None,
+    stream: StreamFile = None,
+    lists: ListFolder = None,
+    pipeline: PipelineFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the line that would have given so many alerts a day, or, with labels alone, the best F1.
+
+    Each line that is told was judged on the records, with the rule's own emission and cooldown.
+    """
+    from crossline.engine.machine.temp import own_folder_for
+    from crossline.replay.measure import days_of, spans
+    from crossline.replay.sample import batches
+    from crossline.replay.suggest import Wanted, suggest
+
+    if alerts_per_day is None and labels is None:
+        raise UsageError("name what is wanted: --alerts-per-day N, or --labels FILE for the best F1")
+    given = Given(stream, lists, pipeline, tuple(input_))
+    (mine,) = chosen(given.rules(rules), rule)
+    if rule_of(mine.source_topic) is not None:
+        raise UsageError(
+            f"rule {rule} reads the hits of a rule ({mine.source_topic}); expected one that reads a stream"
+        )
+    judged = given.judged(rules, [mine])
+    if mine.source_topic not in judged.history.inputs:
+        raise UsageError(f"rule {rule} reads stream {mine.source_topic}; found no --input for it")
+    marks = marks_of(labels, judged, None)
+    with own_folder_for("suggest") as folder:
+        sample = list(batches(judged.history, folder))
+        known = spans(sample)
+        if mine.source_topic not in known:
+            raise UsageError(f"the input has no record of stream {mine.source_topic} that could be read")
+        days = days_of(known)
+        wanted = Wanted(None if alerts_per_day is None else alerts_per_day * days, marks)
+        found = suggest(judged, mine, sample, days, wanted)
+    if as_json:
+        write_lines([orjson.dumps(_as_json(rule, found, days))])
+    else:
+        _tell(rule, found, days)
+
+
+def _as_json(rule_id: str, found: Suggestion, days: float) -> dict[str, Any]:
+    return {
+        "rule_id": rule_id,
+        "line_of": found.drawn.named,
+        "operator": found.drawn.operator,
+        "path": path_text(found.drawn.path),
+        "threshold": found.best.line,
+        "same_to": found.same_to,
+        "best": _row(found.best),
+        "present": _row(found.present),
+        "judged": [_row(each) for each in found.judged],
+        "lines": found.lines,
+        "days": round(days, 6),
+    }
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    row: dict[str, Any] = {"threshold": outcome.line, "alerts": outcome.alerts, "alerts_per_day": outcome.per_day}
+    return {**row, **(outcome.weighed.as_json() if outcome.weighed is not None else {})}
+
+
+def _tell(rule_id: str, found: Suggestion, days: float) -> None:
+    drawn = found.drawn
+    weighed = ("precision", "recall", "F1", "frauds caught") if found.best.weighed is not None else ()
+    table = Listing("", f"{drawn.named} {drawn.operator}", "alerts", "a day", *weighed)
+    place = found.judged.index(found.best)
+    for each in found.judged[max(0, place - SHOWN) : place + SHOWN + 1]:
+        table.add(*_cells("suggested" if each is found.best else "", each))
+    table.add(*_cells("present", found.present))
+    show(table)
+    same = f"; up to {_number(found.same_to)}, but for that itself, any line gives the same" if found.same_to else ""
+    show(f"{rule_id}: {path_text(drawn.path)}: {drawn.operator} {_number(found.best.line)}{same}")
+    whole = "none that there are is better" if len(found.judged) == found.lines else "those nearest to what is wanted"
+    note(f"{len(found.judged):,} of {found.lines:,} lines judged, {whole}; records of {days:,.3g} days")
+
+
+def _cells(what: str, outcome: Outcome) -> list[str]:
+    cells = [what, _number(outcome.line), f"{outcome.alerts:,}", f"{outcome.per_day:,.4g}"]
+    return cells + (list(weighed_cells(outcome.weighed)) if outcome.weighed is not None else [])
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"

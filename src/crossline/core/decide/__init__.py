@@ -1,0 +1,1 @@
+"""What is done about a record: its hits under a policy."""

@@ -1,0 +1,49 @@
+"""What a decision is made of: a record, and the hits on it that count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_OF_ALERT = ("rule_id", "rule_version", "action", "score", "severity", "alert_id", "message")
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRecord:
+    """The record that a decision is about; times in epoch ms."""
+
+    stream: str
+    record_id: str
+    event_ms: int
+    ingest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingHit:
+    """A hit as a policy sees it; ``alert_id`` and ``message`` are those of its alert."""
+
+    rule_id: str
+    rule_version: int
+    action: str
+    score: int
+    severity: str
+    tags: tuple[str, ...]
+    alert_id: str
+    message: str
+
+
+def hit_of(alert: Mapping[str, Any]) -> DecidingHit | None:
+    """The hit that ``alert`` tells of; None where it does not count.
+
+    Shadow rules never decide, nor do rules whose alerts go to no sink: they only feed others.
+    """
+    if alert["kind"] != "alert" or not alert.get("emit_to_sink", True):
+        return None
+    given = {name: alert[name] for name in _OF_ALERT}
+    return DecidingHit(**given, tags=tuple(alert.get("tags", ())))
+
+
+def gravest(names: Iterable[str], order: Sequence[str]) -> str | None:
+    """The one of ``names`` that comes last in ``order``; None where there is none."""
+    return max(names, key=order.index, default=None)

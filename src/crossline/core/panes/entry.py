@@ -1,0 +1,44 @@
+"""The one door into compiled code: one function to compile, to keep on disk and to load."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import njit, types
+
+from crossline.core.panes.kernel import emit_rows, judge_rows, load_rows, sweep
+from crossline.core.panes.tables import put_ids, rebuild_keys
+from crossline.core.windows.memory.sources import digest
+
+JUDGE, EMIT, LOAD, SWEEP, REBUILD_KEYS, PUT_IDS = range(6)
+PACKAGES = ("crossline.core.windows", "crossline.core.panes")
+
+
+def _made(sources: int) -> Any:
+    def run(h: int, task: int, argument: int, more: int) -> int:
+        done = sources * 0
+        if task == JUDGE:
+            done = judge_rows(h, argument)
+        elif task == EMIT:
+            emit_rows(h)
+        elif task == LOAD:
+            done = load_rows(h, argument)
+        elif task == SWEEP:
+            done = sweep(h, argument)
+        elif task == REBUILD_KEYS:
+            rebuild_keys(h)
+        elif task == PUT_IDS:
+            put_ids(h, argument, more)
+        return done
+
+    return njit(types.int64(types.int64, types.int64, types.int64, types.int64), cache=True)(run)
+
+
+@cache
+def compiled() -> Any:
+    """The function (address of the words, task, its two arguments) -> result.
+
+    Compiles, or loads what an earlier process compiled.
+    """
+    return _made(digest(*PACKAGES))

@@ -1,0 +1,237 @@
+"""The loops over a batch's rows: take records in and tell their figures; note the hits; load; sweep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crossline.core.panes import layout as at
+from crossline.core.panes.aggregates.figures import tell
+from crossline.core.panes.moving import edge, move
+from crossline.core.panes.reach import emitted_at, judged_at, record_at, sat_at, value_at
+from crossline.core.panes.settle import AT_A_STEP, came, drop_old, put_record, settle, step_room
+from crossline.core.panes.tables import (
+    AHEAD,
+    add_slot,
+    find_keys,
+    free_slot,
+    has_id,
+    key_units,
+    know_id,
+    of_slot,
+    slot_row,
+)
+from crossline.core.windows.memory.access import (
+    inlined,
+    jit,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+    prefetch,
+    store_8,
+    store_32,
+    store_64,
+)
+from crossline.core.windows.memory.header import item, tally, word
+
+_32 = np.uint64(32)
+NEVER = 2**62
+
+
+@inlined
+def _look_ahead(h: int, row: int, rows: int) -> None:
+    """Call for what the rows soon to come will touch."""
+    if row + AHEAD < rows:
+        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD)))
+        if slot >= 0:
+            prefetch(slot_row(h, slot))
+            prefetch(slot_row(h, slot) + 64)
+            hash_ = of_slot(np.uint64(item(h, at.ID_HASH, row + AHEAD)), slot)
+            prefetch(word(h, at.ID_TABLE) + 16 * (np.int64(hash_ >> _32) & word(h, at.ID_MASK)))
+    if row + AHEAD // 2 < rows:
+        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD // 2)))
+        if slot >= 0:
+            keyed = slot_row(h, slot)
+            n = load_u32(keyed + at.RAW_N)
+            if n:
+                prefetch(record_at(h, keyed, n))
+
+
+@inlined
+def _take_in(h: int, row: int, since_ms: int) -> Any:
+    """Take row ``row`` in as a record: its number among those of its key, or -1 where it is none.
+
+    That is where it is in no entry, or a duplicate of one with a clock of ``since_ms`` or later; -2: there is no room.
+    """
+    key = load_i32(word(h, at.KEY_INDEX) + 4 * row)
+    slot = load_i32(word(h, at.KEY_SLOT) + 4 * key)
+    bits, each, wanted = word(h, at.BITS), word(h, at.BITS_EACH), 0
+    for k in range(each):
+        wanted |= load_i64(bits + 8 * (row * each + k))
+    hash_, now = np.uint64(item(h, at.ID_HASH, row)), item(h, at.CLOCK_MS, row)
+    store_32(word(h, at.ROW_SLOT) + 4 * row, -1)
+    if wanted == 0:
+        if slot >= 0 and has_id(h, of_slot(hash_, slot), since_ms):
+            store_8(word(h, at.DUPLICATE) + row, 1)
+        return -1
+    if slot < 0:
+        length = item(h, at.KEY_OFFSETS, key + 1) - item(h, at.KEY_OFFSETS, key)
+        if not step_room(h, word(h, at.SLOT_BORN), 2 * key_units(length)):
+            return -2
+        slot = add_slot(h, key)
+    elif not step_room(h, slot_row(h, slot), 0):
+        return -2
+    if know_id(h, of_slot(hash_, slot), now, since_ms):
+        store_8(word(h, at.DUPLICATE) + row, 1)
+        return -1
+    keyed = slot_row(h, slot)
+    drop_old(h, keyed)
+    settle(h, keyed, AT_A_STEP)
+    i = put_record(h, keyed, now)
+    record, columns = record_at(h, keyed, i), word(h, at.COLUMNS)
+    for column in range(columns):
+        store_64(value_at(record, column), item(h, at.VALUES, row * columns + column))
+    for k in range(word(h, at.BITS_WORDS)):
+        store_64(value_at(record, columns + k), load_i64(bits + 8 * (row * each + k)))
+    came(h, keyed, i)
+    store_32(word(h, at.ROW_SLOT) + 4 * row, slot)
+    n = tally(h, at.N_RETAINED)
+    store_32(word(h, at.RETAINED) + 4 * n, row)
+    store_32(word(h, at.ROW_KEPT) + 4 * row, n)
+    store_64(h + 8 * at.N_RETAINED, n + 1)
+    return i
+
+
+@jit
+def judge_rows(h: int, start: int) -> Any:
+    """Take in the rows from ``start`` to PIECE_END, and tell the figures of those that are judged.
+
+    The row to go on from: an earlier one where memory is wanted.
+    """
+    first, end, rows, classes = word(h, at.PIECE_FROM), word(h, at.PIECE_END), word(h, at.ROWS), word(h, at.CLASSES)
+    if start == 0:
+        find_keys(h)
+    for row in range(start, end):
+        _look_ahead(h, row, rows)
+        i = _take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.SINCE))
+        if i == -2:
+            return row
+        if i < 0:
+            continue
+        judged = 0
+        for k in range(classes):
+            judged |= load_u8(word(h, at.ACTIVE) + row * classes + k)
+        if judged:
+            keyed = slot_row(h, load_i32(word(h, at.ROW_SLOT) + 4 * row))
+            for c in range(word(h, at.CURSORS)):
+                move(h, keyed, c, i)
+                tell(h, keyed, c, i, row - first)
+    return end
+
+
+@jit
+def _satisfy(h: int, slot: int, x: int, row: int, now: int, holds: bool) -> Any:
+    """Whether line ``x``, which ``holds`` at the row or does not, emits there. What it remembers is changed."""
+    mask, bits = 1 << (x & 7), sat_at(h, slot, x >> 3)
+    held = load_u8(bits)
+    if not holds:
+        if held & mask:
+            store_8(bits, held ^ mask)
+        return False
+    store_8(bits, held | mask)
+    kept = load_i32(word(h, at.ROW_KEPT) + 4 * row)
+    noted = word(h, at.ROW_SAT) + kept * word(h, at.LINE_BYTES) + (x >> 3)
+    store_8(noted, load_u8(noted) | mask)
+    if held & mask and item(h, at.LINE_EVERY, x) == 0:
+        last = load_i64(judged_at(h, slot, item(h, at.LINE_CLASS, x)))
+        if last >= edge(h, now, item(h, at.LINE_REARM, x), item(h, at.LINE_EXACT, x)):
+            return False
+    cooling = item(h, at.LINE_COOLING, x)
+    if cooling >= 0:
+        last = load_i64(emitted_at(h, slot, cooling))
+        if last != at.NONE_MS and now < last + item(h, at.LINE_COOLDOWN, x):
+            return False
+        store_64(emitted_at(h, slot, cooling), now)
+        n = tally(h, at.N_EMITTED)
+        store_32(word(h, at.OUT_EMITTED) + 8 * n, x)
+        store_32(word(h, at.OUT_EMITTED) + 8 * n + 4, kept)
+        store_64(h + 8 * at.N_EMITTED, n + 1)
+    return True
+
+
+@jit
+def emit_rows(h: int) -> None:
+    """Go through the rows of the piece, of which HOLDS says what holds, and note the hits; there is room for all."""
+    first, classes, lines = word(h, at.PIECE_FROM), word(h, at.CLASSES), word(h, at.JUDGING)
+    for row in range(first, word(h, at.PIECE_END)):
+        slot = load_i32(word(h, at.ROW_SLOT) + 4 * row)
+        if slot < 0:
+            continue
+        now, active = item(h, at.CLOCK_MS, row), word(h, at.ACTIVE) + row * classes
+        for x in range(lines):
+            holds = load_u8(word(h, at.HOLDS) + (row - first) * lines + x) != 0
+            if load_u8(active + item(h, at.LINE_CLASS, x)) and _satisfy(h, slot, x, row, now, holds):
+                n = tally(h, at.N_HITS)
+                store_32(word(h, at.OUT_LINE) + 4 * n, x)
+                store_32(word(h, at.OUT_ROW) + 4 * n, row)
+                store_64(h + 8 * at.N_HITS, n + 1)
+        for k in range(classes):
+            if load_u8(active + k):
+                store_64(judged_at(h, slot, k), now)
+
+
+@jit
+def load_rows(h: int, start: int) -> Any:
+    """Take rows in, from ``start``, that were judged before: the row to go on from, as of ``judge_rows``.
+
+    LINE_MASK: the lines that ROW_SAT speaks of; CLASS_LINES: those of each class.
+    """
+    rows, classes, width = word(h, at.ROWS), word(h, at.CLASSES), word(h, at.LINE_BYTES)
+    if start == 0:
+        find_keys(h)
+    for row in range(start, rows):
+        _look_ahead(h, row, rows)
+        i = _take_in(h, row, NEVER)
+        if i == -2:
+            return row
+        if i < 0:
+            continue
+        slot = load_i32(word(h, at.ROW_SLOT) + 4 * row)
+        for k in range(classes):
+            if load_u8(word(h, at.ACTIVE) + row * classes + k) == 0:
+                continue
+            store_64(judged_at(h, slot, k), item(h, at.CLOCK_MS, row))
+            for b in range(width):
+                mask = load_u8(word(h, at.CLASS_LINES) + k * width + b) & load_u8(word(h, at.LINE_MASK) + b)
+                now = load_u8(word(h, at.ROW_SAT) + row * width + b)
+                bits = sat_at(h, slot, b)
+                store_8(bits, (load_u8(bits) & ~mask) | (now & mask))
+    return rows
+
+
+@jit
+def sweep(h: int, count: int) -> Any:
+    """Settle and drop what may be of ``count`` slots more, and free those with nothing left.
+
+    How many are still to be done, where memory is wanted.
+    """
+    for left in range(count, 0, -1):
+        slots, slot = tally(h, at.N_SLOTS), tally(h, at.SWEPT)
+        if slot >= slots:
+            slot = 0
+        keyed = slot_row(h, slot)
+        if load_u32(keyed + at.OWN_KEY) == 0:
+            store_64(h + 8 * at.SWEPT, slot + 1)
+            continue
+        drop_old(h, keyed)
+        while load_u32(keyed + at.RAW_N) and load_i64(record_at(h, keyed, 0)) <= word(h, at.FOLD_TO):
+            if not step_room(h, keyed, 0):
+                return left
+            settle(h, keyed, AT_A_STEP)
+        drop_old(h, keyed)
+        if load_u32(keyed + at.RAW_N) == 0 and load_i64(keyed + at.END_AT) == 0:
+            free_slot(h, slot)
+        store_64(h + 8 * at.SWEPT, slot + 1)
+    return 0

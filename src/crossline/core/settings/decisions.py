@@ -1,0 +1,41 @@
+"""Which records a pipeline says its decisions of, and where those go."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from crossline.core.settings.fields import Settings
+from crossline.core.texts.problems import Finding, shown
+
+
+class DecisionSettings(Settings):
+    """Which decisions are told. Those on records with hits go to the sinks, as alerts do."""
+
+    emit: Literal["hits", "all"] = Field(
+        default="hits",
+        description="`hits`: those on records that some delivered rule hits. `all`: on every record that came in time.",
+    )
+    sink_topic: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Topic for decisions, out of `topic` and `topics` of the Kafka sinks; none: those send none.",
+    )
+    path: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With `emit: all`: folder for the decisions on all records, as files of JSON lines, one a shard. "
+        "The tasks write them; sinks get those on records with hits.",
+    )
+
+    def findings(self) -> list[Finding]:
+        """All records' decisions without a folder, or a folder without them."""
+        if self.emit == "all" and self.sink_topic is not None:
+            expected = "no sink_topic with emit: all; topics take decisions on records with hits in this version"
+            return [Finding(("sink_topic",), shown(self.sink_topic), expected, "emit: hits, or path alone")]
+        if self.emit == "all" and self.path is None:
+            return [Finding(("emit",), "all, and no path", "a folder for them: path: out/decisions")]
+        if self.emit == "hits" and self.path is not None:
+            return [Finding(("path",), shown(self.path), "no path, or emit: all; the sinks take those on hits")]
+        return []

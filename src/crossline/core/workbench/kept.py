@@ -1,0 +1,74 @@
+"""What a rule keeps of the past, and with which rules it shares that: read from the compiled plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crossline.core.plan.compile import LayerPlan, StreamPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One key space that a rule uses.
+
+    ``layer``: its name. ``entries``: numbers of the layer's that the rule's windows and judging are over.
+    ``shared_with``: other rules that are judged on it. ``base``: the stream whose records came, where ``stream`` is the
+    hits of a rule.
+
+    ``retention_ms``: how far back windows reach; ``lateness_ms``: for how much longer a record is kept for late ones.
+    """
+
+    layer: str
+    stream: str
+    base: str
+    key_fields: tuple[str, ...]
+    time_mode: str
+    columns: tuple[str, ...]
+    entries: tuple[int, ...]
+    entries_of_layer: int
+    retention_ms: int
+    lateness_ms: int
+    shared_with: tuple[str, ...]
+
+    @property
+    def remembers_ms(self) -> int:
+        """How long a record is kept after it came."""
+        return self.retention_ms + self.lateness_ms
+
+
+def kept_by(plan: StreamPlan, rule_id: str) -> list[Kept]:
+    """The key spaces of a rule; none where it looks at the record alone."""
+    return [_kept(plan, each, rule_id) for each in plan.layers if rule_id in _rules(each)]
+
+
+def _rules(layer: LayerPlan) -> list[str]:
+    return sorted({line.rule_id for line in layer.kernel.judging})
+
+
+def _kept(plan: StreamPlan, layer_plan: LayerPlan, rule_id: str) -> Kept:
+    layer = layer_plan.layer
+    return Kept(
+        layer=layer.name,
+        stream=plan.stream,
+        base=plan.base,
+        key_fields=layer.group_fields,
+        time_mode=layer.time_mode,
+        columns=tuple(name for name, _ in layer.columns),
+        entries=tuple(sorted(set(_entries(layer_plan, rule_id)))),
+        entries_of_layer=len(layer.entries),
+        retention_ms=layer.retention_ms,
+        lateness_ms=layer.lateness_ms,
+        shared_with=tuple(name for name in _rules(layer_plan) if name != rule_id),
+    )
+
+
+def _entries(layer_plan: LayerPlan, rule_id: str) -> Iterator[int]:
+    kernel = layer_plan.kernel
+    for line in kernel.lines:
+        if line.rule_id == rule_id:
+            yield kernel.cursors[kernel.groups[line.group].cursor].entry
+    for formula in kernel.formulas:
+        if formula.rule_id == rule_id:
+            yield formula.entry
+            yield from (kernel.cursors[kernel.groups[group].cursor].entry for _, group, _ in formula.figures)

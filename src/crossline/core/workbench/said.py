@@ -1,0 +1,128 @@
+"""A rule in plain English, from the program that it becomes: nothing here knows a rule type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from crossline.core.basics.times import format_duration
+from crossline.core.figures.program import Comparison, Feed, Figure, Formed, Program, Window
+from crossline.core.rules.base import Rule
+from crossline.core.rules.sentence import noun, number
+
+_OF_A_FIELD = {
+    "sum": "the sum of {}",
+    "avg": "the average of {}",
+    "min": "the least {}",
+    "max": "the greatest {}",
+    "stddev": "the standard deviation of {}",
+    "distinct_count": "the number of different {}",
+    "last": "the last {}",
+    "first": "the first {}",
+}
+_STATUS = {
+    "draft": "It is a draft: it judges nothing.",
+    "shadow": "It is a shadow rule: its alerts are recorded, and neither delivered nor decided on.",
+    "paused": "It is paused: it judges nothing.",
+    "retired": "It is retired: it judges nothing any more.",
+}
+
+
+def said(rule: Rule, program: Program) -> str:
+    """The rule as English sentences."""
+    return " ".join(_sentences(rule, program))
+
+
+def _sentences(rule: Rule, program: Program) -> Iterator[str]:
+    one = noun(program.feed.stream, one=True)
+    yield f"It looks at each {one}{_where(program.feed)}."
+    verdict = program.verdict
+    if verdict is None:
+        yield "Each of them is a hit."
+    elif isinstance(verdict, Comparison):
+        figure = figure_said(program.figures[0], program.feed)
+        yield f"It fires where {figure} is {_line(verdict)}, {_emitted(program)}."
+    else:
+        yield from _formed(program, verdict)
+    remark = rule.remark()
+    if remark:
+        yield remark
+    yield from _times(program, one)
+    if not program.emission.delivered:
+        yield "Its alerts are recorded, and no sink gets them."
+    if rule.status in _STATUS:
+        yield _STATUS[rule.status]
+
+
+def _formed(program: Program, verdict: Formed) -> Iterator[str]:
+    figures = [
+        f"{name} is {figure_said(each, program.feed)}"
+        for name, each in zip(verdict.names, program.figures, strict=True)
+    ]
+    yield f"{'; '.join(figures)}."
+    yield f"It fires where {' '.join(verdict.when.text.split())}, {_emitted(program)}."
+
+
+def figure_said(figure: Figure, judged: Feed) -> str:
+    """``the number of payments where status == declined in the last 10 min``; ``judged``: the rule's own feed."""
+    feed = figure.feed
+    records = noun(feed.stream) + ("" if feed.condition == judged.condition else _where(feed))
+    if feed.condition == judged.condition and feed.condition.canonical:
+        records = f"such {records}"
+    by = f" with the same {_and(feed.key_fields)}" if feed.key_fields else ""
+    return f"{_aggregate(figure, records)}{by} {_window(figure.window)}"
+
+
+def _aggregate(figure: Figure, records: str) -> str:
+    if figure.aggregate == "count":
+        return f"the number of {records}"
+    if figure.aggregate == "since":
+        return f"the milliseconds since the one before among {records}"
+    if figure.aggregate == "age":
+        return f"the milliseconds since the first of {records}"
+    if figure.aggregate == "streak":
+        meets = figure.streak_of.text if figure.streak_of is not None else ""
+        return f"how many of the latest {records} in a row have {meets},"
+    if figure.aggregate == "quantile":
+        return f"the {figure.rank:g} quantile of {figure.column} of {records}"
+    return f"{_OF_A_FIELD[figure.aggregate].format(figure.column)} of {records}"
+
+
+def _window(window: Window) -> str:
+    ends = {"(]": "", "[]": "both ends", "[)": "without its end"}[window.bounds]
+    itself = "" if window.delay_ms else "itself included" if window.include_current else "itself left out"
+    delayed = f"as of {format_duration(window.delay_ms)} before" if window.delay_ms else ""
+    panes = f"beginning with a pane of {format_duration(window.resolution_ms)}" if window.resolution_ms else ""
+    notes = ", ".join(filter(None, (ends, itself, delayed, panes)))
+    return f"in the last {format_duration(window.length_ms)} ({notes})"
+
+
+def _where(feed: Feed) -> str:
+    return f" where {feed.condition.text}" if feed.condition.canonical else ""
+
+
+def _line(verdict: Comparison) -> str:
+    return f"{verdict.operator} {number(verdict.threshold)}"
+
+
+def _emitted(program: Program) -> str:
+    emission = program.emission
+    same = f"the same {_and(program.feed.key_fields)}" if program.feed.key_fields else "the whole stream"
+    how = "at every record where that holds" if emission.every else f"when that begins to hold for {same}"
+    if emission.cooldown_ms:
+        how += f", and then not again for {same} within {format_duration(emission.cooldown_ms)}"
+    return how
+
+
+def _times(program: Program, one: str) -> Iterator[str]:
+    feed = program.feed
+    if feed.time_mode == "processing_time":
+        yield "Its clock is ingest time."
+    bounds = [ms for ms in (feed.allowed_lateness_ms, program.judge_lateness_ms) if ms is not None]
+    if feed.allowed_lateness_ms is not None:
+        yield f"A {one} that is more than {format_duration(min(bounds))} late is not judged."
+    if program.judge_lateness_ms is not None and feed.allowed_lateness_ms is not None and program.figures:
+        yield f"Up to {format_duration(feed.allowed_lateness_ms)} late it still counts for others."
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

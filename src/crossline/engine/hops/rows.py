@@ -1,0 +1,19 @@
+"""Rows that travel between hops: (hop, shard, kind, body), as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+ArrowBatches = Iterator[pa.RecordBatch]
+
+OUT = -1
+_ROWS = pa.schema([("hop", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])
+
+
+def rows_of(rows: Sequence[tuple[int, int, str, bytes | memoryview]]) -> pa.RecordBatch:
+    """Rows (hop, shard, kind, body) of ``_ROWS``."""
+    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
+    arrays = [pa.array(list(column), each.type) for column, each in zip(columns, _ROWS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ROWS)

@@ -1,0 +1,129 @@
+"""Labels from a file: which records were fraud.
+
+A row a record (CSV, JSON lines, Parquet), with its id and ``is_fraud``; or the labels of ``crossline generate cards``,
+a line for each fraud with the ids of its records.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from crossline.core.basics.errors import UsageError
+from crossline.core.texts.problems import nearest, shown
+from crossline.core.workbench.catch import Marks
+from crossline.replay.sample import Batch
+
+_TRUE = {"true", "1", "yes", "y", "t"}
+_FALSE = {"false", "0", "no", "n", "f", "", "none"}
+_IS_FRAUD = "is_fraud"
+
+
+def read_labels(path: Path, id_fields: Iterable[str]) -> Marks:
+    """The labels in ``path``; the id is in one of ``id_fields``, or in ``record_id`` or ``id``.
+
+    Raises UsageError with the line of what is no label.
+    """
+    names = [*dict.fromkeys((*id_fields, "record_id", "id"))]
+    frauds: dict[str, set[str]] = {}
+    asked: set[str] = set()
+    named: set[str] = set()
+    for line, row in _rows(path):
+        where = f"{path}:{line}"
+        if "record_ids" in row and "fraud_id" in row:
+            fraud, ids = str(row["fraud_id"]), [str(each) for each in row["record_ids"]]
+            complete = row.get("complete", True)
+        else:
+            ids = [_id(row, names, where)]
+            fraud, complete = str(row.get("fraud_id") or ids[0]), True
+            if not _is_fraud(row, where):
+                named.update(ids)
+                continue
+        named.update(ids)
+        asked |= {fraud} if complete else set()
+        for each in ids:
+            frauds.setdefault(each, set()).add(fraud)
+    if not named:
+        raise UsageError(f"{path}: found no labels; expected a row for each record, with its id and {_IS_FRAUD}")
+    return Marks({each: frozenset(found) for each, found in frauds.items()}, frozenset(asked), len(named))
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Rows with the number of the line that each stands in."""
+    data = path.read_bytes()
+    if data[:4] == b"PAR1":
+        try:
+            table = pq.read_table(io.BytesIO(data))
+        except pa.ArrowException as error:
+            raise UsageError(f"{path}: cannot be read as Parquet: {error}") from None
+        yield from enumerate(table.to_pylist(), 1)
+        return
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        said = f"{path}: found bytes that are not UTF-8 ({error}); expected CSV, JSON lines or Parquet"
+        raise UsageError(said) from None
+    if not text.lstrip().startswith("{"):
+        for number, row in enumerate(csv.DictReader(io.StringIO(text)), 2):
+            yield number, {name: value for name, value in row.items() if name is not None}
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise UsageError(f"{path}:{number}: found {shown(line)}; expected a JSON object ({error})") from None
+            if not isinstance(row, dict):
+                raise UsageError(f"{path}:{number}: found {shown(row)}; expected a JSON object")
+            yield number, row
+
+
+def _id(row: Mapping[str, Any], names: Sequence[str], where: str) -> str:
+    for name in names:
+        if row.get(name) is not None:
+            return str(row[name])
+    found = ", ".join(map(str, row))
+    raise UsageError(f"{where}: found fields {found}; expected the record's id in {' or '.join(names)}")
+
+
+def _is_fraud(row: Mapping[str, Any], where: str) -> bool:
+    if _IS_FRAUD not in row:
+        hint = nearest(_IS_FRAUD, map(str, row))
+        said = f"{where}: found fields {', '.join(map(str, row))}; expected {_IS_FRAUD}"
+        raise UsageError(f"{said}; {hint}" if hint else said)
+    text = str(row[_IS_FRAUD]).strip().lower()
+    if text not in _TRUE | _FALSE:
+        raise UsageError(f"{where}: {_IS_FRAUD}: found {shown(row[_IS_FRAUD])}; expected true or false, 1 or 0")
+    return text in _TRUE
+
+
+class Amounts:
+    """The amount of each record of a sample, as batches go by."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._ids: list[pa.Array] = []
+        self._values: list[pa.Array] = []
+
+    def see(self, batch: Batch) -> None:
+        """Take the records of a batch in."""
+        for records, _ in batch.taken:
+            if len(records) and self._field in records.fields:
+                self._ids.append(records.ids.cast(pa.string()))
+                self._values.append(records.fields[self._field].cast(pa.float64()))
+
+    def by_id(self) -> dict[str, float]:
+        """Amounts by record id; of records that came twice the first; none for those without an amount."""
+        if not self._ids:
+            return {}
+        table = pa.table({"id": pa.chunked_array(self._ids), "amount": pa.chunked_array(self._values)})
+        table = table.filter(pc.is_valid(table["amount"]))
+        return dict(zip(reversed(table["id"].to_pylist()), reversed(table["amount"].to_pylist()), strict=True))

@@ -1,0 +1,179 @@
+"""Near misses: where rules of a sample came closest to a line without crossing it, and by how much.
+
+Of each key that never had an alert the closest record is one; of rules that look at the record alone, records that
+fail one condition and no other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from crossline.core.basics.values import Records
+from crossline.core.conditions.condition import Condition
+from crossline.core.conditions.tree import ORDERING, AllOf, Leaf
+from crossline.core.figures.program import Comparison, Formed, Program
+from crossline.core.formula.canonical import canonical
+from crossline.core.formula.naive import evaluate
+from crossline.core.formula.tree import FAMILIES, Compare, Join, Node
+from crossline.core.plan.compose import sources_of
+from crossline.core.rules.base import Rule
+from crossline.replay.backtest import Judged
+from crossline.replay.in_process import outcomes
+from crossline.replay.trial import Trial, read_figures, shown_value
+
+KEPT = 3  # of a rule
+_ORDERED = {">", ">=", "<", "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A record at which a rule did not fire.
+
+    ``value``: its figure. ``missing``: what its line was more than that (None: that cannot be said in one number).
+    ``why``: what was missing, as a sentence. ``distance``: the less the nearer; only to put them in order.
+    """
+
+    record_id: str
+    key: Mapping[str, Any]
+    value: Any
+    missing: float | None
+    why: str
+    distance: tuple[int, float] = (0, 0.0)
+
+
+@dataclass(slots=True)
+class _Nearest:
+    """The nearest miss of each key of one rule."""
+
+    by_key: dict[bytes, NearMiss] = field(default_factory=dict)
+
+    def take(self, miss: NearMiss) -> None:
+        """Keep it if it is nearer than what is known of its key; of equals the first."""
+        key = orjson.dumps(miss.key, option=orjson.OPT_SORT_KEYS) if miss.key else miss.record_id.encode()
+        known = self.by_key.get(key)
+        if known is None or miss.distance < known.distance:
+            self.by_key[key] = miss
+
+    def best(self) -> list[NearMiss]:
+        """The nearest, a few of them."""
+        return sorted(self.by_key.values(), key=lambda each: each.distance)[:KEPT]
+
+
+def near_misses(judged: Judged, trial: Trial, folder: Path) -> dict[str, list[NearMiss]]:
+    """By rule id; ``trial``: what fired. ``folder`` is for what is temporary."""
+    fired = {(alert["rule_id"], orjson.dumps(alert["key"])) for alert in trial.alerts}
+    rules = {version.rule.rule_id: version.rule for version in judged.rules.versions}
+    sources = sources_of(judged.rules, judged.history.streams)
+    programs = {name: rule.program(sources[rule.source_topic], judged.defaults) for name, rule in rules.items()}
+    found = {name: _Nearest() for name in rules}
+    alone = _Alone(judged, [rules[name] for name, each in programs.items() if each.verdict is None], found)
+    level_of = {name: sources.level(rule.source_topic) for name, rule in rules.items()}
+    for level in sorted(set(level_of.values())):
+        seen = alone if level == 1 else None
+        for outcome in outcomes(replace(judged, probing=level), folder / f"probes-{level}", seen):
+            for alert in outcome.alerts:
+                rule_id = alert["rule_id"]
+                if level_of[rule_id] == level and (rule_id, orjson.dumps(alert["key"])) not in fired:
+                    miss = _missed(programs[rule_id], alert)
+                    if miss is not None:
+                        found[rule_id].take(miss)
+    return {name: each.best() for name, each in found.items()}
+
+
+def _missed(program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
+    """By how much, at a probe; None where it did not miss, or there is no nearer and farther."""
+    verdict = program.verdict
+    if isinstance(verdict, Comparison):
+        value = float(alert["value"])
+        if verdict.operator not in _ORDERED or math.isnan(value):
+            return None
+        missing = verdict.threshold - (value if isinstance(alert["value"], str) else alert["value"])
+        if _beyond(verdict, missing):
+            return None  # it was beyond the line, within a cooldown or where the line was crossed before
+        why = f"{shown_value(alert['value'])} is not {verdict.operator} {shown_value(verdict.threshold)}"
+        if missing:
+            why += f": {shown_value(_rounded(abs(missing)))} {'is missing' if missing > 0 else 'is too much'}"
+        return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, (0, abs(missing)))
+    if isinstance(verdict, Formed):
+        return _missed_formula(verdict, alert)
+    return None
+
+
+def _beyond(verdict: Comparison, missing: float) -> bool:
+    return {">": missing < 0, ">=": missing <= 0, "<": missing > 0, "<=": missing >= 0}[verdict.operator]
+
+
+def _missed_formula(verdict: Formed, alert: Mapping[str, Any]) -> NearMiss | None:
+    root, read = verdict.when.root, read_figures(alert)
+    parts = root.parts if isinstance(root, Join) and root.word == "and" else (root,)
+    failing = [part for part in parts if evaluate(part, read) is not True]
+    if not failing:
+        return None
+    gaps = [_gap(part, read) for part in failing]
+    missing = gaps[0][0] if len(gaps) == 1 else None
+    figures = ", ".join(f"{name} {shown_value(value)}" for name, value in read.items())
+    why = f"{figures}: not {' and not '.join(canonical(part) for part in failing)}"
+    if missing is not None:
+        why += f": {shown_value(_rounded(abs(missing)))} is missing"
+    distance = (len(failing), sum(share for _, share in gaps))
+    return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, distance)
+
+
+def _gap(part: Node, read: Mapping[str, Any]) -> tuple[float | None, float]:
+    """What a comparison lacks, and as a share of its line; 1 where that cannot be said."""
+    match part:
+        case Compare((left, right), (operator,)) if operator in _ORDERED and FAMILIES[left.kind] == "number":
+            a, b = evaluate(left, read), evaluate(right, read)
+            if a is not None and b is not None:
+                return b - a, min(1.0, abs(b - a) / max(abs(b), 1e-9))
+    return None, 1.0
+
+
+def _rounded(value: float) -> float:
+    """Without digits that only the machine's arithmetic has."""
+    return value if isinstance(value, int) else float(f"{value:.12g}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """Rules that look at the record alone: shown the records as they are taken in."""
+
+    judged: Judged
+    rules: Sequence[Rule]
+    found: Mapping[str, _Nearest]
+
+    def __call__(self, records: Records) -> None:
+        for rule in self.rules:
+            if rule.source_topic == records.stream and len(records):
+                self._of(rule, records)
+
+    def _of(self, rule: Rule, records: Records) -> None:
+        node = rule.condition.node
+        parts = [Condition(part) for part in (node.parts if isinstance(node, AllOf) else (node,))]
+        ingest_ms = np.maximum.accumulate(records.event_ms) if records.ingest_ms is None else records.ingest_ms
+        given = (records.fields, len(records), self.judged.lists, records.stream, ingest_ms)
+        passes = np.array([part.mask(*given) for part in parts])
+        for place in np.flatnonzero((~passes).sum(axis=0) == 1).tolist():
+            part = parts[int(np.flatnonzero(~passes[:, place])[0])]
+            miss = self._miss(part, records, place)
+            if miss is not None:
+                self.found[rule.rule_id].take(miss)
+
+    def _miss(self, part: Condition, records: Records, place: int) -> NearMiss | None:
+        """Of a condition that orders a number: how near others are cannot be said."""
+        leaf = part.node
+        if not isinstance(leaf, Leaf) or leaf.operator not in ORDERING or not isinstance(leaf.value, int | float):
+            return None
+        value = records.fields[leaf.field][place].as_py()
+        if value is None:
+            return None
+        missing = leaf.value - value
+        why = f"found {leaf.field} {shown_value(value)}; expected {part.text}: {shown_value(_rounded(abs(missing)))} "
+        return NearMiss(records.ids[place].as_py(), {}, value, missing, f"{why}is missing", (0, abs(missing)))

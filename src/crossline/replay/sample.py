@@ -1,0 +1,95 @@
+"""A sample of the past, decoded once, and judged in this process as often as it takes, by any rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crossline.core.alerts.alert import alerts_of
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.values import Records
+from crossline.core.judge.kernels import Kernel
+from crossline.core.judge.onward import onward
+from crossline.core.judge.shard import ShardOutput, ShardState, judge
+from crossline.core.plan.compile import StreamPlan
+from crossline.core.route.parts import Chunk, route
+from crossline.core.rules.ruleset import RuleSet
+from crossline.engine.work.task import Task
+from crossline.replay.backtest import Judged, Recorded
+from crossline.replay.in_process import Inputs
+
+BATCH_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records in the order of their logs, each run of them with the chunk that it is, and what could not be read."""
+
+    taken: tuple[tuple[Records, Chunk], ...]
+    dead: tuple[DeadLetter, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(len(records) for records, _ in self.taken)
+
+
+def batches(history: Recorded, folder: Path) -> Iterator[Batch]:
+    """The records of ``history``, a batch at a time; ``folder`` is for what is temporary.
+
+    Raises UsageError where an input matches no file, SourceError where one cannot be read.
+    """
+    inputs = Inputs.of(history.files(), folder, 1, BATCH_BYTES)
+    book = Judged(RuleSet(), history).book(RuleSet(), 1)
+    for number, (mine,) in enumerate(inputs.batches(1)):
+        found = [
+            each
+            for place, rows in enumerate(mine)
+            for each in inputs.intake.decode(book, rows, Task(batch_id=number), place)
+        ]
+        dead = tuple(letter for decoded, _ in found for letter in decoded.dead)
+        yield Batch(tuple((decoded.records, chunk) for decoded, chunk in found), dead)
+
+
+@dataclass(slots=True)
+class Jury:
+    """Judges batches, one after the other, by the rules of ``judged``: the engine's own routing and judging."""
+
+    judged: Judged
+    states: dict[int, ShardState] = field(default_factory=dict)  # by level: rules that read hits are judged after these
+    plans: Mapping[str, StreamPlan] = field(init=False)
+
+    def __post_init__(self) -> None:
+        plans = self.judged.book(self.judged.rules, 1).plans()
+        self.plans = {plan.stream: plan for plan in plans}
+
+    def judge(self, batch: Batch) -> ShardOutput:
+        """The hits of the next batch, and what it added to each layer."""
+        parts = [
+            (part.meta, part.arrays)
+            for records, chunk in batch.taken
+            for part in route(self.plans[records.stream], records, chunk, 1, self.judged.lists)
+        ]
+        plans, whole = list(self.plans.values()), ShardOutput()
+        for level in range(1, max((each.level for each in plans), default=1) + 1):
+            state = self.states.setdefault(level, ShardState())
+            output = judge([each for each in plans if each.level == level], state, parts, self.judged.bounds)
+            whole.hits += output.hits
+            whole.deltas += output.deltas
+            further = onward(plans, level, output.hits, state.log_clock, 1, self.judged.lists)
+            parts = [(part.meta, part.arrays) for part in further]
+        return whole
+
+    def store(self, layer: str) -> Kernel | None:
+        """The store of a layer; None where nothing came yet."""
+        return next((state.stores[layer] for state in self.states.values() if layer in state.stores), None)
+
+    def alerts(self, batch: Batch) -> list[dict[str, Any]]:
+        """The alerts of the next batch, those of one rule in the order of their records."""
+        return alerts_of(self.plans.values(), self.judge(batch).hits, 0)
+
+
+def alerts_over(judged: Judged, sample: Iterable[Batch]) -> list[dict[str, Any]]:
+    """All alerts of a sample."""
+    jury = Jury(judged)
+    return [alert for batch in sample for alert in jury.alerts(batch)]

@@ -1,0 +1,214 @@
+"""A line for a rule from the past: the one that gives so many alerts a day, or the best F1 on labels.
+
+The rule is judged once by a probe, which tells its figure at every record. From that the lines worth judging are found
+(``core/workbench/lines``), and these are judged by the engine, all of them at once: the figures of a line are always
+those of a real run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import orjson
+
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import parse_instant_ms
+from crossline.core.figures.program import Formed, Program
+from crossline.core.formula.naive import evaluate
+from crossline.core.rules.base import DrawnLine, Rule
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.workbench.catch import Marks, Weighed, rests_on, weigh
+from crossline.core.workbench.lines import BEYOND, Judgings, Telling, emissions, lines_at, thinned
+from crossline.replay.backtest import Judged
+from crossline.replay.sample import Batch, Jury, alerts_over
+from crossline.replay.trial import read_figures
+
+JUDGED_MAX = 200  # lines that are judged
+ALERTS_MAX = 300_000  # of all of them together
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a line gave, in a real run. ``weighed``: None without labels."""
+
+    line: float
+    alerts: int
+    per_day: float
+    weighed: Weighed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """The line found, next to the present one, and all that were judged, the strictest first.
+
+    ``same_to``: lines from that of ``best`` up to there, but for this end, give the same; None: any on that side.
+    ``lines``: how many there are that tell records apart; where all were judged, none is better.
+    """
+
+    drawn: DrawnLine
+    best: Outcome
+    present: Outcome
+    judged: tuple[Outcome, ...]
+    lines: int
+    same_to: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """So many alerts in all; or, where that is None, the best F1 on labels."""
+
+    alerts: float | None
+    marks: Marks | None
+
+    def rank(self, alerts: int, f1: float) -> tuple[float, int]:
+        """The less the better: how far from what is wanted; of equals fewer alerts."""
+        return (abs(alerts - self.alerts) if self.alerts is not None else -f1), alerts
+
+
+def suggest(judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, wanted: Wanted) -> Suggestion:
+    """The line of ``rule``. Raises UsageError where it draws none by order, or looks at no record of the sample."""
+    spec = judged.history.streams[rule.source_topic]
+    drawn = rule.drawn(spec)
+    if drawn is None or drawn.operator not in BEYOND:
+        found = "no line" if drawn is None else f"a line drawn by {drawn.operator}"
+        said = f"rule {rule.rule_id} of type {rule.rule_type}: found {found}"
+        raise UsageError(f"{said}; expected one number that a figure or field is held against by >, >=, < or <=")
+    finder = _Finder(judged, rule, drawn, sample, days, wanted)
+    judgings = finder.judgings().sorted()
+    lines = lines_at(judgings.values, drawn.operator)
+    if not lines:
+        raise UsageError(f"rule {rule.rule_id} looks at no record of the input: there is nothing to draw a line by")
+    chosen = finder.worth_judging(judgings, thinned(lines))
+    outcomes = finder.judge([*chosen, drawn.threshold])
+    best = min(outcomes[:-1], key=lambda each: wanted.rank(each.alerts, each.weighed.f1 if each.weighed else 0.0))
+    judged_lines = sorted(outcomes[:-1], key=lambda each: each.line, reverse=drawn.operator in {">", ">="})
+    same_to = _same_to(lines, best.line, drawn.operator)
+    return Suggestion(drawn, best, outcomes[-1], tuple(judged_lines), len(lines), same_to)
+
+
+def _same_to(values: Sequence[float], line: float, sign: str) -> float | None:
+    """As far as the line may be moved: to the next value on the side on which it changes nothing."""
+    upwards = sign in {">", "<="}
+    others = [each for each in values if (each > line if upwards else each < line)]
+    return (min(others) if upwards else max(others)) if others else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    judged: Judged
+    rule: Rule
+    drawn: DrawnLine
+    sample: Sequence[Batch]
+    days: float
+    wanted: Wanted
+
+    def judgings(self) -> Judgings:
+        """The figure at each record that the rule judges."""
+        program = self._program(self.rule)
+        if program.verdict is None:
+            rules, probing = [self._at(self._weakest)], False
+        else:
+            rules, probing = [self._at(self.drawn.threshold)], True
+        alerts = alerts_over(replace(self.judged, rules=RuleSet.from_rules(rules), probing=probing), self.sample)
+        keys: dict[bytes, int] = {}
+        numbers: dict[str, int] = {}
+        clock = "event_time" if program.feed.time_mode == "event_time" else "ingest_time"
+        beyond, within = self._when(self._weakest), self._when(self._strictest)
+        marks = self.wanted.marks
+        return Judgings(
+            np.array([keys.setdefault(orjson.dumps(each["key"]), len(keys)) for each in alerts], np.int64),
+            np.array([parse_instant_ms(each[clock]) for each in alerts], np.int64),
+            np.array([self._value(each) for each in alerts], np.float64),
+            np.array([beyond(each) for each in alerts], np.bool_),
+            np.array([within(each) for each in alerts], np.bool_),
+            [_numbered(each, marks, numbers) for each in alerts] if marks is not None else (),
+        )
+
+    @property
+    def _weakest(self) -> float:
+        return -(2**63) if self.drawn.operator in {">", ">="} else 2**63 - 1
+
+    @property
+    def _strictest(self) -> float:
+        return 2**63 - 1 if self.drawn.operator in {">", ">="} else -(2**63)
+
+    def _at(self, line: float) -> Rule:
+        redrawn = self.rule.redrawn(line, self.judged.history.streams[self.rule.source_topic])
+        return redrawn.model_copy(update={"status": "active", "effective_from": None})
+
+    def _program(self, rule: Rule) -> Program:
+        return rule.program(self.judged.history.streams[rule.source_topic], self.judged.defaults)
+
+    def _value(self, alert: dict[str, Any]) -> float:
+        value = alert["evidence"]["figures"].get(self.drawn.field) if self.drawn.field else alert["value"]
+        return math.nan if value is None else float(value)
+
+    def _when(self, line: float) -> Callable[[dict[str, Any]], bool]:
+        """Whether the rule is satisfied at a probe if its line were there, whatever else it asks for."""
+        verdict = self._program(self._at(line)).verdict
+        if isinstance(verdict, Formed):
+            root = verdict.when.root
+            return lambda alert: evaluate(root, read_figures(alert)) is True
+        return lambda _: line == self._weakest
+
+    def worth_judging(self, judgings: Judgings, lines: Sequence[float]) -> list[float]:
+        """Those that come nearest to what is wanted, as many as may be judged."""
+        program = self._program(self.rule)
+        telling = Telling(
+            program.figure is None or program.emission.every, program.emission.cooldown_ms, _rearm(program)
+        )
+        ranked = []
+        for line in lines:
+            places = emissions(judgings, self.drawn.operator, line, telling)
+            ranked.append((self.wanted.rank(len(places), self._f1(judgings, places)), len(places), line))
+        ranked.sort()
+        chosen: list[float] = []
+        alerts = 0
+        for _, count, line in ranked[:JUDGED_MAX]:
+            alerts += count
+            if chosen and alerts > ALERTS_MAX:
+                break
+            chosen.append(line)
+        return chosen
+
+    def _f1(self, judgings: Judgings, places: Any) -> float:
+        marks = self.wanted.marks
+        if marks is None or self.wanted.alerts is not None:
+            return 0.0
+        found = [judgings.frauds[place] for place in places.tolist()]
+        caught = {each for frauds in found for each in frauds if each >= 0}
+        return Weighed(len(found), sum(map(bool, found)), len(marks.asked), frozenset(map(str, caught))).f1
+
+    def judge(self, lines: Sequence[float]) -> list[Outcome]:
+        """Each line in a real run; all in one, as rules of their own."""
+        rules = [self._at(_plain(line)).model_copy(update={"rule_id": f"line.{n}"}) for n, line in enumerate(lines)]
+        jury = Jury(replace(self.judged, rules=RuleSet.from_rules(rules)))
+        hits: dict[str, list[dict[str, Any]]] = {each.rule_id: [] for each in rules}
+        for batch in self.sample:
+            for hit in jury.judge(batch).hits:
+                told = {"record_id": hit.record_id, "evidence": {"record_ids": hit.record_ids[-50:]}}
+                hits[hit.version.rule.rule_id].append(told)
+        marks = self.wanted.marks
+        return [
+            Outcome(line, len(found), len(found) / self.days, weigh(found, marks) if marks is not None else None)
+            for line, found in zip(lines, hits.values(), strict=True)
+        ]
+
+
+def _rearm(program: Program) -> int:
+    return max((each.window.rearm_ms for each in program.figures), default=0)
+
+
+def _plain(line: float) -> float:
+    """A whole number as an integer, which is how people write a line."""
+    return int(line) if float(line).is_integer() and abs(line) < 2**53 else line
+
+
+def _numbered(alert: dict[str, Any], marks: Marks, numbers: dict[str, int]) -> tuple[int, ...]:
+    """The frauds that an alert rests on, those that are asked for by a number of their own, others by -1."""
+    found: Iterable[str] = set().union(*(marks.frauds.get(each, ()) for each in rests_on(alert)))
+    return tuple(numbers.setdefault(each, len(numbers)) if each in marks.asked else -1 for each in found)

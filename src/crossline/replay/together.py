@@ -1,0 +1,66 @@
+"""Several rule sets over the same records: what each of them finds, in one reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crossline.core.basics.errors import UsageError
+from crossline.core.texts.problems import nearest, one_of
+from crossline.replay.backtest import Judged, Recorded
+from crossline.replay.labels import Amounts
+from crossline.replay.measure import Span, days_of, widen
+from crossline.replay.sample import Jury, batches
+
+
+@dataclass(slots=True)
+class Together:
+    """``alerts``: of each rule set. ``amounts``: by record id, None where no field was asked for."""
+
+    alerts: list[list[dict[str, Any]]]
+    spans: dict[str, Span] = field(default_factory=dict)
+    amounts: dict[str, float] | None = None
+
+    @property
+    def records(self) -> int:
+        """Records that were judged."""
+        return sum(span.records for span in self.spans.values())
+
+    @property
+    def days(self) -> float:
+        """How long they are."""
+        return days_of(self.spans)
+
+
+def judge_together(sets: Sequence[Judged], folder: Path, amount: str | None = None) -> Together:
+    """All of ``sets``, which are over the same records, in this process; ``folder`` is for what is temporary.
+
+    Raises UsageError where an input matches no file or has no record, or ``amount`` is no number of a stream.
+    """
+    history = sets[0].history
+    amounts = Amounts(_checked(amount, history)) if amount is not None else None
+    juries = [Jury(judged) for judged in sets]
+    found = Together([[] for _ in sets])
+    for batch in batches(history, folder):
+        widen(found.spans, batch)
+        if amounts is not None:
+            amounts.see(batch)
+        for alerts, jury in zip(found.alerts, juries, strict=True):
+            alerts.extend(jury.alerts(batch))
+    if not found.spans:
+        raise UsageError("the input has no record that could be read; expected records of the past")
+    found.amounts = amounts.by_id() if amounts is not None else None
+    return found
+
+
+def _checked(amount: str, history: Recorded) -> str:
+    """The field, if some stream has numbers under that name."""
+    columns = {name: column for stream in history.inputs for name, column in history.streams[stream].columns.items()}
+    numbers = [name for name, column in columns.items() if column.kind in {"integer", "number"} and not column.is_list]
+    if amount not in numbers:
+        hint = nearest(amount, numbers)
+        said = f"--amount {amount}: found no such number in the streams; expected {one_of(numbers)}"
+        raise UsageError(f"{said}; {hint}" if hint else said)
+    return amount

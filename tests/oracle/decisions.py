@@ -1,0 +1,115 @@
+"""The naive twin of decisions: each record's hits, found among all hits there are, and what a policy says of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .naive import Hit, NaiveResult, _allowed_at
+from .rulebook import DEFAULTS, duration_ms, read_book
+
+# Written out, not imported: ids are a promise to other programs, so a change of the package's own must fail here.
+NAMESPACE = uuid.UUID("b0a3a2d4-6f0e-5c55-8f0a-3d6f5b1f7c21")
+ACTIONS = ["allow", "review", "step_up", "block"]
+SEVERITIES = ["info", "low", "medium", "high", "critical"]
+
+Weights = list[Mapping[str, Any]]  # of the hits on a record: rule_id, action, score, severity, tags
+
+
+@dataclass(frozen=True)
+class Told:
+    """What must stand in a decision; ``reasons``: rule, version and alert of each hit, in order of weight."""
+
+    decision_id: str
+    record_id: str
+    decision: str
+    score: int
+    reasons: tuple[tuple[str, int, str], ...]
+    ingest_ms: int
+
+
+def _count(hits: Weights, name: str, value: str) -> int:
+    return len([hit for hit in hits if hit[name] == value])
+
+
+# What policies of the tests say: as it is written, and what it means, said again.
+WHENS: dict[str, Callable[[Weights, int], bool]] = {
+    "score >= 50": lambda _hits, score: score >= 50,
+    "hits >= 2 and score < 90": lambda hits, score: len(hits) >= 2 and score < 90,
+    "action == 'review'": lambda hits, _score: max(ACTIONS.index(hit["action"]) for hit in hits) == 1,
+    "severity in ('high', 'critical')": lambda hits, _score: any(hit["severity"] in SEVERITIES[3:] for hit in hits),
+    "actions.review + actions.step_up >= 2": lambda hits, _score: (
+        _count(hits, "action", "review") + _count(hits, "action", "step_up") >= 2
+    ),
+    "severities.low == 0": lambda hits, _score: _count(hits, "severity", "low") == 0,
+    "rules.r0 and not rules.r1": lambda hits, _score: (
+        _count(hits, "rule_id", "r0") > 0 and _count(hits, "rule_id", "r1") == 0
+    ),
+    "tags.cash > tags.web": lambda hits, _score: (
+        len([hit for hit in hits if "cash" in hit["tags"]]) > len([hit for hit in hits if "web" in hit["tags"]])
+    ),
+    "tags.nobody == 0 and score > 10": lambda _hits, score: score > 10,
+    "rules.nobody": lambda _hits, _score: False,
+}
+
+
+def naive_decision(policy: Mapping[str, Any], hits: Weights) -> tuple[str, int]:
+    """The decision on a record with ``hits``, and its score, by a policy as in YAML."""
+    if not hits:
+        return "allow", 0
+    scores = [hit["score"] for hit in hits]
+    score = max(scores) if policy.get("score") == "max" else sum(scores)
+    for branch in policy.get("decide", []):
+        if WHENS[branch["when"]](hits, score):
+            return branch["decision"], score
+    if policy.get("bands"):
+        said = "allow"
+        for band in sorted(policy["bands"], key=lambda band: band["from"]):
+            if score >= band["from"]:
+                said = band["decision"]
+        return said, score
+    return max((hit["action"] for hit in hits), key=ACTIONS.index), score
+
+
+def naive_decisions(
+    policy: Mapping[str, Any],
+    bodies: Sequence[Mapping[str, Any]],
+    result: NaiveResult,
+    records: Sequence[Mapping[str, Any]],
+    defaults: Mapping[str, str],
+    *,
+    every: bool = False,
+) -> list[Told]:
+    """The decisions on ``records``, in their order: of those with hits that count, or of ``every`` one."""
+    standing = {**DEFAULTS, **defaults}
+    book = read_book(bodies, defaults)
+    body_of = {(body["rule_id"], body["version"]): body for body in bodies}
+    found = []
+    for position, record in enumerate(records):
+        lateness_ms = record["_ingest_ms"] - record["_event_ms"]
+        taken_ms = max(_allowed_at(book, record["_ingest_ms"], duration_ms(standing["allowed_lateness"])))
+        in_time = lateness_ms <= duration_ms(standing["watermark_delay"]) and lateness_ms <= taken_ms
+        if position in result.duplicates or not in_time:
+            continue
+        hits = [
+            (hit, _weights(body_of[hit.rule_id, hit.version])) for hit in result.hits if _counts(hit, position, body_of)
+        ]
+        if hits or every:
+            hits.sort(key=lambda each: (-ACTIONS.index(each[1]["action"]), -each[1]["score"], each[0].rule_id))
+            said, score = naive_decision(policy, [weights for _, weights in hits])
+            name = f"{policy['version']}\x1fpayments\x1f{record['_id']}"
+            reasons = tuple((hit.rule_id, hit.version, hit.alert_id) for hit, _ in hits)
+            told = Told(str(uuid.uuid5(NAMESPACE, name)), record["_id"], said, score, reasons, record["_ingest_ms"])
+            found.append(told)
+    return found
+
+
+def _counts(hit: Hit, position: int, body_of: Mapping[tuple[str, int], Mapping[str, Any]]) -> bool:
+    delivered = body_of[hit.rule_id, hit.version].get("emit_to_sink", True)
+    return hit.position == position and hit.kind == "alert" and delivered
+
+
+def _weights(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"action": "allow", "score": 0, "severity": "medium", "tags": (), **body}

@@ -1,0 +1,78 @@
+"""Near misses: the record that came closest, of keys that never fired, and what was missing there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from crossline.replay.near import NearMiss, near_misses
+from crossline.replay.trial import tried
+
+from .samples import count_rule, judged, payment, write
+
+# Card a has three payments in a minute, b two, c one and one much later.
+PAYMENTS = [
+    payment(1, 0, "a", 100),
+    payment(2, 1, "b", 40),
+    payment(3, 2, "a", 5),
+    payment(4, 3, "a", 7),
+    payment(5, 4, "b", 60),
+    payment(6, 5, "c", 90),
+    payment(7, 300, "c", 1),
+]
+
+
+def missed(folder: Path, *bodies: dict[str, Any]) -> dict[str, list[NearMiss]]:
+    given = judged(write(folder / "in.jsonl", PAYMENTS), *bodies)
+    return near_misses(given, tried(given, folder / "rules"), folder / "probes")
+
+
+def told(misses: list[NearMiss]) -> list[tuple[Any, ...]]:
+    return [(each.record_id, dict(each.key), each.value, each.missing) for each in misses]
+
+
+def test_keys_that_fired_did_not_miss(tmp_path: Path) -> None:
+    found = missed(tmp_path, count_rule(aggregation_threshold=3))["many"]
+    assert told(found) == [("p5", {"card": "b"}, 2, 1), ("p6", {"card": "c"}, 1, 2)]
+    assert found[0].why == "2 is not >= 3: 1 is missing"
+
+
+def test_a_line_from_above(tmp_path: Path) -> None:
+    found = missed(tmp_path, count_rule(operator="<", aggregation_threshold=1))["many"]
+    assert [each.why for each in found] == ["1 is not < 1"] * 3
+    found = missed(tmp_path, count_rule(operator="<", aggregation_threshold=0.5))["many"]
+    assert found[0].why == "1 is not < 0.5: 0.5 is too much"
+
+
+def test_one_line_is_no_nearer_than_another_where_it_asks_for_one_value(tmp_path: Path) -> None:
+    assert missed(tmp_path, count_rule(operator="==", aggregation_threshold=9))["many"] == []
+
+
+def test_a_formula_tells_the_part_that_failed(tmp_path: Path) -> None:
+    figures = {
+        "tries": {"count": True, "group_by": "card", "window": "1m"},
+        "most": {"max": "amount", "group_by": "card", "window": "1m"},
+    }
+    body = {"rule_id": "f", "version": 1, "rule_type": "formula", "source_topic": "payments", "figures": figures}
+    found = missed(tmp_path, {**body, "when": "tries >= 2 and most > 120"})["f"]
+    # c fails both parts: it is farther than those that fail one.
+    assert told(found)[:2] == [("p3", {"card": "a"}, 2, 20), ("p5", {"card": "b"}, 2, 60)]
+    assert found[0].why == "tries 2, most 100: not most > 120: 20 is missing"
+    assert found[2].missing is None
+    assert found[2].why == "tries 1, most 90: not tries >= 2 and not most > 120"
+
+
+def test_a_rule_that_looks_at_the_record_alone(tmp_path: Path) -> None:
+    conditions = [
+        {"field": "card", "operator": "!=", "value": "b"},
+        {"field": "amount", "operator": ">=", "value": 95},
+    ]
+    body = {"rule_id": "t", "version": 1, "rule_type": "threshold", "source_topic": "payments"}
+    found = missed(tmp_path, {**body, "conditions": conditions})["t"]
+    # p5 and p2 fail both; p1 fires. Of the others the nearest to the line come first.
+    assert [(each.record_id, each.value, each.missing) for each in found] == [
+        ("p6", 90, 5),
+        ("p4", 7, 88),
+        ("p3", 5, 90),
+    ]
+    assert found[0].why == "found amount 90; expected amount >= 95: 5 is missing"
