@@ -174,6 +174,7 @@ class PaneState:
             emitted_line=np.ascontiguousarray(emitted[0::2]),
             emitted_row=np.ascontiguousarray(emitted[1::2]),
             formed=found.formed,
+            failed=self._formulas.failed(),
         )
 
     def _itself(self, batch: KeyedBatch, row: Any, cursor: Any) -> Any:

@@ -144,6 +144,9 @@ class FigureFields(BaseModel):
             found = "an empty window" if self.window == 0 else "nothing"
             findings.append(Finding(("window",), found, "a window such as 10m"))
         findings += resolution_findings(self.resolution, self.window)
+        if self.age and self.resolution is not None:
+            expected = "no resolution: panes do not know the first record of a window"
+            findings.append(Finding(("resolution",), "a resolution beside age", expected))
         if self.quantile is not None and self.resolution is None:
             expected = (
                 "a resolution such as 1h: a quantile is told of panes, by a sketch within 0.8 % of the true value"

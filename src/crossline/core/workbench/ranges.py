@@ -25,7 +25,7 @@ def figure_values(program: Program, figure: Figure, fields: Mapping[str, FieldSp
         return Values("integer", missing=False, low=_own(program, figure, fields) if itself else 0)
     if figure.aggregate == "streak":
         return Values("integer", missing=False, low=0)
-    if figure.aggregate == "since":
+    if figure.aggregate in {"since", "age"}:
         return Values("integer", low=window.delay_ms, high=window.reach_ms)
     if figure.aggregate == "distinct_count":
         return Values("integer", missing=False, low=_own(program, figure, fields) if itself else 0)

@@ -92,6 +92,8 @@ def _aggregate(figure: Figure, records: str) -> str:
         return f"the number of {records}"
     if figure.aggregate == "since":
         return f"the milliseconds since the one before among {records}"
+    if figure.aggregate == "age":
+        return f"the milliseconds since the first of {records}"
     if figure.aggregate == "streak":
         meets = figure.streak_of.text if figure.streak_of is not None else ""
         return f"how many of the latest {records} in a row have {meets},"
