@@ -14,7 +14,7 @@ from typing import Literal
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.rules.base import Rule
-from crossline.core.rules.composition import Head, Sources, head_of, way_of
+from crossline.core.rules.composition import Head, Sources, heads_of_rules, rule_of, way_of
 from crossline.core.rules.ruleset import RuleSet, read_rule
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Problem, RefusedError
@@ -207,8 +207,10 @@ class DirectoryRuleLog:
                 )
 
     def _check_streams(self) -> None:
-        sources = None if self._streams is None else Sources.of(self._streams, self._history.heads)
+        sources = None if self._streams is None else Sources(self._streams, self._history.heads, any_key=True)
         for version in self._history.rule_set().versions:
+            if rule_of(version.rule.source_topic) is not None:
+                continue  # what it reads may have become another since; it is left out of the plans where it cannot fit
             _, findings = read_rule(version.rule.to_json(), sources, self._current_names())
             if findings:
                 said = "; ".join(f"found {each.found}, expected {each.expected}" for each in findings)
@@ -238,7 +240,22 @@ def judge(read: Read, history: History) -> tuple[list[FileRule], dict[str, Refus
             refused[source] = fresh
         else:
             taken |= {name: each for name, each in fresh.items() if name not in taken}
+    without = _without_hits(taken.values(), history)
+    if without:
+        return judge({**read, **without}, history)
     return [taken[name] for name in sorted(taken)], refused
+
+
+def _without_hits(taken: Collection[FileRule], history: History) -> dict[str, RefusedError]:
+    """Of each file with rules that read hits of a rule which is not taken up, whatever the reason: its refusal."""
+    known = {*history.rules, *(each.rule.rule_id for each in taken)}
+    problems: dict[str, list[Problem]] = {}
+    for each in taken:
+        read = rule_of(each.rule.source_topic)
+        if read is not None and read not in known and not history.knows(each.rule):
+            finding = Finding(("source_topic",), f"rule {read}, whose file is refused", "a rule that is taken up")
+            problems.setdefault(each.source, []).append(each.problem(finding))
+    return {source: RefusedError(found) for source, found in problems.items()}
 
 
 def _fresh(rules: list[FileRule], taken: _ByName, history: History) -> _ByName:
@@ -265,7 +282,7 @@ def _clash(each: FileRule, other: FileRule | None) -> Finding | None:
 def _heads(changes: Changes | None) -> dict[str, Head]:
     read = changes.read.values() if changes is not None else ()
     rules = (each.rule for found in read if not isinstance(found, RefusedError) for each in found)
-    return {rule.rule_id: head_of(rule) for rule in rules}
+    return heads_of_rules(rules)
 
 
 def _go_on(history: History, events: Iterable[RuleEvent], changes: Changes) -> None:

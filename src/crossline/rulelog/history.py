@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from crossline.core.basics.errors import StateError
 from crossline.core.basics.times import format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
-from crossline.core.rules.composition import RULE, Head, head_of
+from crossline.core.rules.composition import RULE, Head, heads_of_rules
 from crossline.core.rules.ruleset import RuleSet, read_rule
 from crossline.core.texts.problems import Finding, shown
 from crossline.rulelog.events import RuleEvent
@@ -79,8 +79,8 @@ class History:
 
     @property
     def heads(self) -> dict[str, Head]:
-        """What rules that read hits must know of each rule: of the version in force, else the latest."""
-        return {rule_id: head_of(each.versions[each.in_force or each.latest]) for rule_id, each in self.rules.items()}
+        """What rules that read hits must know of each rule."""
+        return heads_of_rules(rule for each in self.rules.values() for rule in each.versions.values())
 
     def copy(self) -> History:
         """One that goes on for itself."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from .desk import Desk, rule
+from crossline.core.plan.compose import compile_all
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import load_streams
+
+from .desk import STREAMS, Desk, rule
 
 
 def over(rule_id: str, read: str, **more: object) -> str:
@@ -64,3 +69,70 @@ def test_a_rule_whose_hits_are_read_stays_with_its_stream(desk: Desk) -> None:
     desk.write("a.yaml", over("first", "other", version=2), rule("other"), "# again\n")
     rules, _ = desk.take_up()
     assert max(v.rule.version for v in rules.versions if v.rule.rule_id == "first") == 2
+
+
+def counted(rule_id: str, version: int = 1, read: str = "payments", by: str = "account") -> str:
+    return (
+        f"- {{rule_id: {rule_id}, version: {version}, rule_type: velocity, source_topic: '{read}', group_by: {by}, "
+        "aggregation_type: sum, aggregation_field: amount, aggregation_threshold: 1, window: 1m}\n"
+    )
+
+
+def plans(rules: RuleSet, desk: Desk) -> dict[str, set[str]]:
+    """The rules that are judged, by stream."""
+    found = compile_all(rules, desk.streams, Defaults())
+    return {name: {rule_id for rule_id, _ in plan.programs} for name, plan in found.items()}
+
+
+def test_both_rules_come_in_new_versions_with_another_key(desk: Desk) -> None:
+    """The first versions are in the log for good, with a key that the second ones have not."""
+    desk.write("a.yaml", counted("first"), counted("second", read="rule:first", by="hit.key.account"))
+    desk.start()
+    desk.write("a.yaml", counted("first", 2, by="amount"), counted("second", 2, "rule:first", "hit.key.amount"))
+    rules, events = desk.take_up()
+    assert [event.event for event in events] == ["published", "published"]
+    assert plans(rules, desk)["rule:first"] == {"second"}
+    again = desk.restart()
+    assert again.fingerprint == rules.fingerprint
+    later = RuleSet(tuple(version for version in again.versions if version.rule.version == 2))
+    assert plans(later, desk) == {"payments": {"first"}, "rule:first": {"second"}}
+
+
+def test_a_rule_whose_key_another_still_reads_gets_another_one(desk: Desk) -> None:
+    """Nobody has said that the other is wrong: it lives on, over hits that have no such key."""
+    desk.write("a.yaml", counted("first"))
+    desk.write("b.yaml", counted("second", read="rule:first", by="hit.key.account"))
+    desk.start()
+    desk.write("a.yaml", counted("first", 2, by="amount"))
+    rules, _ = desk.take_up()
+    later = RuleSet(tuple(v for v in rules.versions if (v.rule.rule_id, v.rule.version) != ("first", 1)))
+    assert plans(later, desk) == {"payments": {"first"}, "rule:first": {"second"}}
+    assert {version.rule.rule_id for version in desk.restart().versions} == {"first", "second"}
+
+
+def test_a_rule_is_not_published_over_one_that_was_refused(desk: Desk) -> None:
+    desk.write("a.yaml", rule("first"), "- {rule_id: wrong, version: 1, rule_type: thresold}\n")
+    desk.write("b.yaml", over("second", "first"))
+    desk.write("c.yaml", over("third", "second"))
+    assert not desk.start().versions
+    desk.write("a.yaml", rule("first"))
+    rules, _ = desk.take_up()
+    assert {version.rule.rule_id for version in rules.versions} == {"first", "second", "third"}
+
+
+def test_what_is_written_first_or_a_draft_says_nothing_of_hits(desk: Desk) -> None:
+    draft = counted("first", 3, "rule:second").replace("version: 3", "version: 3, status: draft")
+    desk.write("a.yaml", draft, counted("first", 2, by="amount"), counted("first"))
+    desk.write("b.yaml", counted("second", read="rule:first", by="hit.key.amount"))
+    assert {version.rule.rule_id for version in desk.start().versions} == {"first", "second"}
+    assert desk.restart().versions
+
+
+def test_a_rule_is_left_out_where_its_hits_have_become_others(desk: Desk) -> None:
+    """It is in the log, and what it read went to a stream without the field while it was paused."""
+    desk.write("a.yaml", counted("first", by="amount"), counted("second", read="rule:first", by="account"))
+    rules = desk.start()
+    bare = load_streams(STREAMS.replace(", account: string", ""), "stream.yaml")
+    assert {name: set(plan.programs) for name, plan in compile_all(rules, bare, Defaults()).items()} == {
+        "payments": {("first", 1)}
+    }

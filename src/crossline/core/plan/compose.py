@@ -32,14 +32,14 @@ def compile_all(
 ) -> dict[str, StreamPlan]:
     """The plans by name, of streams first, then of hits by their level.
 
-    Hits that nobody reads have none, nor have those of a rule that is not there. ``probing``: rules that look back and
-    are judged at this level alert at every record that they have a figure at, or that takes a step; no level above it
-    is judged (0: none).
+    Hits that nobody reads have none, nor have those of a rule that is not there; a rule whose fields the hits have no
+    more is left out. ``probing``: rules that look back and are judged at this level alert at every record that they
+    have a figure at, or that takes a step; no level above it is judged (0: none).
     """
     sources = sources_of(rules, streams)
+    rules = RuleSet(tuple(v for v in rules.versions if rule_of(v.rule.source_topic) is None or _fits(v, sources)))
     read = {v.rule.source_topic for v in rules.versions if rule_of(v.rule.source_topic) is not None}
-    there = [name for name in read if sources.finding(name) is None]
-    there = [name for name in there if not probing or sources.level(name) <= probing]
+    there = [name for name in read if not probing or sources.level(name) <= probing]
     way = sorted(there, key=sources.level, reverse=True)
     carried: dict[str, tuple[str, ...]] = {}
     plans: dict[str, StreamPlan] = {}
@@ -54,9 +54,15 @@ def compile_all(
     return dict(sorted(plans.items(), key=lambda each: each[1].level))
 
 
+def _fits(version: RuleVersion, sources: Sources) -> bool:
+    """Whether there are hits for it, with the fields that it reads."""
+    name = version.rule.source_topic
+    return sources.finding(name) is None and not version.rule.stream_findings(name, sources[name], None)
+
+
 def sources_of(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> Sources:
     """What the rules of a set may read: of several versions of a rule, the last says what its hits are."""
-    return Sources(streams, rules.heads)
+    return Sources(streams, rules.heads, any_key=True)
 
 
 def reads(plan: StreamPlan) -> tuple[str, ...]:
@@ -79,15 +85,15 @@ def reads(plan: StreamPlan) -> tuple[str, ...]:
 def _change(rules: RuleSet, rule_id: str | None, *, probing: bool) -> Callable[[RuleVersion, Program], Program] | None:
     """Hits of a shadow rule are for shadow rules.
 
-    A version that is shadow for a while is one thing to its windows: it is as strict as it was when it was active.
+    A version that is shadow for a while is one thing to its windows: it is as strict as it was when it was active. That
+    is so whatever versions of the other rule there are, so that windows do not end with these.
     """
-    shadow = any(v.kind == "shadow" for v in rules.versions if rule_id is not None and v.rule.rule_id == rule_id)
-    if not shadow and not probing:
+    if rule_id is None and not probing:
         return None
     strict = {(v.rule.rule_id, v.rule.version) for v in rules.versions if v.kind == "active"}
 
     def changed(version: RuleVersion, program: Program) -> Program:
-        if shadow and (version.rule.rule_id, version.rule.version) in strict:
+        if rule_id is not None and (version.rule.rule_id, version.rule.version) in strict:
             program = _of_active(program)
         return program.probing() if probing else program
 

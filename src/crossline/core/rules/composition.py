@@ -34,25 +34,66 @@ class Head:
 
 
 def heads_of(bodies: Iterable[Any]) -> dict[str, Head]:
-    """By id the heads of rules as they are written, where they have any; of several versions of one the last."""
-    heads: dict[str, Head] = {}
+    """By id the heads of rules as they are written, where they have any (see ``head_of_versions``)."""
+    found: dict[str, list[tuple[Rank, Head]]] = {}
     for body in bodies:
         rule_id, source = (body.get("rule_id"), body.get("source_topic")) if isinstance(body, dict) else (None, None)
         if isinstance(rule_id, str) and isinstance(source, str):
-            heads[rule_id] = Head(source, _key_fields(body.get("group_by")))
-    return heads
+            version = body.get("version")
+            rank = (body.get("status") != "draft", version if isinstance(version, int) else 0)
+            found.setdefault(rule_id, []).append((rank, Head(source, _keys_written(body))))
+    return {rule_id: head_of_versions(each) for rule_id, each in found.items()}
+
+
+Rank = tuple[bool, int]  # whether it is no draft, and the version
+
+
+def head_of_versions(ranked: Iterable[tuple[Rank, Head]]) -> Head:
+    """Of the versions of a rule: what the highest that is no draft reads, and the fields of all their keys.
+
+    Hits of earlier versions are among those of later ones, and have the keys that these had.
+    """
+    heads = [head for _, head in sorted(ranked, key=lambda each: each[0])]
+    return Head(heads[-1].source_topic, tuple(dict.fromkeys(key for head in heads for key in head.key_fields)))
+
+
+def _keys_written(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields of its key, or of that of its first figure or step."""
+    figures, steps = body.get("figures"), body.get("steps")
+    parts = [
+        body,
+        *(figures.values() if isinstance(figures, dict) else ()),
+        *(steps if isinstance(steps, list) else ()),
+    ]
+    given = (part.get("group_by") for part in parts if isinstance(part, dict))
+    return next((_key_fields(each) for each in given if each is not None), ())
 
 
 class _Reads(Protocol):
     """A rule, as far as it matters here."""
 
     @property
+    def rule_id(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+    @property
     def source_topic(self) -> str: ...
 
 
-def head_of(rule: _Reads) -> Head:
-    """Of a rule that was read."""
-    return Head(rule.source_topic, _key_fields(getattr(rule, "group_by", None)))
+def head_of(rule: _Reads) -> tuple[Rank, Head]:
+    """Of a rule that was read, for ``head_of_versions``."""
+    keys = getattr(rule, "group_by", None) or getattr(rule, "key_fields", ())
+    return (rule.status != "draft", rule.version), Head(rule.source_topic, _key_fields(keys))
+
+
+def heads_of_rules(rules: Iterable[_Reads]) -> dict[str, Head]:
+    """By id, of rules that were read."""
+    found: dict[str, list[tuple[Rank, Head]]] = {}
+    for rule in rules:
+        found.setdefault(rule.rule_id, []).append(head_of(rule))
+    return {rule_id: head_of_versions(each) for rule_id, each in found.items()}
 
 
 def _key_fields(given: Any) -> tuple[str, ...]:
@@ -77,11 +118,13 @@ def way_of(name: str, heads: Mapping[str, Head]) -> list[str]:
 class Sources(Mapping[str, StreamSpec]):
     """All that a rule may read: ``streams``, and the hits of rules with ``heads`` as ``rule:<id>``.
 
-    Iteration gives the streams alone.
+    Iteration gives the streams alone. ``any_key``: every field may have been one of a key, as it may in the versions
+    that are in force no more; what judges must not depend on which of them are still known.
     """
 
     streams: Mapping[str, StreamSpec]
     heads: Mapping[str, Head]
+    any_key: bool = False
 
     @staticmethod
     def of(streams: Mapping[str, StreamSpec], heads: Mapping[str, Head]) -> Sources:
@@ -140,10 +183,15 @@ class Sources(Mapping[str, StreamSpec]):
         head = self.heads[name.removeprefix(RULE)]
         read = self[head.source_topic]
         single = {field: spec for field, spec in read.columns.items() if not spec.is_list}
-        fields = _nested({field: str(spec) for field, spec in single.items() if not field.startswith(f"{HIT}.")})
-        keys = {field: f"{single[field].kind}?" for field in head.key_fields if field in single}
+        fields = _nested({field: str(spec) for field, spec in single.items() if not _of_hit(field)})
+        named = single if self.any_key else head.key_fields
+        keys = {field: f"{single[field].kind}?" for field in named if field in single and not _of_hit(field)}
         fields[HIT] = {**HIT_FIELDS, "key": _nested(keys)} if keys else dict(HIT_FIELDS)
         return StreamSpec.model_validate({**read.model_dump(mode="json", by_alias=True), "fields": fields})
+
+
+def _of_hit(field: str) -> bool:
+    return field.startswith(f"{HIT}.")
 
 
 def _nested(flat: Mapping[str, str]) -> dict[str, Any]:

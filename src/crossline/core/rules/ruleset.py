@@ -16,7 +16,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS, INSTANT_FORM, YEAR_1_MS, YEAR_10000_MS
 from crossline.core.conditions.tree import leaves
 from crossline.core.rules.base import Envelope, Rule
-from crossline.core.rules.composition import Head, Sources, head_of, heads_of, way_of
+from crossline.core.rules.composition import Head, Sources, heads_of, heads_of_rules, way_of
 from crossline.core.rules.registry import find_rule_type, rule_types
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
@@ -316,8 +316,8 @@ class RuleSet:
 
     @cached_property
     def heads(self) -> dict[str, Head]:
-        """What rules that read hits must know of each rule; of several versions of one, of the last."""
-        return {version.rule.rule_id: head_of(version.rule) for version in self.versions}
+        """What rules that read hits must know of each rule."""
+        return heads_of_rules(version.rule for version in self.versions)
 
     def base(self, rule: Rule) -> str:
         """The stream whose records are hit in the end: that which ``rule`` reads, itself or through other rules."""

@@ -113,7 +113,7 @@ class PastReader:
                 failures.append(f"{', '.join(layer.name for layer in layers)}: {explained(error)}")
                 continue
             found |= {layer.name: reading.past for layer in layers}
-        of_hits = [stream for stream in fresh if rule_of(stream) is not None]
+        of_hits = [layer.name for stream, layers in fresh.items() if rule_of(stream) is not None for layer in layers]
         if of_hits:
             failures.append(f"{', '.join(of_hits)}: hits of before are not read again; windows over them begin empty")
         if failures:

@@ -72,6 +72,14 @@ class ShardCache:
         root = f"{self.root}/{query_id}" if self.per_query else self.root
         return root if level == 1 else f"{root}/level-{level}"
 
+    def _begins(self, log: StateLog, batch_id: int) -> bool:
+        """Whether the log of a level begins with this batch.
+
+        A query of ``detect`` may have had rules of this level before, and none for a while.
+        """
+        lasts = [segment.last for segment in log.segments() if segment.first < batch_id]
+        return not lasts or (self.per_query and max(lasts) < batch_id - 1)
+
     @contextmanager
     def shard(self, book: Book, query_id: str, shard: int, batch_id: int, level: int = 1) -> Iterator[Held]:
         """The shard's state as of batch ``batch_id`` - 1: from the cache, caught up or rebuilt from the log.
@@ -85,7 +93,7 @@ class ShardCache:
         if cached is None or cached.batch_id >= batch_id:
             cached = _Cached(book.new_state(), -1)
             _check_shards(self._root(query_id, 1), book.shards, batch_id)
-            if level > 1 and all(segment.first >= batch_id for segment in log.segments()):
+            if level > 1 and self._begins(log, batch_id):
                 cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
             _fill(root, shard, book, cached.state, [item["layer"] for item in meta["layers"]])
