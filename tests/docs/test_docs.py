@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crossline.core.decide.policy import load_policy
 from crossline.core.rules.ruleset import load_rules_text
 from crossline.core.settings.config import load_pipeline
 from crossline.core.streams.schema import load_streams
@@ -130,6 +131,8 @@ def test_its_yaml_loads(block: Block) -> None:
         assert load_pipeline(block.text, str(block), lambda _: streams).name
     elif "streams" in data:
         assert load_streams(block.text, str(block))
+    elif "decide" in data or "bands" in data:
+        assert load_policy(block.text, str(block))
     else:
         assert load_rules_text(block.text, str(block))
 

@@ -12,7 +12,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from connectors.kafka_mock import read_topic
-from oracle.naive import NaiveResult, naive_detect
+from oracle.composed import composed_detect
+from oracle.naive import NaiveResult
 
 from .project import Alerts, Project, by_id
 from .traffic import DEFAULTS, STREAM, Body, Record, records
@@ -106,4 +107,4 @@ def in_ingest_order(brokers: str, topics: Iterable[str]) -> list[Record]:
 
 def twin(rules: Sequence[Body], log: Sequence[Record]) -> NaiveResult:
     """What the naive twin finds in ``log``."""
-    return naive_detect(rules, log, defaults=DEFAULTS)
+    return composed_detect(rules, log, defaults=DEFAULTS)

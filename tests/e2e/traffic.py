@@ -114,6 +114,9 @@ RULES: list[Body] = [
     },
 ]
 
+# What reads the stream alone, for tests that judge at one level.
+OF_RECORDS = [body for body in RULES if body["source_topic"] == STREAM]
+
 
 def expected(rules: list[Body], log: list[Record]) -> NaiveResult:
     """What the naive twin finds in ``log``, the lines of all files in order."""

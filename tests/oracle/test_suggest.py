@@ -15,9 +15,9 @@ from crossline.core.judge.shard import Bounds
 from crossline.core.rules.ruleset import load_rules_text
 from crossline.core.workbench.catch import Marks
 from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.sample import batches
-from crossline.replay.suggest import Suggestion, Wanted, suggest
 from crossline.replay.trial import as_if_active
+from crossline.replay.workbench.sample import batches
+from crossline.replay.workbench.suggest import Suggestion, Wanted, suggest
 
 from .fastpath import stream_spec
 from .naive import NaiveResult, naive_detect

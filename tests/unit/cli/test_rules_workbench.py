@@ -17,7 +17,7 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.sinks import SqliteSettings
 from crossline.core.streams.schema import load_streams
 from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.sample import alerts_over, batches
+from crossline.replay.workbench.sample import alerts_over, batches
 from crossline.replay.writer import AlertWriter
 from crossline.rulelog.reading import Known, read_rules
 

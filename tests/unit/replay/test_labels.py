@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from crossline.core.basics.errors import UsageError
-from crossline.replay.labels import Amounts, read_labels
-from crossline.replay.sample import batches
+from crossline.replay.workbench.labels import Amounts, read_labels
+from crossline.replay.workbench.sample import batches
 
 from .samples import count_rule, judged, payment, write
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crossline.replay.measure import Cost, costs, spans, stores
-from crossline.replay.sample import alerts_over, batches
+from crossline.replay.workbench.measure import Cost, costs, spans, stores
+from crossline.replay.workbench.sample import alerts_over, batches
 
 from .samples import START_MS, count_rule, judged, payment, write
 

@@ -55,7 +55,7 @@ def logarithms() -> bytes:
 
 
 def test_in_one_process_and_in_several(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "log.onnx").write_bytes(logarithms())
     (tmp_path / "scored.yaml").write_text(RULE)
@@ -77,4 +77,4 @@ def test_in_one_process_and_in_several(
     wanted = [f"n{n}" for n in range(6, 300) if n % 9 in {7, 8}]
     assert [alert["record_id"] for alert in told[0]] == wanted
     assert told[1] == told[0]
-    assert "a model did not score records" in "".join(capsys.readouterr())
+    assert "a model did not score records" in "".join(capfd.readouterr())

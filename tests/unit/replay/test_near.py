@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crossline.replay.near import NearMiss, near_misses
 from crossline.replay.trial import tried
+from crossline.replay.workbench.near import NearMiss, near_misses
 
 from .samples import count_rule, judged, payment, write
 

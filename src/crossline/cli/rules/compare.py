@@ -41,7 +41,7 @@ def compare(
     from crossline.core.workbench.catch import sides
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.compare import compare as by_rule
-    from crossline.replay.together import judge_together
+    from crossline.replay.workbench.together import judge_together
 
     given = Given(stream, lists, pipeline, tuple(input_))
     sets = [_judged(given, each) for each in (one, other)]
@@ -69,7 +69,7 @@ def compare(
 
 def marks_of(labels: Path | None, judged: Judged, amount: str | None) -> Marks | None:
     """The labels that were given. Raises UsageError where an amount is asked for without."""
-    from crossline.replay.labels import read_labels
+    from crossline.replay.workbench.labels import read_labels
 
     if labels is None:
         if amount is not None:

@@ -27,8 +27,8 @@ from crossline.core.rules.base import Rule
 if TYPE_CHECKING:
     from crossline.core.workbench.kept import Kept
     from crossline.replay.backtest import Judged
-    from crossline.replay.measure import Cost, Store
-    from crossline.replay.sample import Batch
+    from crossline.replay.workbench.measure import Cost, Store
+    from crossline.replay.workbench.sample import Batch
 
 
 def explain(
@@ -49,8 +49,8 @@ def explain(
     from crossline.core.workbench.kept import kept_by
     from crossline.core.workbench.said import said
     from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.measure import stores
-    from crossline.replay.sample import batches
+    from crossline.replay.workbench.measure import stores
+    from crossline.replay.workbench.sample import batches
 
     if cost and not input_:
         raise UsageError("--cost is measured on a sample: name its files with --input")
@@ -177,7 +177,7 @@ def size(count: float) -> str:
 
 
 def _tell_costs(judged: Judged, sample: Sequence[Batch], rules: Sequence[Rule], *, as_json: bool) -> None:
-    from crossline.replay.measure import costs
+    from crossline.replay.workbench.measure import costs
 
     whole, bare, found = costs(judged, sample, [each.rule_id for each in rules])
     if as_json:

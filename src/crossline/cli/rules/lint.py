@@ -119,8 +119,8 @@ def many_keys(judged: Judged, known: Iterable[str]) -> list[LintFinding]:
     """Rules whose keys are nearly as many as their records, in a sample that is longer than what they keep."""
     from crossline.core.workbench.lint import unbounded
     from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.measure import spans, stores
-    from crossline.replay.sample import batches
+    from crossline.replay.workbench.measure import spans, stores
+    from crossline.replay.workbench.sample import batches
 
     with own_folder_for("lint") as folder:
         sample = list(batches(judged.history, folder))

@@ -95,7 +95,7 @@ def shadow(
 
 def _judged(rules: Path, given: Given, labels: Path | None, amount: str | None) -> Found:
     from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.together import judge_together
+    from crossline.replay.workbench.together import judge_together
 
     if not given.inputs:
         raise UsageError("rules are judged on records of the past: name their files with --input")
@@ -110,7 +110,7 @@ def _judged(rules: Path, given: Given, labels: Path | None, amount: str | None) 
 
 def _marks(labels: Path | None, stream: Path | None) -> Marks | None:
     """Labels for alerts of a store; a stream file says what records call their id."""
-    from crossline.replay.labels import read_labels
+    from crossline.replay.workbench.labels import read_labels
 
     if labels is None:
         return None

@@ -15,7 +15,7 @@ from crossline.core.rules.composition import rule_of
 from crossline.core.texts.problems import path_text
 
 if TYPE_CHECKING:
-    from crossline.replay.suggest import Outcome, Suggestion
+    from crossline.replay.workbench.suggest import Outcome, Suggestion
 
 SHOWN = 4  # lines on each side of the one that is suggested
 
@@ -39,9 +39,9 @@ def suggest_threshold(
     Each line that is told was judged on the records, with the rule's own emission and cooldown.
     """
     from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.measure import days_of, spans
-    from crossline.replay.sample import batches
-    from crossline.replay.suggest import Wanted, suggest
+    from crossline.replay.workbench.measure import days_of, spans
+    from crossline.replay.workbench.sample import batches
+    from crossline.replay.workbench.suggest import Wanted, suggest
 
     if alerts_per_day is None and labels is None:
         raise UsageError("name what is wanted: --alerts-per-day N, or --labels FILE for the best F1")

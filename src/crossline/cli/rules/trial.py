@@ -20,8 +20,8 @@ from crossline.core.texts.plaintext import printable
 from crossline.rulelog.reading import Known, read_rules
 
 if TYPE_CHECKING:
-    from crossline.replay.near import NearMiss
     from crossline.replay.trial import Trial, Verdict
+    from crossline.replay.workbench.near import NearMiss
 
 SHOWN = 3  # alerts of a rule
 
@@ -56,8 +56,8 @@ def try_rules(
     from crossline.core.judge.shard import Bounds
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.backtest import Judged, Recorded
-    from crossline.replay.near import near_misses
     from crossline.replay.trial import as_if_active, tried, verdicts
+    from crossline.replay.workbench.near import near_misses
     from crossline.rulelog.lists import lists_in
 
     do_without_pandas()

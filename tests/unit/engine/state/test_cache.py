@@ -21,7 +21,7 @@ from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
 from e2e.books import book_of
 from e2e.project import by_id, figures, from_twin
-from e2e.traffic import RULES, STREAM, Record, expected, lines, records, velocity
+from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records, velocity
 
 SHARDS = 2
 SHORT = [velocity("pair", threshold=2, window="2s", allowed_lateness="1s", watermark_delay="1s")]
@@ -83,7 +83,7 @@ def log() -> list[Record]:
 
 @pytest.fixture(scope="module")
 def twin(log: list[Record]) -> dict[str, tuple[Any, ...]]:
-    return from_twin(expected(RULES, log))
+    return from_twin(expected(OF_RECORDS, log))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -91,7 +91,7 @@ def test_workers_that_take_turns_and_die_give_what_the_twin_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record], twin: Any, seed: int
 ) -> None:
     draw = random.Random(seed)
-    workers = Workers(tmp_path, book_of(RULES, SHARDS), monkeypatch)
+    workers = Workers(tmp_path, book_of(OF_RECORDS, SHARDS), monkeypatch)
     for number, data in enumerate(batches_of(log, seed)):
         fate = draw.random()
         if fate < 0.2:
@@ -108,7 +108,7 @@ def test_workers_that_take_turns_and_die_give_what_the_twin_finds(
 def test_a_batch_run_again_writes_the_same_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
 ) -> None:
-    workers = Workers(tmp_path, book_of(RULES, SHARDS), monkeypatch)
+    workers = Workers(tmp_path, book_of(OF_RECORDS, SHARDS), monkeypatch)
     for number, data in enumerate(batches_of(log, 0)[:12]):
         workers.batch(number, data, [0, 0])
         first = {path.name: path.read_bytes() for path in tmp_path.glob(f"shard-*/{number:012d}-*.seg")}

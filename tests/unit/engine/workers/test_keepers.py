@@ -31,7 +31,7 @@ from crossline.engine.workers.keepers import judged
 from e2e.books import book_of
 from e2e.killing import family
 from e2e.project import by_id, figures, from_twin
-from e2e.traffic import RULES, STREAM, Record, expected, lines, records
+from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records
 
 HOME = Path(__file__).with_name("keeper_home.py")
 SHARDS = 3
@@ -44,7 +44,7 @@ class Home:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.book = book_of(RULES, SHARDS)
+        self.book = book_of(OF_RECORDS, SHARDS)
         self.source = StaticBook(self.book.to_json())
         self.cache = ShardCache(str(root / "state"), per_query=False, held_max=8)
         self.alerts: dict[int, list[dict[str, Any]]] = {}
@@ -151,7 +151,7 @@ def log() -> list[Record]:
 
 @pytest.fixture(scope="module")
 def twin(log: list[Record]) -> dict[str, tuple[Any, ...]]:
-    return from_twin(expected(RULES, log))
+    return from_twin(expected(OF_RECORDS, log))
 
 
 def batches_of(log: list[Record], size: int = 10) -> list[bytes]:

@@ -14,7 +14,7 @@ from crossline.core.judge.shard import LayerDelta, ShardOutput
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.workbench.kept import Kept, kept_by
 from crossline.replay.backtest import Judged
-from crossline.replay.sample import Batch, Jury
+from crossline.replay.workbench.sample import Batch, Jury
 
 Bits = npt.NDArray[np.bool_]
 TURNS = 5  # runs of each rule set, in turns

@@ -10,9 +10,9 @@ from typing import Any
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import nearest, one_of
 from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.labels import Amounts
-from crossline.replay.measure import Span, days_of, widen
-from crossline.replay.sample import Jury, batches
+from crossline.replay.workbench.labels import Amounts
+from crossline.replay.workbench.measure import Span, days_of, widen
+from crossline.replay.workbench.sample import Jury, batches
 
 
 @dataclass(slots=True)

@@ -24,8 +24,8 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.workbench.catch import Marks, Weighed, rests_on, weigh
 from crossline.core.workbench.lines import BEYOND, Judgings, Telling, emissions, lines_at, thinned
 from crossline.replay.backtest import Judged
-from crossline.replay.sample import Batch, Jury, alerts_over
 from crossline.replay.trial import read_figures
+from crossline.replay.workbench.sample import Batch, Jury, alerts_over
 
 JUDGED_MAX = 200  # lines that are judged
 ALERTS_MAX = 300_000  # of all of them together

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import nearest, shown
 from crossline.core.workbench.catch import Marks
-from crossline.replay.sample import Batch
+from crossline.replay.workbench.sample import Batch
 
 _TRUE = {"true", "1", "yes", "y", "t"}
 _FALSE = {"false", "0", "no", "n", "f", "", "none"}
