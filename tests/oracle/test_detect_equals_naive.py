@@ -171,10 +171,8 @@ def test_a_record_that_goes_back_finds_one_that_went_back_before() -> None:
     check(path, rules, expected, made)
 
 
-@many
-@given(st.data(), rule_sets(), records())
-def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: list[Body], made: list[Record]) -> None:
-    """A record stands among those of other logs where its log had got to, however many shards and layers there are."""
+def logs_that_go_back(data: st.DataObject, made: Sequence[Record]) -> tuple[list[Record], list[str], Shape]:
+    """The records in several logs, of times that go back; the log of each, in ingest order, and how that is cut."""
     back = data.draw(st.lists(st.sampled_from([0, 0, 500, INGEST_BACK_MS]), min_size=len(made), max_size=len(made)))
     logs = data.draw(st.lists(st.sampled_from("abc"), min_size=len(made), max_size=len(made)))
     made = with_ingest(made, [record["_ingest_ms"] - ms for record, ms in zip(made, back, strict=True)])
@@ -184,8 +182,15 @@ def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: l
     ]
     order = sorted(range(len(made)), key=lambda place: (reached[place], logs[place], place))
     made, logs = [made[place] for place in order], [logs[place] for place in order]
-    instants = [{"_ingest_ms": reached[place]} for place in order]
-    shape = at_instants(data.draw(shapes(len(made))), instants)
+    shape = at_instants(data.draw(shapes(len(made))), [{"_ingest_ms": reached[place]} for place in order])
+    return made, logs, shape
+
+
+@many
+@given(st.data(), rule_sets(), records())
+def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: list[Body], made: list[Record]) -> None:
+    """A record stands among those of other logs where its log had got to, however many shards and layers there are."""
+    made, logs, shape = logs_that_go_back(data, made)
     path = FastPath.of(
         plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards, Bounds(partition_lag_ms=INGEST_BACK_MS)
     )

@@ -47,14 +47,14 @@ def onward(
     ``clocks``: by stream, where each of its logs stands. They go along, since what was hit at all is not seen there.
     """
     plans = list(plans)
+    above = [(plan, rule_id) for plan in plans if plan.level == level + 1 and (rule_id := rule_of(plan.stream))]
+    if not above:
+        return []
     by_rule: defaultdict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
         by_rule[hit.version.rule.rule_id].append(hit)
     parts: list[Part] = []
-    for plan in plans:
-        rule_id = rule_of(plan.stream)
-        if plan.level != level + 1 or rule_id is None:
-            continue
+    for plan, rule_id in above:
         read = next((each.stream for each in plans if rule_id in each.carried), plan.base)
         mine = sorted(by_rule[rule_id], key=lambda hit: hit.place[2:])
         logs = dict(clocks.get(read, {}))
