@@ -21,6 +21,7 @@ from crossline.core.windows.memory.access import (
     store_64,
 )
 from crossline.core.windows.memory.header import item, tally, word
+from crossline.core.windows.records.tables import same_bytes
 
 AHEAD = 16
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -31,21 +32,6 @@ _32 = np.uint64(32)
 def slot_row(h: int, slot: int) -> Any:
     """Address of a slot."""
     return word(h, at.SLOTS) + slot * word(h, at.SLOT_BYTES)
-
-
-@jit
-def _same_bytes(a: int, b: int, length: int) -> Any:
-    """Whether ``length`` bytes at two addresses are the same."""
-    k = 0
-    while k + 8 <= length:
-        if load_i64(a + k) != load_i64(b + k):
-            return False
-        k += 8
-    while k < length:
-        if load_u8(a + k) != load_u8(b + k):
-            return False
-        k += 1
-    return True
 
 
 @jit
@@ -61,7 +47,7 @@ def find_key(h: int, hash_: Any, start: int, length: int) -> Any:
         if (
             np.uint64(load_i64(row + at.OWN_HASH)) == hash_
             and load_u32(row + at.OWN_LENGTH) == length
-            and _same_bytes(block(h, load_u32(row + at.OWN_KEY)), start, length)
+            and same_bytes(block(h, load_u32(row + at.OWN_KEY)), start, length)
         ):
             return slot
         place = (place + 1) & mask
