@@ -25,7 +25,8 @@ from crossline.core.judge.shard import Bounds, judge
 from crossline.core.route.pack import pack, unpack
 from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
 from crossline.engine.book.book import Book
 from crossline.engine.machine.temp import own_folder_for

@@ -1,4 +1,4 @@
-"""How fast the pattern kernel judges, and what memory a record takes: sequences over 50,000 keys.
+"""How fast the pattern kernel judges, and what memory a record takes: sequences and absences over 50,000 keys.
 
 Prints a table, writes JSON under bench/results/. Times are processor seconds of this process; the load of the machine
 stands beside them, since caches and memory are shared.
@@ -21,8 +21,9 @@ import numba
 import numpy as np
 
 from bench.kernel import FOREVER, Case, batches
+from crossline.core.patterns.absence_store import AbsenceSpaceState
 from crossline.core.patterns.store import PatternSpaceState
-from crossline.core.plan.spaces import Pattern, PatternSpacePlan, Step
+from crossline.core.plan.spaces import Absence, AbsenceSpacePlan, Pattern, PatternSpacePlan, Step
 from crossline.core.windows.batch import KeyedBatch
 
 ROOT = Path(__file__).parent.parent
@@ -35,7 +36,7 @@ class Run:
     """``parts``: the part of the records in entries 0, 1 and 2, each in one of them; the others are in ANY alone."""
 
     case: Case
-    lines: tuple[Pattern, ...]
+    lines: tuple[Pattern | Absence, ...]
     parts: tuple[float, float, float]
 
 
@@ -44,6 +45,7 @@ def a_pattern(*steps: Step, strict: int | None = None, until: int | None = None,
 
 
 THREE = a_pattern(Step(0), Step(1), Step(2))
+MISSED = Absence("r0", 1, 0, 1, WITHIN_MS, 30_000, FOREVER, None)
 EVEN = (0.34, 0.33, 0.33)
 RARE = (0.05, 0.02, 0.01)
 RUNS = (
@@ -67,6 +69,10 @@ RUNS = (
         tuple(a_pattern(Step(n % 3), Step(n // 3 % 3), Step(2), until=2, number=n) for n in range(100)),
         EVEN,
     ),
+    Run(Case("absence", "", 50_000, 4_000_000, 10_000, zipf=True), (MISSED,), (0.5, 0.5, 0.0)),
+    Run(Case("absence, even keys", "", 50_000, 4_000_000, 10_000), (MISSED,), (0.2, 0.8, 0.0)),
+    Run(Case("absence, 1 % late", "", 50_000, 4_000_000, 10_000, late=0.01, zipf=True), (MISSED,), (0.5, 0.5, 0.0)),
+    Run(Case("absence, most fire", "", 50_000, 4_000_000, 10_000), (MISSED,), (0.5, 0.1, 0.4)),
 )
 
 
@@ -78,15 +84,24 @@ def fed(run: Run) -> Iterator[KeyedBatch]:
         yield replace(batch, entries=chosen[rng.choice(4, len(batch), p=parts)][:, None])
 
 
+def _state(run: Run) -> PatternSpaceState | AbsenceSpaceState:
+    absences = tuple(line for line in run.lines if isinstance(line, Absence))
+    if absences:
+        return AbsenceSpaceState(AbsenceSpacePlan(4, absences, WITHIN_MS), 90_000)
+    patterns = tuple(line for line in run.lines if isinstance(line, Pattern))
+    return PatternSpaceState(PatternSpacePlan(4, patterns, WITHIN_MS), 90_000)
+
+
 def measured(run: Run) -> dict[str, Any]:
-    state, times, hits, peak = PatternSpaceState(PatternSpacePlan(4, run.lines, WITHIN_MS), 90_000), [], 0, 0
+    state, times, hits, peak = _state(run), [], 0, 0
     for batch in fed(run):
         start = time.process_time()
         found = state.judge(batch)
+        due = state.due(int(batch.ingest_ms[-1]))
         peak = max(peak, state.records)
         state.evict(int(batch.ingest_ms[-1]) - 90_001)
         times.append(time.process_time() - start)
-        hits += len(found)
+        hits += len(found) + (len(due) if due is not None else 0)
     sizes, seconds, key_bytes = state.sizes(), sum(times), state.key_bytes()
     return asdict(run.case) | {
         "records_per_s": round(run.case.events / seconds),

@@ -1,9 +1,9 @@
-"""Whether anything grows in a session that lives long: ``python -m bench.soak [--batches 10000] [--starts 20]``.
+"""Whether anything grows in a session that lives long: ``python -m bench.soak [--mixed] [--batches N | --minutes N]``.
 
-Small batches of generated traffic go through a pipeline of R5 with its usual sinks, all in one session, in which the
-pipeline is stopped and started again and again. Every so many batches the threads, descriptors and resident bytes of
-all its processes are noted, and what Java's heap holds after a collection. The windows are full after some hundred
-batches, so the state stands still from there on, and so must all else.
+Small batches of generated traffic go through a pipeline of R5, or of rules of all types with a policy, with its usual
+sinks, all in one session, in which the pipeline is stopped and started again and again. Every so many batches the
+threads, descriptors and resident bytes of all its processes are noted, and what Java's heap holds after a collection.
+The windows are full after some hundred batches, so the state stands still from there on, and so must all else.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import yaml
 from pyspark.sql import SparkSession
 
 from bench.report import Report, median, say
@@ -35,6 +36,8 @@ from crossline.engine.work.totals import Totals
 KINDS = ("driver", "java", "keepers", "workers")
 WARM_SHARE = 0.2  # of the samples: pools fill, code is compiled, windows fill
 MIB = 1 << 20
+MIXED = Path(__file__).parent / "mixed"
+BATCHES_MAX = 1 << 60
 EVENT_RATE = 20  # records a second of event time: the widest window of R5 holds 20,000
 # What a figure may have grown by from the first samples after warming up to the last ones and still count as flat.
 SLACK = {"threads": 3, "fds": 3, "rss_mib": 64, "heap_mib": 16}
@@ -52,6 +55,7 @@ class Soak:
     starts: int = 0
     samples: list[dict[str, Any]] = field(default_factory=list)
     until: int = 0
+    until_s: float = float("inf")  # of the clock that ``began_s`` is of
     reached: threading.Event = field(default_factory=threading.Event)
 
     def batch(self, delivery: Delivery, _: Totals) -> None:
@@ -60,7 +64,7 @@ class Soak:
         self.records += delivery.figures["records"]
         if self.batches % self.every == 0:
             self.samples.append(self.sample())
-        if self.batches >= self.until:
+        if self.batches >= self.until or time.monotonic() >= self.until_s:
             self.reached.set()
 
     def sample(self) -> dict[str, Any]:
@@ -99,11 +103,24 @@ def kind_of(process: psutil.Process, driver: int) -> str:
     return "keepers" if any("/keeper-" in name for name in listening) else "workers"
 
 
+def pipeline_of(folder: Path, options: argparse.Namespace) -> Path:
+    """The pipeline's file, written into ``folder``."""
+    source = {"kind": "generator", "workload": "tx", "rate_per_s": EVENT_RATE}
+    engine = {"max_batch_records": options.records, "trigger": options.trigger}
+    rules = yaml.safe_load((MIXED / "rules.yaml").read_text(encoding="utf-8")) if options.mixed else rule_set("R5")
+    path = write_pipeline(folder / "p", rules, source, engine=engine)
+    if options.mixed:
+        (path.parent / "lists").mkdir()
+        (path.parent / "lists" / "home.txt").write_text("EUR\n", encoding="utf-8")
+        (path.parent / "policy.yaml").write_bytes((MIXED / "policy.yaml").read_bytes())
+        with path.open("a", encoding="utf-8") as file:
+            file.write("policy: policy.yaml\nlists: {kind: directory, path: lists}\n")
+    return path
+
+
 def soak(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Run all batches; the samples."""
-    source = {"kind": "generator", "workload": "tx", "rate_per_s": EVENT_RATE}
-    engine = {"max_batch_records": options.records}
-    pipeline = write_pipeline(folder / "p", rule_set("R5"), source, engine=engine)
+    pipeline = pipeline_of(folder, options)
     config = in_folder(read_config(str(pipeline)), str(pipeline.parent))
     session = build_session(config.name, config.engine.master)
     wake_workers(session)
@@ -111,7 +128,10 @@ def soak(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     try:
         for number in range(options.starts):
             state.starts = number + 1
-            state.until = options.batches * (number + 1) // options.starts
+            if options.minutes:
+                state.until, state.until_s = BATCHES_MAX, state.began_s + share_s(options, number + 1)
+            else:
+                state.until = options.batches * (number + 1) // options.starts
             state.reached.clear()
             running = assemble(session, config, RunOptions(on_batch=state.batch)).start()
             until_reached(running, state)
@@ -121,6 +141,11 @@ def soak(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     finally:
         end_session(session)
     return state.samples
+
+
+def share_s(options: argparse.Namespace, starts: int) -> float:
+    """The seconds that so many starts have together."""
+    return float(options.minutes * 60 * starts / options.starts)
 
 
 def until_reached(running: Pipeline, state: Soak) -> None:
@@ -156,6 +181,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=10_000)
     parser.add_argument("--starts", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=0, help="instead of a number of batches")
+    parser.add_argument("--mixed", action="store_true", help="rules of all types and a policy, instead of R5")
+    parser.add_argument("--trigger", default="0s", help="time between batches")
     parser.add_argument("--records", type=int, default=200, help="of a batch")
     parser.add_argument("--every", type=int, default=0, help="batches between two samples; by default, 40 samples")
     parser.add_argument("--quick", action="store_true", help="300 batches, 6 starts")
@@ -163,7 +191,9 @@ def main() -> None:
     if options.quick:
         options.batches, options.starts = 300, 6
     options.every = options.every or max(1, options.batches // 40)
-    report = Report("soak", f"{options.batches:,} batches of {options.records} records, {options.starts} starts, R5")
+    many = f"{options.minutes:g} minutes" if options.minutes else f"{options.batches:,} batches"
+    what = "rules of all types" if options.mixed else "R5"
+    report = Report("soak", f"{many} of {options.records} records a batch, {options.starts} starts, {what}")
     with own_folder_for("bench") as folder:
         samples = soak(folder, options)
     for sample in samples:

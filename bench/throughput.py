@@ -15,8 +15,8 @@ from bench.runs import Run, medians, run_pipeline, spread
 from bench.workload import files_of, needs_device, rule_set
 from crossline.generate.tx import TxWorkload
 
-RECORDS = {"R1": 2_000_000, "R5": 2_000_000, "R100": 300_000, "R1000": 100_000}
-TARGETS = {"R1": 300_000, "R5": 150_000, "R100": 40_000, "R1000": 10_000}
+RECORDS = {"R1": 2_000_000, "R5": 2_000_000, "R100": 300_000, "R1000": 100_000, "M100": 300_000, "M1000": 150_000}
+TARGETS = {"R1": 500_000, "R5": 300_000, "R100": 80_000, "R1000": 30_000, "M100": 80_000, "M1000": 30_000}
 
 
 def measure(name: str, records: int) -> Run:

@@ -1,4 +1,4 @@
-"""What is measured: workload ``tx`` as files, its stream, and the rule sets R1, R5, R100 and R1000."""
+"""What is measured: workload ``tx`` as files, its stream, and the rule sets R1, R5, R100, R1000, M100 and M1000."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import yaml
 
 from bench.report import RESULTS, say
 from crossline.generate.rules_many import many_rules
+from crossline.generate.rules_mixed import LIST, mixed_rules
 from crossline.generate.tx import LINES_BATCH, TxWorkload
 
 STREAM = "payments"
@@ -87,13 +88,14 @@ R5: Rules = [
 
 
 def rule_set(name: str) -> Rules:
-    """R1 and R5 as published; R100, R1000 and the like are velocity rules over four key spaces."""
-    return {"R1": R1, "R5": R5}.get(name) or many_rules(int(name.removeprefix("R")))
+    """R1 and R5 as published; R100 and others are velocity rules over four key spaces, M100 and others of all types."""
+    made = mixed_rules if name.startswith("M") else many_rules
+    return {"R1": R1, "R5": R5}.get(name) or made(int(name[1:]))
 
 
 def needs_device(rules: Rules) -> bool:
-    """Whether a rule groups by device, so that the records must have one."""
-    return any("device_id" in str(rule["group_by"]) for rule in rules)
+    """Whether a rule names the device, as key of its own or of a figure, so that the records must have one."""
+    return any("device_id" in str(rule) for rule in rules)
 
 
 def files_of(workload: TxWorkload, records: int, name: str) -> Path:
@@ -127,8 +129,13 @@ def write_pipeline(
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "rules").mkdir(parents=True)
     (folder / "rules" / "rules.yaml").write_text(yaml.safe_dump(list(rules), sort_keys=False), encoding="utf-8")
+    settings: dict[str, Any] = {}
+    if any(rule["rule_type"] == "list" for rule in rules):
+        (folder / "lists").mkdir()
+        (folder / "lists" / f"{LIST}.txt").write_text("no card has this hash\n", encoding="utf-8")
+        settings["lists"] = {"kind": "directory", "path": "lists"}
     stored = [{"kind": "jsonl", "path": "out/alerts.jsonl"}, {"kind": "sqlite", "path": "out/alerts.db"}]
-    settings = {
+    settings |= {
         "schema_version": 1,
         "name": "bench",
         "streams": {STREAM: {**stream_spec(with_device=needs_device(rules)), "format": form}},

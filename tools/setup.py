@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements-bootstrap.lock", "requirements.lock")
 JAVA_LOCK = "requirements-java.lock"
 GROUPS = ("local-fs", "spark-kafka")
-KERNELS = ("src/crossline/core/windows", "src/crossline/core/decode")
+KERNELS = tuple(f"src/crossline/core/{room}" for room in ("decode", "panes", "patterns", "windows"))
+WARM = "src/crossline/engine/workers/warm.py"  # which of them it compiles
 # uv does not read pip's configuration; these are the settings of a machine that it has to know.
 UV_OF_PIP = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -104,14 +105,14 @@ def install(venv: Path, python: Path) -> None:
 def compile_kernels(python: Path, stamp: Path) -> None:
     """Have numba compile the kernels into its cache, where their source changed: no first batch waits for it then."""
     made_from = hashlib.sha256()
-    for folder in KERNELS:
-        for source in sorted((ROOT / folder).glob("*.py")):
-            made_from.update(source.read_bytes())
-            made_from.update(str(source.stat().st_mtime_ns).encode())
+    sources = [source for folder in KERNELS for source in sorted((ROOT / folder).rglob("*.py"))]
+    for source in [*sources, ROOT / WARM]:
+        made_from.update(source.read_bytes())
+        made_from.update(str(source.stat().st_mtime_ns).encode())
     wanted = made_from.hexdigest()
     if not stamp.is_file() or stamp.read_text() != wanted:
         # Numba sees a change only in the file that a function stands in, not in those it calls.
-        for compiled in (file for folder in KERNELS for file in (ROOT / folder / "__pycache__").glob("*.nb?")):
+        for compiled in (file for folder in KERNELS for file in (ROOT / folder).rglob("__pycache__/*.nb?")):
             compiled.unlink()
         run([str(python), "-m", "crossline.engine.workers.warm"], "the kernels could not be compiled")
         stamp.write_text(wanted)

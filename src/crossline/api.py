@@ -16,6 +16,7 @@ from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.composition import bases_of
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.streams.schema import load_streams as parse_streams
@@ -58,15 +59,20 @@ def load_streams(path: str | Path) -> dict[str, Stream]:
     return {name: Stream(name, spec) for name, spec in parse_streams(read_text(path), str(path)).items()}
 
 
-def load_rules(path: str | Path, streams: Mapping[str, Stream] | None = None) -> RuleSet:
+def load_rules(
+    path: str | Path, streams: Mapping[str, Stream] | None = None, *, figures: str | Path | None = None
+) -> RuleSet:
     """The rules of a file, or of all rule files of a folder; with ``streams``, their fields and types are checked too.
+
+    ``figures``: a folder of the shared figures that they name, where those do not stand beside them.
 
     Raises:
         RefusedError: all that is wrong in the files, with file:line.
         UsageError: no rules there, or a file that cannot be read.
     """
     specs = {name: stream.spec for name, stream in streams.items()} if streams is not None else None
-    return RuleSet.from_rules(read_rules(Path(path), Known(specs)))
+    folder = None if figures is None else Path(figures)
+    return RuleSet.from_rules(read_rules(Path(path), Known(specs, figures=folder)))
 
 
 def detect(
@@ -99,6 +105,14 @@ def detect(
     read = sorted({version.rule.source_topic for version in rules.versions})
     if stream.name not in read:
         raise UsageError(f"no rule reads stream {stream.name}; the rules read {', '.join(read) or 'nothing'}")
+    for version in rules.versions:
+        bases = {base for source in version.rule.reading.sources for base in bases_of(source, rules.heads)}
+        beside = sorted(bases - {stream.name})
+        if beside and rules.base(version.rule) == stream.name:
+            raise UsageError(
+                f"rule {version.rule.rule_id} looks at {', '.join(beside)} besides {stream.name}; a frame is of one "
+                "stream; leave the rule out, or run it in a pipeline or a backtest"
+            )
     _prepare(frame)
     count = shards or max(1, frame.sparkSession.sparkContext.defaultParallelism)
     book = Book(

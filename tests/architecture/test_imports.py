@@ -28,7 +28,8 @@ MAY_IMPORT = {
 ROOMS = {
     "core": (
         *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "rules", "decide", "settings"),
-        *("plan", "decode", "windows", "panes", "patterns", "route", "alerts", "judge", "workbench"),
+        *("plan", "decode", "windows", "panes", "patterns", "reevaluate", "route", "enrich", "alerts", "judge"),
+        "workbench",
     ),
     "engine": (
         *(

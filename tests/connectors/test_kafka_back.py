@@ -65,7 +65,7 @@ def shown(broker: LocalBroker, topic: str, ids: Collection[str], position: tuple
         "evidence": {"record_ids": list(ids)},
     }
     at = None if position is None else (f"{topic}-{position[0]}", position[1])
-    return seen(StoredAlert(alert, "p", at), Origin(config.streams, config=config), None, (), FOR_S)
+    return seen(StoredAlert(alert, "p", at), Origin(config.streams, config=config), None, lambda *_: (), FOR_S)
 
 
 def test_records_of_several_partitions(kafka_broker: LocalBroker, topic: str) -> None:

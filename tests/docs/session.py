@@ -1,8 +1,8 @@
 """A reader's session: the blocks of one page in their order, in one folder that is thrown away.
 
 Shell goes to a shell. Lines that are a plain ``crossline`` command run in this process, on the suite's own Spark
-session: a new one for each would cost more than all else here. A backtest needs none. It forks, which a process with
-Spark's threads had better not do, and so it goes to a shell too.
+session: a new one for each would cost more than all else here. A backtest needs none, nor do figures. They fork, which
+a process with Spark's threads had better not do, and so they go to a shell too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NEEDS_A_SHELL = frozenset("|&;<>$`(){}\\")
 _STARTS_SPARK = ("run", "demo")
-_FORKS = ("backtest",)
+_FORKS = ("backtest", "figures")
 
 
 class Session:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from crossline.core.decide.policy import Deciding, load_policy
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.replay.backtest import Judged, Recorded
 from oracle.test_runners import outcomes
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crossline.core.decide.policy import load_policy
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.shared import load_figures_document
 from crossline.core.settings.config import load_pipeline
+from crossline.core.settings.tables import TableSettings
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.yamltext import load_yaml
 
@@ -29,6 +31,7 @@ REASONS = {
     "make": "its targets are looked up here, and what they do is tested where it is written",
     "needs a Kafka broker": "the reader's own",
     "needs a cluster": "the reader's own",
+    "minutes, and 2 GB of disk": "the same command runs over a few payments in the tests of the command",
     "minutes of compiling": "the tests that are named run in the suite, and the measurement among the others",
 }
 LANGUAGES = {"", "sh", "python", "yaml", "json"}
@@ -133,6 +136,10 @@ def test_its_yaml_loads(block: Block) -> None:
         assert load_streams(block.text, str(block))
     elif "decide" in data or "bands" in data:
         assert load_policy(block.text, str(block))
+    elif "kind" in data:
+        assert load_figures_document(load_yaml(block.text, str(block)))
+    elif "enrich" in data:
+        assert [TableSettings.model_validate(each) for each in data["enrich"].values()]
     else:
         assert load_rules_text(block.text, str(block))
 

@@ -11,12 +11,15 @@ import pytest
 import yaml
 
 from crossline.core.decode import decode_lines, make_layout
+from crossline.core.enrich.join import joined
 from crossline.core.judge.detect import detect, new_state
 from crossline.core.plan.compose import compile_all
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
-from crossline.core.streams.schema import load_streams
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import StreamSpec, load_streams
 from oracle.composed import composed_detect
+from oracle.tables import Content, NaiveTable, joins_of, with_fields
 
 from .pages import ROOT
 
@@ -31,10 +34,14 @@ streams:
     ingest_time: {field: came}
     fields: {payment_id: string, account_id: string, merchant_id: string?, amount: integer?, at: integer, came: integer}
 """
-SPEC = load_streams(STREAM, "stream.yaml")["payments"]
+PROFILE: dict[str, Any] = {"key": {"account_id": "account_id"}, "fields": {"country": "string", "large": "integer?"}}
+PLAIN = load_streams(STREAM, "stream.yaml")["payments"]
+SPEC = StreamSpec.model_validate({**PLAIN.model_dump(), "enrich": {"profile": PROFILE}})
+_TABLE = re.compile(r"^\| from \| account_id \|.*\n(?P<rows>(?:^\|.*\n)+)", re.MULTILINE)
 _BLOCK = re.compile(r"```yaml\n(?P<rules>(?:.*\n)+?)```|(?P<table>^\| payment_id .*\n(?:^\|.*\n)+)", re.MULTILINE)
 
 Row = dict[str, str]
+PROBED = {"sequence", "absence"}  # by rules that tell how far each record came
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,18 @@ def ms(text: str) -> int:
     return BASE_MS + 60_000 * int(minutes) + 1000 * int(seconds)
 
 
+def profile() -> NaiveTable:
+    """The table of the page, with its contents."""
+    found = _TABLE.search(PAGE)
+    assert found is not None
+    contents: dict[str, list[dict[str, Any]]] = {}
+    for line in found["rows"].splitlines()[1:]:
+        since, account, country, large = (cell.strip() for cell in line.strip("|").split("|"))
+        contents.setdefault(since, []).append({"account_id": account, "country": country, "large": int(large)})
+    standing = [Content(ms(since) if since else None, rows) for since, rows in contents.items()]
+    return NaiveTable("profile", PROFILE["key"], list(PROFILE["fields"]), None, standing)
+
+
 def record(row: Row) -> dict[str, Any]:
     fields: dict[str, Any] = {name: row[name] for name in ("payment_id", "account_id", "merchant_id") if name in row}
     if "amount" in row:
@@ -79,7 +98,7 @@ def always(body: dict[str, Any]) -> dict[str, Any]:
         return body
     if body["rule_type"] == "formula":
         return {**body, "emit": "every", "conditions": None, "when": "seen >= 0", "probe": True}
-    if body["rule_type"] == "sequence":
+    if body["rule_type"] in PROBED:
         return {**body, "probe": True}
     plain = {name: value for name, value in body.items() if name != "cooldown"}
     return {**plain, "emit": "every", "operator": ">=", "aggregation_threshold": -1_000_000}
@@ -90,13 +109,14 @@ def by_engine(bodies: list[dict[str, Any]], rows: list[Row]) -> tuple[list[Any],
     written = [{name: value for name, value in body.items() if name != "probe"} for body in bodies]  # the twin's word
     text = json.dumps(written, default=lambda value: value.isoformat())
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(text, "semantics", {"payments": SPEC}))
-    probing = int(any(body["rule_type"] == "sequence" and "probe" in body for body in bodies))
+    probing = int(any(body["rule_type"] in PROBED and "probe" in body for body in bodies))
     plans = list(compile_all(rules, {"payments": SPEC}, Defaults(), probing=probing).values())
     lines = [json.dumps(record(row)).encode() + b"\n" for row in rows]
     starts = [sum(map(len, lines[:number])) for number in range(len(lines))]
     decoded = decode_lines(make_layout("payments", SPEC), b"".join(lines), "log", 0)
     assert not decoded.dead
-    found, _ = detect(plans, new_state(2), decoded.records)
+    joins = joins_of(SPEC, "payments", [profile()]) if plans[0].tables else []
+    found, _ = detect(plans, new_state(2), joined(SPEC, joins, decoded.records))
     place = {(row["payment_id"], ms(row["at"])): number for number, row in enumerate(rows)}
     hits = [
         (place[a["record_id"], instant_ms(a["event_time"])], a["rule_id"], a["rule_version"], a["value"])
@@ -112,13 +132,13 @@ def instant_ms(text: str) -> int:
 
 def by_twin(bodies: list[dict[str, Any]], rows: list[Row]) -> tuple[list[Any], list[int], list[int]]:
     records = [{**r, "_id": r["payment_id"], "_event_ms": r["at"], "_ingest_ms": r["came"]} for r in map(record, rows)]
-    found = composed_detect(bodies, records)
+    found = composed_detect(bodies, with_fields(records, [profile()]))
     hits = [(hit.position, hit.rule_id, hit.version, hit.value) for hit in found.hits]
     return sorted(hits), found.duplicates, found.late
 
 
 def figures_of(example: Example) -> list[Any]:
-    names = [body["rule_id"] for body in example.bodies if body["rule_type"] in {"velocity", "formula", "sequence"}]
+    names = [body["rule_id"] for body in example.bodies if body["rule_type"] in {"velocity", "formula", *PROBED}]
     told = [
         (number, name, int(row[name])) for number, row in enumerate(example.rows) for name in names if row.get(name)
     ]

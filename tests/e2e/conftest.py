@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .feeding import fed
-from .killing import project_at
+from .killing import RULES, TIERED, WAITING, tiered_at
 from .project import Alerts
 
 if TYPE_CHECKING:
@@ -29,11 +29,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -
 
     @cache
     def alerts_of(count: int) -> Alerts:
-        project = project_at(tmp_path_factory.mktemp("undisturbed"), batch_bytes=1_000_000)
+        project = tiered_at(tmp_path_factory.mktemp("undisturbed"), batch_bytes=1_000_000)
         fed(project, count).rest()
         project.drain(spark)
         alerts = project.alerts()
-        assert {alert["rule_id"] for alert in alerts.values()} == {"burst", "spend", "dear"}
+        assert {alert["rule_id"] for alert in alerts.values()} == {
+            each["rule_id"] for each in (*RULES, TIERED, *WAITING)
+        }
+        assert {alert["kind"] for alert in alerts.values()} == {"alert", "correction"}
         return alerts
 
     return alerts_of

@@ -18,7 +18,7 @@ import psutil
 from crossline.engine.runtime.tied import end_with_parent
 
 from .project import Alerts, Project, read_jsonl
-from .traffic import Body
+from .traffic import BASE_MS, Body, lines
 
 WAIT_S = 400.0
 LEAVE_S = 20.0
@@ -58,14 +58,104 @@ RULES: list[Body] = [
 ]
 
 
-def project_at(root: Path, master: str = "local[2]", batch_bytes: int = 8_000) -> Project:
+# Of a table whose rows hold from instants on, so that what joins them is the same whenever a batch is run.
+TIERED: Body = {
+    "rule_id": "tiered",
+    "version": 1,
+    "rule_type": "velocity",
+    "source_topic": "payments",
+    "group_by": "tier.name",
+    "aggregation_type": "sum",
+    "aggregation_field": "tier.weight",
+    "window": "30s",
+    "aggregation_threshold": 30,
+}
+# What waits, what is of several keys, what is judged again, and what reads the hits of all that.
+WAITING: list[Body] = [
+    {
+        "rule_id": "no_cash",
+        "version": 1,
+        "rule_type": "absence",
+        "source_topic": "payments",
+        "group_by": "account",
+        "after": [{"field": "amount", "operator": ">=", "value": 250}],
+        "expect": [{"field": "kind", "operator": "==", "value": "cash"}],
+        "within": "15s",
+    },
+    {
+        "rule_id": "device_of_account",
+        "version": 1,
+        "rule_type": "formula",
+        "source_topic": "payments",
+        "figures": {
+            "mine": {"count": True, "group_by": "account", "window": "30s"},
+            "theirs": {"sum": "amount", "group_by": "device", "window": "30s"},
+        },
+        "when": "mine >= 4 and theirs >= 800",
+        "value": "theirs",
+    },
+    {
+        "rule_id": "again",
+        "version": 1,
+        "rule_type": "velocity",
+        "source_topic": "payments",
+        "group_by": "account",
+        "aggregation_type": "count",
+        "window": "10s",
+        "aggregation_threshold": 3,
+        "late_policy": "reevaluate",
+    },
+    {
+        "rule_id": "together",
+        "version": 1,
+        "rule_type": "composite",
+        "any_of": ["no_cash", "device_of_account"],
+        "at_least": 2,
+        "join_key": "account",
+        "window": "1m",
+    },
+]
+TIERS = {
+    "tier": {
+        "kind": "files",
+        "path": "tiers.jsonl",
+        "key": "account",
+        "fields": {"name": "string", "weight": "integer"},
+        "valid_from": "since",
+    }
+}
+
+
+def tiers(names: str) -> bytes:
+    """Rows of the table: an account is of another tier every 150 s of ingest time, and one is of none."""
+    rows = [
+        {
+            "account": f"a{account}",
+            "name": names[(account + turn) % len(names)],
+            "weight": 1 + (account + turn) % 4,
+            "since": BASE_MS + 150_000 * turn if turn else None,
+        }
+        for account in range(11)
+        for turn in range(25)
+    ]
+    return lines(rows)
+
+
+def tiered_at(root: Path, batch_bytes: int = 8_000) -> Project:
+    """As ``project_at``, with a table and a rule that reads it, and with rules that keep more than windows."""
+    (root / "tiers.jsonl").write_bytes(tiers("abc"))
+    return project_at(root, batch_bytes, [*RULES, TIERED, *WAITING], enrich=TIERS)
+
+
+def project_at(root: Path, batch_bytes: int = 8_000, rules: list[Body] = RULES, **more: Any) -> Project:
     """A pipeline that takes its files in batches of about 70 records; ``feeding`` gives them."""
     return Project(
         root,
-        RULES,
+        rules,
+        **more,
         sources={"payments": {"kind": "files", "path": "in", "max_batch_bytes": batch_bytes}},
         sinks=[{"kind": "sqlite", "path": "out/alerts.db"}, {"kind": "jsonl", "path": "out/alerts.jsonl"}],
-        engine={"trigger": "0s", "shards": 2, "checkpoint": "out/checkpoint", "master": master},
+        engine={"trigger": "0s", "shards": 2, "checkpoint": "out/checkpoint", "master": "local[2]"},
     )
 
 

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.hops.aside import clear
 from crossline.engine.pipeline import batches
 from crossline.engine.spark import flow
@@ -87,7 +88,7 @@ def test_large_batches_travel_in_files_which_go(
         clear(folder)
 
     monkeypatch.setattr(batches, "clear", noted)
-    log, project = records(10 * COUNT, seed=2), Project(tmp_path, RULES)
+    log, project = records(2 * COUNT, seed=2), Project(tmp_path, RULES)
     project.give("all.jsonl", lines(log))
     project.drain(spark)
     assert figures(project.alerts()) == from_twin(expected(RULES, log))

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +22,12 @@ from crossline.engine.workers.keeper import MET_AT
 from .feeding import Feed
 from .killing import RULES as KILL_RULES
 from .killing import kill_driver, running
+from .levels import BOTH, LEVELS
+from .levels import RULES as MEETING
 from .project import Alerts, Project, figures, from_twin
 from .test_hot_rules import as_published
 from .topics import Sent, by_account, in_ingest_order, on_topic, project_on, send, twin
-from .traffic import RULES, STREAM, Record, records, velocity
+from .traffic import BASE_MS, OF_RECORDS, RULES, STREAM, Record, records, velocity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +39,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 Topic = Callable[..., str]
 PAIR = velocity("pair", threshold=2, emit="every", window="60s")
 # An account lies in one partition: so what these find does not depend on where batches are cut.
-BY_ACCOUNT = [rule for rule in RULES if "account" in rule.get("group_by", "account")]
+BY_ACCOUNT = [rule for rule in OF_RECORDS if "account" in rule.get("group_by", "account")]
 KILLS = 2
 SEED = 20_261_122
 
@@ -158,7 +161,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(
             # The store comes before the topic: the kill meets the sending, what comes after it, or the next batch.
             killed += feed.strike(process, draw, partial(kill_driver, process))
     before = len(project.alerts())
-    feed.rest()
+    feed.more(120)  # what is left of the log need not come: the whole run reads what was sent
     whole = project_on(kafka_broker.brokers, tmp_path / "whole", topics, undisturbed, KILL_RULES)
     whole.drain(spark)
     assert 0 < before < len(whole.alerts()), "the kills did not come under load"
@@ -241,6 +244,7 @@ def test_a_batch_takes_no_more_than_it_may(
     taken = [delivery.figures["records"] for delivery in running.deliveries]
     assert sum(taken) == 110
     assert max(taken) <= 25
+    assert all(delivery.figures["cost_ms"]["rules"] for delivery in running.deliveries)
     check(project, kafka_broker, alerts, topics)
 
 
@@ -313,3 +317,55 @@ def test_small_batches_run_without_a_job(
         send(kafka_broker.brokers, sent[330:])
     project.drain(spark)
     check(project, kafka_broker, alerts, topics)
+
+
+def test_topics_of_two_streams_meet_without_a_job(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    """Records wait for their context, steps for what follows them, over small batches and over a restart."""
+    payments, levels, alerts = kafka_topic(2, append_time=False), kafka_topic(1, append_time=False), kafka_topic()
+    kafka = {"kind": "kafka", "brokers": kafka_broker.brokers}
+    project = Project(
+        tmp_path,
+        [rule for rule in MEETING if rule["rule_id"] in {"above", "level_then_cash", "device_of_account"}],
+        streams=BOTH,
+        sources={STREAM: {**kafka, "topic": payments}, LEVELS: {**kafka, "topic": levels}},
+        sinks=[{"kind": "sqlite", "path": "out/alerts.db"}, {**kafka, "topic": alerts}],
+    )
+
+    def payment(name: str, second: int, account: str, amount: int, kind: str = "web") -> Sent:
+        at = BASE_MS + 1_000 * second
+        fields = {"id": name, "account": account, "device": 1, "amount": amount, "kind": kind, "event_time": at}
+        return Sent(payments, int(account[1:]) % 2, json.dumps(fields).encode(), at)
+
+    def level(name: str, second: int, owner: str, value: int, sent: int) -> Sent:
+        fields = {"id": name, "owner": owner, "level": value, "event_time": BASE_MS + 1_000 * second}
+        return Sent(levels, 0, json.dumps(fields).encode(), BASE_MS + 1_000 * sent)
+
+    given = [
+        level("l1", 0, "a1", 60, 0),
+        payment("p1", 2, "a1", 160),  # 100 above
+        payment("p2", 4, "a2", 250),  # there is no level of a2 yet; of the device there are 410
+        payment("p3", 5, "a2", 9, "cash"),  # the second payment of a2
+        level("l2", 3, "a2", 200, 6),  # is of both, and came late: p2 is 50 above
+        payment("p4", 7, "a2", 1, "cash"),  # follows a level above 50; none of a1 did
+    ]
+    with ExitStack() as runs:
+        running = runs.enter_context(project.start(spark))
+        for number, each in enumerate(given):
+            send(kafka_broker.brokers, [each])
+            running.until_read(number + 1 if number < 4 else number - 3)
+            if number == 3:
+                runs.pop_all().close()
+                running = runs.enter_context(project.start(spark))
+        runner = running.pipeline._batches._direct
+        assert runner is not None, "Spark ran them all"
+    found = [(each["rule_id"], each["record_id"], each["value"]) for each in project.alerts().values()]
+    assert sorted(found) == [
+        ("above", "p1", 100),
+        ("above", "p2", 50),
+        ("device_of_account", "p3", 419),
+        ("device_of_account", "p4", 420),
+        ("level_then_cash", "p4", 2),
+    ]
+    assert on_topic(kafka_broker.brokers, alerts) == project.alerts()

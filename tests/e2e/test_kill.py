@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crossline.core.judge.shard import Bounds
+from crossline.core.settings.config import rule_defaults
+from crossline.replay import in_process
+from crossline.replay.backtest import Judged, Recorded
+from crossline.rulelog.directory import log_path, ruleset_of_log
+from crossline.rulelog.tablelog import tables_of_log
+from crossline.rulelog.tables import forms_of, streams_of
+
 from .feeding import fed, needed
-from .killing import SEED, kill_driver, project_at, running, same_everywhere, stop, wait_for_nobody
-from .project import Alerts
+from .killing import SEED, kill_driver, running, same_everywhere, stop, tiered_at, tiers, wait_for_nobody
+from .project import Alerts, Project, read_jsonl
+from .traffic import STREAM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +42,7 @@ def test_a_driver_killed_again_and_again_loses_nothing_and_repeats_nothing(
 ) -> None:
     count = needed(DRIVER_KILLS)
     whole = undisturbed(count)
-    project = project_at(tmp_path)
+    project = tiered_at(tmp_path)
     feed, draw = fed(project, count), random.Random(SEED)
     killed = 0
     with ExitStack() as runs:  # what a dead driver leaves behind may be at work yet when the next one starts
@@ -41,20 +50,38 @@ def test_a_driver_killed_again_and_again_loses_nothing_and_repeats_nothing(
         while killed < DRIVER_KILLS:
             process = runs.enter_context(running(project))
             started.append(process)
+            if killed == 1:
+                project.put(tmp_path / "tiers.jsonl", tiers("xyz"))
             killed += feed.strike(process, draw, partial(kill_driver, process))
         assert 0 < len(project.alerts()) < len(whole), "the kills did not come under load"
         feed.rest()
         project.drain(spark)
         for process in started:
             wait_for_nobody(process)
-    same_everywhere(project, whole)
+    then = as_of_log(project)
+    tiered = {name: alert for name, alert in then.items() if alert["rule_id"] == "tiered"}
+    assert {alert["key"]["tier.name"] for alert in tiered.values()} == set("abcxyz"), (
+        "the table did not change under load"
+    )
+    same_everywhere(project, {**{name: a for name, a in whole.items() if a["rule_id"] != "tiered"}, **tiered})
+
+
+def as_of_log(project: Project) -> Alerts:
+    """What a backtest in processes of this machine finds, with the tables as they were by the rule log."""
+    config, log, output = project.config(), log_path(project.root / "rules", "shop"), project.root / "then.jsonl"
+    history = Recorded(config.streams, {STREAM: [str(project.root / "in")]})
+    tables = tables_of_log(log, forms_of(config), streams_of(config), project.root / "sorted")
+    bounds = Bounds(config.engine.partition_lag)
+    judged = Judged(ruleset_of_log(log), history, defaults=rule_defaults(config), bounds=bounds, tables=tables)
+    in_process.backtest(judged, output)
+    return read_jsonl(output)
 
 
 @pytest.mark.timeout(600)
 def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Callable[[int], Alerts]) -> None:
     count = needed(WORKER_KILLS + len(OTHERS))
     whole = undisturbed(count)
-    project = project_at(tmp_path)
+    project = tiered_at(tmp_path)
     feed = fed(project, count)
     with running(project) as process:
         draw = random.Random(SEED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from .rulebook import read_book
 from .strategies import STREAM, Body, Record
 
 _BETWEEN = "|"
+_TIMES = ("_event_ms", "_ingest_ms", "_reached_ms")
 MOST = 1.7976931348623157e308
 
 
@@ -20,10 +22,14 @@ def composed_detect(
     *,
     defaults: Mapping[str, str] | None = None,
     lists: Lists | None = None,
+    passed_ms: float | None = None,
 ) -> NaiveResult:
-    """As ``naive_detect``, where rules may read ``rule:<id>``."""
+    """As ``naive_detect``, where rules may read ``rule:<id>``. Of several logs a record names its own as ``_log``."""
+    reached = list(itertools.accumulate((record["_ingest_ms"] for record in records), max))
+    records = [{**record, "_reached_ms": ms} for record, ms in zip(records, reached, strict=True)]
+    passed_ms = max(reached, default=0) if passed_ms is None else passed_ms
     base = [body for body in rules if body["source_topic"] == STREAM]
-    result = naive_detect(base, records, defaults=defaults, lists=lists)
+    result = naive_detect(base, records, defaults=defaults, lists=lists, passed_ms=passed_ms)
     waiting = {body["source_topic"] for body in rules} - {STREAM}
     topics = {body["rule_id"]: body["source_topic"] for body in rules}
     while waiting:
@@ -32,7 +38,7 @@ def composed_detect(
         read = [hit for hit in result.hits if hit.rule_id == topic.removeprefix("rule:")]
         readers = [body for body in rules if body["source_topic"] == topic]
         for strict in (True, False):
-            result.hits += _judged(readers, rules, read, records, strict, defaults, lists)
+            result.hits += _judged(readers, rules, read, records, strict, defaults, lists, passed_ms)
     return result
 
 
@@ -44,13 +50,31 @@ def _judged(
     strict: bool,
     defaults: Mapping[str, str] | None,
     lists: Lists | None,
+    passed_ms: float,
 ) -> list[Hit]:
     """Hits of versions that were active at some time (``strict``), which see none of shadow rules; or of the others."""
     active = {(body["rule_id"], body["version"]) for body in readers if body.get("status", "active") == "active"}
-    seen = sorted((hit for hit in hits if not (strict and hit.kind == "shadow")), key=lambda hit: hit.position)
+    mine = [hit for hit in hits if not (strict and hit.kind == "shadow")]
+    seen = sorted(mine, key=lambda hit: _place(hit, records[hit.position]))
     made = [_as_record(hit, records[hit.position], rules) for hit in seen]
-    found = naive_detect(readers, made, defaults=defaults, lists=lists).hits
-    return [_plainly(hit, seen, readers) for hit in found if ((hit.rule_id, hit.version) in active) == strict]
+    found = naive_detect(readers, made, defaults=defaults, lists=lists, passed_ms=passed_ms).hits
+    return [_plainly(hit, seen, made, readers) for hit in found if ((hit.rule_id, hit.version) in active) == strict]
+
+
+def _place(hit: Hit, record: Record) -> tuple[float, str, int]:
+    """Where a hit stands among others: where its log had got to, or the clock when it was known."""
+    return _times(hit, record)[2], record.get("_log", ""), hit.position
+
+
+def _times(hit: Hit, record: Record) -> tuple[int, int, int]:
+    """Event time and ingest time of a hit as a record, and what its log had reached."""
+    if hit.known_ms is not None:
+        return (hit.known_ms,) * 3
+    return hit.times or _times_of(record)
+
+
+def _times_of(record: Record) -> tuple[int, int, int]:
+    return tuple(record[name] for name in _TIMES)  # type: ignore[return-value]
 
 
 def _as_record(hit: Hit, record: Record, rules: Sequence[Body]) -> Record:
@@ -63,10 +87,11 @@ def _as_record(hit: Hit, record: Record, rules: Sequence[Body]) -> Record:
         "shadow": hit.kind == "shadow",
         "key": dict(hit.key),
     }
-    return {**record, "hit": said, "_id": f"{hit.alert_id}{_BETWEEN}{hit.record_id}"}
+    times = dict(zip(_TIMES, _times(hit, record), strict=True))
+    return {**record, **times, "hit": said, "_id": f"{hit.alert_id}{_BETWEEN}{hit.record_id}"}
 
 
-def _plainly(hit: Hit, seen: Sequence[Hit], readers: Sequence[Body]) -> Hit:
+def _plainly(hit: Hit, seen: Sequence[Hit], made: Sequence[Record], readers: Sequence[Body]) -> Hit:
     """By the id of the record that was hit, at its place among all."""
     (rule, *_) = (r for r in read_book(readers, {}) if (r.rule_id, r.version) == (hit.rule_id, hit.version))
     record_id = hit.record_id.split(_BETWEEN)[1]
@@ -74,6 +99,7 @@ def _plainly(hit: Hit, seen: Sequence[Hit], readers: Sequence[Body]) -> Hit:
         hit,
         record_id=record_id,
         position=seen[hit.position].position,
+        times=_times_of(made[hit.position]),
         alert_id=alert_id_of(rule, hit.key, record_id),
         evidence=tuple(each.split(_BETWEEN)[1] for each in hit.evidence),
         steps=tuple((name, tuple(each.split(_BETWEEN)[1] for each in ids)) for name, ids in hit.steps),

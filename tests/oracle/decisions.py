@@ -108,7 +108,8 @@ def naive_decisions(
 
 def _counts(hit: Hit, position: int, body_of: Mapping[tuple[str, int], Mapping[str, Any]]) -> bool:
     delivered = body_of[hit.rule_id, hit.version].get("emit_to_sink", True)
-    return hit.position == position and hit.kind == "alert" and delivered
+    at_once = hit.known_ms is None  # what is known long after its record decides nothing about it
+    return hit.position == position and hit.kind == "alert" and delivered and at_once
 
 
 def _weights(body: Mapping[str, Any]) -> Mapping[str, Any]:

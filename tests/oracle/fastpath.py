@@ -20,16 +20,22 @@ from crossline.core.basics import wire
 from crossline.core.basics.wire import WirePart
 from crossline.core.conditions.lists import Lists, named_lists
 from crossline.core.decode import RecordLayout, decode_lines, make_layout
+from crossline.core.enrich.join import Join, joined
 from crossline.core.judge.onward import onward
+from crossline.core.judge.output import Position
 from crossline.core.judge.persist import apply_delta, encode_delta, expired
-from crossline.core.judge.shard import Bounds, Position, ShardState, judge
+from crossline.core.judge.shard import Bounds, ShardState, judge
+from crossline.core.judge.tellings import ToldRecords
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.plan.compose import compile_all
+from crossline.core.route.entering import entering
 from crossline.core.route.pack import pack, unpack
-from crossline.core.route.parts import Chunk, Part, route
+from crossline.core.route.parts import Chunk, Part
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec, load_streams
+from crossline.engine.hops.told import told_rows
 
 from .naive import Hit, NaiveResult
 from .rulebook import DEFAULTS, duration_ms
@@ -53,17 +59,23 @@ def plan_of(
 
 
 def plans_of(
-    rules: Sequence[Body], spec: StreamSpec, defaults: Mapping[str, str], lists: Collection[str] = tuple(LISTS)
+    rules: Sequence[Body],
+    spec: StreamSpec,
+    defaults: Mapping[str, str],
+    lists: Collection[str] = tuple(LISTS),
+    others: Mapping[str, StreamSpec] | None = None,
 ) -> list[StreamPlan]:
-    """The same of rules that may read hits: the stream's plan first."""
-    loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, lists)
+    """The same of rules that may read hits, and ``others``: the stream's plan first."""
+    streams = {STREAM: spec, **(others or {})}
+    loaded = load_rules_text(json.dumps(rules), "rules.yaml", streams, lists)
     standing = {**DEFAULTS, **defaults}
     resolved = Defaults(
         time_mode="event_time" if standing["time_mode"] == "event_time" else "processing_time",
         watermark_delay_ms=duration_ms(standing["watermark_delay"]),
         allowed_lateness_ms=duration_ms(standing["allowed_lateness"]),
     )
-    return list(compile_all(RuleSet.from_rules(item.rule for item in loaded), {STREAM: spec}, resolved).values())
+    plans = compile_all(RuleSet.from_rules(item.rule for item in loaded), streams, resolved)
+    return [plans.pop(STREAM), *plans.values()]
 
 
 @dataclass(slots=True)
@@ -89,19 +101,25 @@ class FastPath:
     plans: list[StreamPlan]
     shards: list[Shard]
     bounds: Bounds
-    layout: RecordLayout
+    layouts: dict[str, RecordLayout]
     alerts: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
+    tellings: list[ToldRecords] = field(default_factory=list)
+    told_rows: list[list[tuple[str, bytes]]] = field(default_factory=list)  # by batch, as they leave shards
+    missed: dict[str, int] = field(default_factory=dict)
     lists: Lists = field(default_factory=lambda: named_lists(LISTS))
+    joins: Sequence[Join] = ()
     positions: dict[tuple[str, int], int] = field(default_factory=dict)  # (log, byte offset) -> place among the records
+    streams: dict[str, str] = field(default_factory=dict)  # of logs that are not of the stream
     _ends: dict[str, int] = field(default_factory=dict)
     _sequence: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: StreamPlan | list[StreamPlan], shards: int, bounds: Bounds | None = None) -> FastPath:
         plans = [plan] if isinstance(plan, StreamPlan) else plan
-        return cls(plans, [Shard() for _ in range(shards)], bounds or Bounds(), make_layout(STREAM, plans[0].spec))
+        layouts = {each.stream: make_layout(each.stream, each.spec) for each in plans if each.reports}
+        return cls(plans, [Shard() for _ in range(shards)], bounds or Bounds(), layouts)
 
     def at(self, level: int) -> list[StreamPlan]:
         """The plans of ``level``."""
@@ -109,18 +127,18 @@ class FastPath:
 
     def batch(self, chunks: Iterable[tuple[str, Sequence[tuple[int, Record]]]]) -> None:
         """Judge one batch of chunks, each the next records of a log with their places among all records."""
-        blobs: list[list[bytes]] = [[] for _ in self.shards]
-        for log, records in chunks:
-            parts = self._take_in(log, records)
-            for number, mine in enumerate(blobs):
-                mine.append(pack(part for part in parts if part.shard == number))
-        for level in range(1, max(plan.level for plan in self.plans) + 1):
-            further: list[Part] = []
-            for shard, mine in zip(self.shards, blobs, strict=True):
-                further += self._judge(shard, level, [part for blob in mine for part in unpack(blob, "parts")])
-            blobs = [[pack(part for part in further if part.shard == number)] for number in range(len(self.shards))]
+        parts = [part for log, records in chunks for part in self.take_in(log, records)]
+        self.judge(parts)
 
-    def _take_in(self, log: str, records: Sequence[tuple[int, Record]]) -> list[Any]:
+    def judge(self, parts: list[tuple[int, Part]]) -> None:
+        """Judge the parts of one batch, each at its level."""
+        self.told_rows.append([])
+        for level in range(1, max(plan.level for plan in self.plans) + 1):
+            for number in range(len(self.shards)):
+                blob = pack(part for at, part in parts if at == level and part.shard == number)
+                parts += self._judge(number, level, list(unpack(blob, "parts")))
+
+    def take_in(self, log: str, records: Sequence[tuple[int, Record]], *, last: bool = False) -> list[tuple[int, Part]]:
         start = self._ends.get(log, 0)
         lines = [orjson.dumps(wire_record(record)) + b"\n" for _, record in records]
         offsets = itertools.accumulate((len(line) for line in lines), initial=start)
@@ -128,19 +146,27 @@ class FastPath:
             self.positions[log, offset] = place
         chunk = b"".join(lines)
         self._ends[log] = start + len(chunk)
-        decoded = decode_lines(self.layout, chunk, log, start)
+        stream = self.streams.get(log, STREAM)
+        decoded = decode_lines(self.layouts[stream], chunk, log, start)
         assert not decoded.dead
         sequence = self._sequence[log] = self._sequence.get(log, -1) + 1
-        return route(self.plans[0], decoded.records, Chunk(log, sequence, log), len(self.shards), self.lists)
+        plan = next(each for each in self.plans if each.stream == stream)
+        records = joined(plan.spec, [each for each in self.joins if each.name in plan.tables], decoded.records)
+        return list(entering(self.plans, records, Chunk(log, sequence, log, last), len(self.shards), self.lists))
 
-    def _judge(self, first: Shard, level: int, parts: list[WirePart]) -> list[Part]:
-        shard, plans = first.at(level), self.at(level)
+    def _judge(self, number: int, level: int, parts: list[WirePart]) -> list[tuple[int, Part]]:
+        shard, plans = self.shards[number].at(level), self.at(level)
         output = judge(plans, shard.state, parts, self.bounds)
         shard.segments.append(encode_delta(len(shard.segments), shard.state, output.deltas))
         self.alerts += read_alerts(json_bytes(alerts_of(plans, output.hits, 0)))
         self.duplicates += output.duplicates
         self.late += output.late
-        return onward(self.plans, level, output.hits, shard.state.log_clock, len(self.shards), self.lists)
+        self.tellings += output.tellings
+        self.told_rows[-1] += told_rows(self.plans, output)
+        for table, count in output.missed.items():
+            self.missed[table] = self.missed.get(table, 0) + count
+        given = (shard.state.log_clock, len(self.shards), self.lists, output.tellings)
+        return onward(self.plans, level, output.read, *given, own=number)
 
     def restore(self, number: int) -> None:
         """Lose a shard's state and make it again from its segments, without those that are past all use.
@@ -184,11 +210,12 @@ def told_by_hit(hit: Hit, record: Record) -> tuple[Any, ...]:
         _figure(json_value(hit.value)),
         hit.count,
         hit.evidence,
-        (record["_event_ms"], record["_ingest_ms"]),
+        hit.times[:2] if hit.times else (record["_event_ms"], record["_ingest_ms"]),
         () if hit.window_end_ms is None else (hit.window_start_ms, hit.window_end_ms),
         _read({name: (_figure(json_value(value)), count) for name, (value, count) in hit.figures.items()}),
         _read(hit.fields),
         hit.steps,
+        "" if hit.known_ms is None else str(hit.known_ms),
     )
 
 
@@ -216,6 +243,7 @@ def told_by_alert(alert: Mapping[str, Any]) -> tuple[Any, ...]:
         () if end is None else (_ms(start), _ms(end)),
         *_read_by(evidence),
         tuple((step["name"], tuple(step["record_ids"])) for step in evidence.get("steps", ())),
+        str(_ms(evidence["known_at"])) if "known_at" in evidence else "",
     )
 
 

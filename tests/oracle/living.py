@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,22 @@ import orjson
 from crossline.core.alerts.alertjson import read_alerts
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.decode import decode_lines, make_layout
-from crossline.core.judge.shard import Bounds, Position, StreamClocks
+from crossline.core.enrich.versions import Tables
+from crossline.core.judge.output import Position, StreamClocks
+from crossline.core.judge.shard import Bounds
 from crossline.core.route.pack import pack
-from crossline.core.route.parts import Chunk, route
+from crossline.core.route.parts import Chunk
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, read_rule
+from crossline.core.rules.reading import read_rule
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
 from crossline.engine.book import book as books
 from crossline.engine.book.book import Book, BookFile, BookSource
+from crossline.engine.book.sparklog import offsets_of
 from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.changes.past import PastReader
-from crossline.engine.hops.hops import OUT
+from crossline.engine.changes.rulefeed import LoggedTimes
+from crossline.engine.hops.hops import OUT, parts_of
 from crossline.engine.hops.judging import Judging
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state import cache as caching
@@ -39,11 +45,15 @@ from crossline.engine.state.history import HistoryLog
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.rulelog.directory import PREVIEW_MS
 from crossline.rulelog.listlog import ListLog, ListVersion
+from crossline.rulelog.tablelog import TableLog
 
 from .conditions import Timed
 from .strategies import LISTS, STREAM, Body, Record, wire_record
+from .tables import Content as Rows
+from .tables import NaiveTable, Row
 
 Told = tuple[list[dict[str, Any]], list[Position], list[Position]]
+Piece = tuple[str, int]  # a chunk, by its stream and number
 
 
 Entries = Sequence[tuple[Any, float | None]]  # each value with its end
@@ -78,6 +88,10 @@ class Feed:
     lists: dict[str, list[Content]] = field(default_factory=lambda: {name: [_first(v)] for name, v in LISTS.items()})
     waiting_lists: dict[str, Entries] = field(default_factory=dict)
     noted: list[str] = field(default_factory=list)
+    tables: list[NaiveTable] = field(default_factory=list)
+    waiting_tables: dict[str, Sequence[Row]] = field(default_factory=dict)
+    log_tables: Callable[[Sequence[NaiveTable]], TableLog] | None = None
+    prune: Callable[[Collection[str]], None] | None = None
 
     def told_lists(self) -> dict[str, Timed]:
         """The lists as the twin takes them."""
@@ -93,34 +107,51 @@ class Feed:
             lists[name] = [*there, (from_ms if there else -math.inf, entries)]
         return lists
 
+    def _tables_with_waiting(self, from_ms: int | None) -> list[NaiveTable]:
+        tables = [replace(each, contents=list(each.contents)) for each in self.tables]
+        for each in tables:
+            if each.name in self.waiting_tables:
+                each.contents.append(Rows(from_ms, self.waiting_tables[each.name]))
+        return tables
+
+    def _times(self, lists: ListLog, tables: Sequence[NaiveTable]) -> LoggedTimes:
+        return LoggedTimes(lists, self.log_tables(tables) if self.log_tables is not None else None)
+
     def _set(self, bodies: Sequence[Body]) -> RuleSet:
         made = [read_rule(body)[0] for body in bodies]
         return RuleSet.from_rules(rule for rule in made if rule is not None)
 
-    def start(self) -> tuple[RuleSet, ListLog]:
-        return self._set(self.logged), self.logged_lists()
+    def start(self) -> tuple[RuleSet, LoggedTimes]:
+        return self._set(self.logged), self._times(self.logged_lists(), self.tables)
 
     def events(self) -> list[dict[str, Any]]:
         return []
 
     def changed(self) -> bool:
-        return bool(self.waiting or self.waiting_lists)
+        return bool(self.waiting or self.waiting_lists or self.waiting_tables)
 
-    def preview(self) -> tuple[RuleSet, ListLog]:
+    def preview(self) -> tuple[RuleSet, LoggedTimes]:
         rules = self._set([*self.logged, *({**body, "effective_from": PREVIEW_MS} for body in self.waiting)])
-        return rules, _log_of(self._with_waiting(PREVIEW_MS))
+        lists = _log_of(self._with_waiting(PREVIEW_MS))
+        return rules, self._times(lists, self._tables_with_waiting(PREVIEW_MS))
 
     def note(self, event: str, text: str) -> dict[str, Any]:
         self.noted.append(text)
         return {"event": event, "text": text}
 
-    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListLog, list[dict[str, Any]]]:
+    def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, LoggedTimes, list[dict[str, Any]]]:
         at = {"effective_from": highest_ingest_ms[STREAM] + 1} if STREAM in highest_ingest_ms else {}
         self.logged += [{**body, **at} for body in self.waiting]
         self.waiting = []
         self.lists = self._with_waiting(highest_ingest_ms[STREAM] + 1 if STREAM in highest_ingest_ms else -math.inf)
         self.waiting_lists = {}
-        return self._set(self.logged), self.logged_lists(), []
+        self.tables = self._tables_with_waiting(at.get("effective_from"))
+        self.waiting_tables = {}
+        return *self.start(), []
+
+    def in_force(self, tables: Tables) -> None:
+        if self.prune is not None:
+            self.prune({each.path for versions in tables.values() for each in versions})
 
     def close(self) -> None:
         pass
@@ -141,7 +172,10 @@ class _Context:
 
 @dataclass
 class Life:
-    """One stream judged in ``folder``. ``killed``: what a batch gave that was run and not delivered."""
+    """One stream judged in ``folder``, beside ``others``: a record names one of these as ``_stream``.
+
+    ``killed``: what a batch gave that was run and not delivered.
+    """
 
     folder: Path
     spec: StreamSpec
@@ -149,11 +183,21 @@ class Life:
     shards: int
     lag_ms: int
     feed: Feed
-    chunks: list[tuple[int, bytes]] = field(default_factory=list)  # first byte, lines
+    others: Mapping[str, StreamSpec] = field(default_factory=dict)
+    logs: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)  # by stream: first byte, lines
     batches: int = 0
     alerts: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
+
+    @property
+    def streams(self) -> dict[str, StreamSpec]:
+        return {STREAM: self.spec, **self.others}
+
+    @property
+    def chunks(self) -> list[tuple[int, bytes]]:
+        """Those of the stream itself."""
+        return self.logs.setdefault(STREAM, [])
 
     def start(self) -> None:
         """As a process starts on what is on disk."""
@@ -161,10 +205,13 @@ class Life:
         books._READ.clear()
         self.spark = _Context()
         self.history = HistoryLog(str(self.folder))
-        source = SourcePlan(STREAM, None, None, None, self._rows, slice_max=1)  # type: ignore[arg-type]
+        sources = [
+            SourcePlan(stream, None, None, None, partial(self._rows, stream), slice_max=1)  # type: ignore[arg-type]
+            for stream in self.streams
+        ]
         root = str(self.folder / "state")
-        past = PastReader(self.spark, [source], self.history, root, 2 * self.shards, self._plan)  # type: ignore[arg-type]
-        book = Book(RuleSet(), {STREAM: self.spec}, self.defaults, self.shards, Bounds(self.lag_ms))
+        past = PastReader(self.spark, sources, self.history, root, 2 * self.shards, self._plan)  # type: ignore[arg-type]
+        book = Book(RuleSet(), self.streams, self.defaults, self.shards, Bounds(self.lag_ms))
         known = BookFile(str(self.folder / "book.json"))
         before = known.current() if Path(known.path).exists() else None
         self.cache = ShardCache(root, per_query=False, held_max=self.shards)
@@ -172,64 +219,65 @@ class Life:
         self.changes.start()
 
     @staticmethod
-    def _rows(_: Any, start: dict[str, Any] | None, end: dict[str, Any]) -> list[int]:
-        return list(range(start["chunk"] if start else 0, end["chunk"]))
+    def _rows(stream: str, _: Any, start: dict[str, Any] | None, end: dict[str, Any]) -> list[Piece]:
+        return [(stream, number) for number in range(start["chunk"] if start else 0, end["chunk"])]
 
-    def _plan(self, raw: tuple[list[int], Any], source: BookSource, cache: ShardCache) -> Any:
+    def _plan(self, raw: Sequence[tuple[list[Piece], Any]], source: BookSource, cache: ShardCache) -> Any:
         life = self
 
         class Planned:
             def count(self) -> None:
                 query, batch = life.spark.local["sql.streaming.queryId"], life.spark.local["streaming.sql.batchId"]
-                list(life._judged(raw[0], source, cache, str(query), int(str(batch))))
+                pieces = [piece for rows, _ in raw for piece in rows]
+                list(life._judged(pieces, source, cache, str(query), int(str(batch))))
 
         return Planned()
 
     def _judged(
-        self, chunks: Sequence[int], source: BookSource, cache: ShardCache, query: str, batch: int
+        self, chunks: Sequence[Piece], source: BookSource, cache: ShardCache, query: str, batch: int
     ) -> Iterator[tuple[str, bytes]]:
         book = source.current()
-        blobs: list[list[bytes]] = [[] for _ in range(book.shards)]
-        for number in chunks:
-            start, data = self.chunks[number]
-            decoded = decode_lines(make_layout(STREAM, self.spec), data, "log", start)
+        given: dict[tuple[int, int], list[bytes]] = {}
+        for stream, number in chunks:
+            start, data = self.logs[stream][number]
+            partition = "log" if stream == STREAM else stream
+            decoded = decode_lines(make_layout(stream, self.streams[stream]), data, partition, start)
             assert not decoded.dead
-            parts = route(book.plan(STREAM), decoded.records, Chunk(STREAM, number, "log"), book.shards, book.lists)
-            for shard, mine in enumerate(blobs):
-                mine.append(pack(part for part in parts if part.shard == shard))
+            for at, part in parts_of(book, decoded.records, Chunk(stream, number, partition)):
+                given.setdefault((at, part.shard), []).append(pack([part]))
         for level in range(1, book.depth + 1):
-            work, further = Judging(source, cache, query, batch, level), [list[bytes]() for _ in range(book.shards)]
-            for shard, mine in enumerate(blobs):
-                for hop, to, kind, body in work.shard(shard, mine, Stopwatch()):
+            work = Judging(source, cache, query, batch, level)
+            for shard in range(book.shards):
+                for hop, to, kind, body in work.shard(shard, given.get((level, shard), []), Stopwatch()):
                     if hop == OUT:
                         yield kind, body
                     else:
-                        further[to].append(body)
-            blobs = further
+                        given.setdefault((hop, to), []).append(body)
 
     def take_in(self, records: Sequence[Record], pieces: int) -> None:
         """The next records stand in the log, in chunks."""
-        for piece in range(pieces):
-            mine = records[len(records) * piece // pieces : len(records) * (piece + 1) // pieces]
-            start = sum(len(data) for _, data in self.chunks)
-            self.chunks.append((start, b"".join(orjson.dumps(wire_record(each)) + b"\n" for each in mine)))
+        for stream in self.streams:
+            of = [each for each in records if each.get("_stream", STREAM) == stream]
+            log = self.logs.setdefault(stream, [])
+            for piece in range(pieces if of else 0):
+                mine = of[len(of) * piece // pieces : len(of) * (piece + 1) // pieces]
+                start = sum(len(data) for _, data in log)
+                log.append((start, b"".join(orjson.dumps(wire_record(each)) + b"\n" for each in mine)))
 
-    def plan_batch(self) -> list[int]:
+    def plan_batch(self) -> list[Piece]:
         """Spark plans the next batch: all chunks that none has."""
-        done = self._planned(self.batches - 1)["chunk"] if self.batches else 0
-        self._write("offsets", f'v1\n{{}}\n{{"chunk":{len(self.chunks)}}}')
-        return list(range(done, len(self.chunks)))
-
-    def _planned(self, batch: int) -> dict[str, int]:
-        lines = (self.folder / "spark" / "offsets" / str(batch)).read_text().splitlines()
-        return dict(orjson.loads(lines[2]))
+        done = offsets_of(str(self.folder), self.batches - 1) if self.batches else [None] * len(self.streams)
+        ends = [len(self.logs.get(stream, ())) for stream in self.streams]
+        self._write("offsets", "\n".join(["v1", "{}", *(f'{{"chunk":{end}}}' if end else "-" for end in ends)]))
+        offsets = zip(self.streams, done, ends, strict=True)
+        return [piece for name, start, end in offsets for piece in self._rows(name, None, start, {"chunk": end})]
 
     def _write(self, log: str, text: str) -> None:
         path = self.folder / "spark" / log / str(self.batches)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def judge(self, chunks: Sequence[int]) -> Told:
+    def judge(self, chunks: Sequence[Piece]) -> Told:
         """As a batch is judged, up to what its sinks would get."""
         alerts: list[dict[str, Any]] = []
         found: dict[str, list[Position]] = {"duplicates": [], "late": []}

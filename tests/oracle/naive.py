@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
+from .absences import in_vain
 from .aggregates import aggregate
 from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
 from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
@@ -27,18 +28,22 @@ Key = dict[str, Any]
 
 @dataclass(frozen=True)
 class Record:
-    """``position`` in the list given, which is the ingest order."""
+    """``position`` in the list given, which is the ingest order. ``reached_ms``: what its log had reached by it."""
 
     position: int
     record_id: str
     event_ms: int
     ingest_ms: int
     fields: Mapping[str, Any]
+    reached_ms: float = 0
 
 
 @dataclass(frozen=True)
 class Hit:
-    """``value`` and the window's ends are None for a threshold rule, which has no window and rests on its record."""
+    """``known_ms``: of an absence, the first instant of the clock at which it is one.
+
+    ``value`` and the window's ends are None for a threshold rule, which has no window and rests on its record.
+    """
 
     alert_id: str
     rule_id: str
@@ -55,6 +60,8 @@ class Hit:
     figures: Mapping[str, tuple[Any, int]] = field(default_factory=dict)  # value, and records in the window
     fields: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    known_ms: int | None = None
+    times: tuple[int, int, int] | None = None  # of what it is at, where that is a hit: event, ingest, reached
 
 
 @dataclass
@@ -86,11 +93,13 @@ def naive_detect(
     *,
     defaults: Mapping[str, str] | None = None,
     lists: Lists | None = None,
+    passed_ms: float | None = None,
 ) -> NaiveResult:
     """Judge ``records`` of one stream, in ingest order, by ``rules`` as in YAML, in the order of their publication.
 
     A record is its fields (dotted or nested) with ``_id``, ``_event_ms`` and ``_ingest_ms``. ``defaults`` are the
-    pipeline's (``time_mode``, ``watermark_delay``, ``allowed_lateness``).
+    pipeline's (``time_mode``, ``watermark_delay``, ``allowed_lateness``). ``passed_ms``: where the stream's clock
+    stands in the end, by which absences are told (None: at the highest ingest time).
 
     Each key space remembers the ids of the records that entered one of its windows, and judges no record of the same
     key and id. A record whose id came before is reported as a duplicate if it is not too late for every rule in force
@@ -106,29 +115,57 @@ def naive_detect(
     result = NaiveResult()
     memories: dict[tuple[str, int, str], Memory] = {}
     taken: dict[Space, list[Record]] = {space: [] for space in spaces}
+    reached_ms = -math.inf
     for position, fields in enumerate(records):
-        record = Record(position, fields["_id"], fields["_event_ms"], fields["_ingest_ms"], _with_one_zero(fields))
+        reached_ms = fields.get("_reached_ms", max(reached_ms, fields["_ingest_ms"]))
+        times = fields["_event_ms"], fields["_ingest_ms"]
+        record = Record(position, fields["_id"], *times, _with_one_zero(fields), reached_ms)
         repeated = {space: _is_repeated(space, record, earlier) for space, earlier in taken.items()}
         allowed = _allowed_at(book, record.ingest_ms, default_ms)
+        looked_at = record.fields.get("_stream") is not None  # by figures, or it takes a step
         reported = record.record_id in known and _lateness_ms(record) <= max(allowed)
-        if reported:
+        if reported and not looked_at:
             result.duplicates.append(position)
-        elif _lateness_ms(record) > min(allowed):
+        elif _lateness_ms(record) > min(allowed) and not looked_at:
             result.late.append(position)
         new_to = [space for space, is_known in repeated.items() if not is_known]
-        windowed = [(rule, taken[space]) for space in new_to for rule in space.rules]
-        for rule, earlier in windowed + ([] if reported else [(rule, []) for rule in thresholds]):
-            if _judges(rule, record, lists or {}):
+        windowed = [(rule, taken[s]) for s in new_to for rule in s.rules if rule.steps or not looked_at]
+        for rule, earlier in windowed + ([] if reported or looked_at else [(rule, []) for rule in thresholds]):
+            if rule.rule_type != "absence" and _judges(rule, record, lists or {}):
                 for key in _keys(rule, record, lists or {}):
                     memory = memories.setdefault((rule.rule_id, rule.version, canonical(key)), Memory())
                     result.hits.extend(_judge(rule, record, key, earlier, memory, lists or {}))
-        if _lateness_ms(record) <= widest_ms:
+        if _lateness_ms(record) <= widest_ms and not looked_at:
             known.add(record.record_id)
         for space, earlier in taken.items():
             pieces = [piece for rule in space.rules for piece in rule.pieces]
             if not repeated[space] and any(_enters(piece, record, lists or {}) for piece in pieces):
                 earlier.append(record)
+    for rule, entered in [(rule, taken[space]) for space in spaces for rule in space.rules if rule.after is not None]:
+        result.hits.extend(_in_vain(rule, entered, lists or {}, reached_ms if passed_ms is None else passed_ms))
     return result
+
+
+def _in_vain(rule: Rule, records: Sequence[Record], lists: Lists, passed_ms: float) -> Iterator[Hit]:
+    """The hits of an absence; ``records``: all that entered its key space."""
+    assert rule.after is not None
+    by_key: dict[str, list[Record]] = {}
+    for record in records:
+        for key in _keys(rule, record, lists):
+            by_key.setdefault(canonical(key), []).append(record)
+    for name, mine in by_key.items():
+
+        def is_in(part: Rule, other: Record, key: str = name) -> bool:
+            own = dict(zip(rule.group_by, _key(part, other).values(), strict=True))
+            return _enters(part, other, lists) and canonical(own) == key
+
+        memory = Memory()
+        known = in_vain(rule, mine, is_in, lambda r: _clock_ms(rule, r), passed_ms)
+        for (known_ms, *_), record, waited_ms in known:
+            now_ms = _clock_ms(rule, record)
+            if _judges(rule.after, record, lists) and _emits(rule, memory, now_ms, satisfied=True):
+                hit = replace(_hit(rule, record, waited_ms, [record]), known_ms=round(known_ms))
+                yield replace(hit, window_start_ms=now_ms, window_end_ms=now_ms + rule.window_ms)
 
 
 def _with_one_zero(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,6 +178,7 @@ def _is_repeated(space: Space, record: Record, earlier: Sequence[Record]) -> boo
     key = [field_value(record.fields, name) for name in space.group_by]
     return any(
         old.record_id == record.record_id
+        and old.fields.get("_stream") == record.fields.get("_stream")
         and [field_value(old.fields, name) for name in space.group_by] == key
         and old.ingest_ms >= record.ingest_ms - space.remembers_ms
         for old in earlier
@@ -161,7 +199,7 @@ def _judges(rule: Rule, record: Record, lists: Lists) -> bool:
 
 def _keys(rule: Rule, record: Record, lists: Lists) -> list[Key]:
     """The keys by which the rule looks at the record: one, but for sequences whose steps have keys of their own."""
-    pieces = rule.pieces if rule.steps else (rule,)
+    pieces = rule.pieces if rule.steps or rule.after is not None else (rule,)
     entered = [piece for piece in pieces if _enters(piece, record, lists)]
     found = [dict(zip(rule.group_by, _key(piece, record).values(), strict=True)) for piece in entered]
     return list({canonical(key): key for key in found}.values())
@@ -184,7 +222,10 @@ def _judge(rule: Rule, record: Record, key: Key, earlier: Sequence[Record], memo
 
 def _judge_formula(rule: Rule, record: Record, earlier: Sequence[Record], memory: Memory, lists: Lists) -> list[Hit]:
     windows = {name: _window(figure, record, earlier, lists) for name, figure in rule.figures}
-    values = {name: _value(figure, record, windows[name], lists) for name, figure in rule.figures}
+    keyless = {name for name, figure in rule.figures if None in _key(figure, record).values()}  # of another key
+    values = {
+        name: None if name in keyless else _value(figure, record, windows[name], lists) for name, figure in rule.figures
+    }
     values |= {name: field_value(record.fields, name) for name in FIELDS}
     if not _emits(rule, memory, _clock_ms(rule, record), rule.probe or WHENS[rule.when](values)):
         return []
@@ -251,7 +292,9 @@ def _value(figure: Rule, record: Record, window: Sequence[Record], lists: Lists)
 
 def _enters(rule: Rule, record: Record, lists: Lists) -> bool:
     """Whether the record enters the rule's windows. Whether the rule is in force when it comes does not matter."""
-    has_key = all(field_value(record.fields, name) is not None for name in rule.group_by)
+    if record.fields.get("_stream") != rule.source:
+        return False
+    has_key = all(value is not None for value in _key(rule, record).values())
     has_field = rule.field is None or field_value(record.fields, rule.field) is not None
     very_late = _lateness_ms(record) > rule.allowed_lateness_ms
     meets = holds(rule.conditions, record.fields, lists_at(lists, record.ingest_ms))
@@ -267,17 +310,19 @@ def _clock_ms(rule: Rule, record: Record) -> int:
 
 
 def _key(rule: Rule, record: Record) -> Key:
-    return {name: field_value(record.fields, name) for name in rule.group_by}
+    names = rule.there if rule.there and record.fields.get("_stream") == rule.source else rule.group_by
+    return {here: field_value(record.fields, name) for here, name in zip(rule.group_by, names, strict=True)}
 
 
 def _window(rule: Rule, record: Record, earlier: Sequence[Record], lists: Lists) -> tuple[Record, ...]:
     """The earlier records of its key that enter, with their clock within the bounds; itself if the rule includes it."""
+    key, now_ms = canonical(_key(rule, record)), _clock_ms(rule, record)
     found = [
         other
-        for other in earlier
-        if _enters(rule, other, lists)
-        and canonical(_key(rule, other)) == canonical(_key(rule, record))
-        and _within(rule, _clock_ms(rule, other), _clock_ms(rule, record))
+        for other in earlier  # what is cheap to ask comes first: this is where the tests' time goes
+        if _within(rule, _clock_ms(rule, other), now_ms)
+        and canonical(_key(rule, other)) == key
+        and _enters(rule, other, lists)
     ]
     if rule.include_current and not rule.delay_ms and _enters(rule, record, lists):
         found.append(record)

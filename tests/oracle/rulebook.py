@@ -68,6 +68,10 @@ class Rule:
     steps: tuple[tuple[str, int, Rule], ...] = ()  # names, how many records, and which
     until: Rule | None = None
     strict: bool = False
+    after: Rule | None = None  # of an absence, what waits and what it waits for
+    expect: Rule | None = None
+    source: str | None = None  # of a figure: the other stream that it is of
+    there: tuple[str, ...] = ()  # and what its key is called there
 
     @property
     def reach_ms(self) -> int:
@@ -85,6 +89,8 @@ class Rule:
 
         Of a sequence its steps and what ends them, and itself only where others may not come in between.
         """
+        if self.after is not None and self.expect is not None:
+            return (self.after, self.expect)
         if self.steps:
             ends = () if self.until is None else (self.until,)
             return (*(step for _, _, step in self.steps), *ends, *((self,) if self.strict else ()))
@@ -161,7 +167,7 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         window_ms=_window_ms(body),
         bounds=bounds,
         include_current=body.get("include_current", bounds != "[)"),
-        emit=body.get("emit", "every" if body["rule_type"] == "sequence" else "on_crossing"),
+        emit=body.get("emit", "every" if body["rule_type"] in {"sequence", "absence"} else "on_crossing"),
         cooldown_ms=duration_ms(body.get("cooldown", "0ms")),
         event_time=event_time,
         watermark_delay_ms=duration_ms(body["watermark_delay"]),
@@ -181,6 +187,8 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         ),
         until=_part(entry, body["until"], defaults) if "until" in body else None,
         strict=body.get("strict", False),
+        after=_part(entry, {"conditions": body["after"]}, defaults) if "after" in body else None,
+        expect=_part(entry, _expected(body["expect"]), defaults) if "expect" in body else None,
     )
 
 
@@ -234,15 +242,27 @@ def _figure(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]
         rule = replace(rule, include_current=False)
     if aggregate == "streak":
         rule = replace(rule, conditions=None, streak_of=rule.conditions)
-    return replace(rule, delay_ms=duration_ms(fields.get("delay", "0s")))
+    keys = fields.get("group_by") or []
+    there = tuple(keys.values()) if isinstance(keys, dict) else rule.group_by
+    source = fields.get("source_topic")
+    return replace(rule, delay_ms=duration_ms(fields.get("delay", "0s")), source=source, there=there if source else ())
 
 
 def _part(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]) -> Rule:
-    """The records of a step, or of what ends a sequence, as if they were a rule's: they meet its conditions too."""
-    body = {name: value for name, value in entry.body.items() if name not in {"steps", "until"}}
-    body |= {"group_by": fields["group_by"]} if "group_by" in fields else {}
-    both = [*(entry.body.get("conditions") or ()), *(fields.get("conditions") or ())]
-    return read_rule(Entry({**body, "conditions": both or None}, entry.from_ms, entry.until_ms), defaults)
+    """The records of a part of a sequence or an absence, as if they were a rule's: they meet its conditions too."""
+    body = {name: value for name, value in entry.body.items() if name not in {"steps", "until", "after", "expect"}}
+    source = fields.get("source_topic")
+    body |= {"group_by": fields["group_by"]} if "group_by" in fields and source is None else {}
+    both = [*((entry.body.get("conditions") or ()) if source is None else ()), *(fields.get("conditions") or ())]
+    part = read_rule(Entry({**body, "conditions": both or None}, entry.from_ms, entry.until_ms), defaults)
+    there = tuple(fields.get("group_by") or part.group_by) if source is not None else ()
+    return replace(part, source=source, there=there)
+
+
+def _expected(expect: Any) -> Mapping[str, Any]:
+    """What an absence waits for: conditions, or a part that says more."""
+    plain = isinstance(expect, list) or not {"source_topic", "group_by", "conditions"} & expect.keys()
+    return {"conditions": expect} if plain else expect
 
 
 def _allowed_ms(body: Mapping[str, Any], standing: Mapping[str, str]) -> int:

@@ -300,6 +300,21 @@ def sequence_body(draw: st.DrawFn) -> Body:
 
 
 @st.composite
+def absence_body(draw: st.DrawFn) -> Body:
+    """A record that another should follow, without its name, version and times of effect."""
+    body = {
+        "rule_type": "absence",
+        "source_topic": STREAM,
+        "group_by": draw(st.sampled_from(GROUPS)),
+        **{name: [draw(LEAVES)] for name in ("after", "expect")},
+        "within": draw(_seconds(1, 3, 5, 12, 1.5)),
+        "conditions": draw(st.one_of(st.none(), st.none(), CONDITIONS)),
+        "cooldown": draw(st.none() | st.none() | _seconds(1, 3, 0.5)),
+    } | draw(_times())
+    return _given(body)
+
+
+@st.composite
 def threshold_body(draw: st.DrawFn) -> Body:
     """A threshold rule, or one of a list, without its name, version and times of effect."""
     body = {"rule_type": "threshold", "source_topic": STREAM, "conditions": draw(CONDITIONS), **draw(_times())}
@@ -333,7 +348,7 @@ def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] =
         effective_ms = None
         for version in range(1, draw(st.sampled_from([1, 1, 1, 2, 3])) + 1):
             kinds = (velocity_body(aggregates), velocity_body(aggregates), threshold_body(), formula_body())
-            body = draw(st.one_of(*kinds, dormancy_body(), sequence_body()))
+            body = draw(st.one_of(*kinds, dormancy_body(), sequence_body(), absence_body()))
             body |= {"rule_id": f"r{number}", "version": version}
             if effective_ms is not None:
                 body["effective_from"] = effective_ms

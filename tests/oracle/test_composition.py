@@ -16,7 +16,17 @@ from .fastpath import FastPath, plans_of, stream_spec, told_by_twin
 from .living import Feed, Life
 from .naive import running_max_ingest
 from .strategies import LISTS, START_MS, STREAM, Body, Record, composed_sets, records
-from .test_detect_equals_naive import INGEST_BACK_MS, check, logs_that_go_back, many, run, shapes, with_ingest
+from .test_detect_equals_naive import (
+    INGEST_BACK_MS,
+    check,
+    logs_that_go_back,
+    many,
+    passed_ms,
+    patient,
+    run,
+    shapes,
+    with_ingest,
+)
 from .test_publications import SPREAD, Op, live, told
 
 
@@ -36,10 +46,13 @@ def test_one_log(data: st.DataObject, rules: list[Body], made: list[Record], ing
 def test_several_logs_whose_ingest_times_go_back(data: st.DataObject, rules: list[Body], made: list[Record]) -> None:
     """A hit stands among those of other logs where its record does, whichever shard it comes from."""
     made, logs, shape = logs_that_go_back(data, made)
+    rules = patient(rules)
+    named = [{**record, "_log": log} for record, log in zip(made, logs, strict=True)]
     bounds = Bounds(partition_lag_ms=INGEST_BACK_MS)
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), shape.shards, bounds)
     run(path, shape, made, logs)
-    check(path, rules, composed_detect(rules, made, lists=LISTS), made)
+    told_up_to_ms = passed_ms(made, logs, INGEST_BACK_MS)
+    check(path, rules, composed_detect(rules, named, lists=LISTS, passed_ms=told_up_to_ms), made)
 
 
 OFTEN: Body = {

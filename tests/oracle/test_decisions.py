@@ -54,7 +54,7 @@ def weighted(rules: list[Body], weights: list[Body], silent: int) -> list[Body]:
     named: dict[tuple[str, int], Body] = {}
     for body in rules:
         more = named.setdefault((body["rule_id"], body["version"]), dict(weights[len(named) % len(weights)]))
-        if body["rule_type"] != "threshold" and len(named) == silent:
+        if body["rule_type"] not in {"threshold", "list"} and len(named) == silent:
             more["emit_to_sink"] = False
     return [{**body, **named[body["rule_id"], body["version"]]} for body in rules]
 
@@ -76,7 +76,7 @@ def deciding(judged: Judged, policy: Body, **more: Any) -> Judged:
 
 
 @settings(
-    max_examples=400 if DEEP else 25,
+    max_examples=400 if DEEP else 12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -16,7 +16,7 @@ from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.naive import evaluate
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.reading import load_rules_text
 from crossline.core.workbench.claims import All, Denied
 from crossline.core.workbench.conditions import claim_of, fields_of
 from crossline.core.workbench.formulas import claim_of_formula
@@ -85,7 +85,7 @@ POOLS: dict[str, list[Any]] = {
 ALL_RECORDS = [dict(zip(POOLS, values, strict=True)) for values in itertools.product(*POOLS.values())]
 
 
-@settings(max_examples=3000 if DEEP else 70, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=3000 if DEEP else 35, deadline=None, suppress_health_check=SLOW)
 @given(st.lists(CLOSE, min_size=1, max_size=3))
 def test_conditions_that_cannot_or_must_hold(conditions: list[Body]) -> None:
     node, findings = parse_conditions(conditions)
@@ -143,7 +143,7 @@ FORMULAS = st.recursive(
 )
 
 
-@settings(max_examples=5000 if DEEP else 80, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=5000 if DEEP else 40, deadline=None, suppress_health_check=SLOW)
 @given(FORMULAS)
 def test_formulas_that_cannot_or_must_hold(text: str) -> None:
     formula = check(text, KINDS, (), "verdict")
@@ -186,7 +186,7 @@ def narrow_body(draw: st.DrawFn) -> Body:
     return body
 
 
-@settings(max_examples=2000 if DEEP else 20, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=2000 if DEEP else 10, deadline=None, suppress_health_check=SLOW)
 @given(st.one_of(narrow_body(), rule_sets(max_rules=1).map(lambda bodies: bodies[0])), records(max_size=25))
 def test_rules_that_never_or_always_fire(body: Body, made: list[Record]) -> None:
     body = {**{k: v for k, v in body.items() if k not in {"status", "effective_from"}}, "rule_id": "r", "version": 1}
@@ -208,7 +208,7 @@ NEVER = "it judges every record that it looks at, and never fires"
 OF_ALL = "it says nothing of a record that is not said of all of them"
 
 
-@settings(max_examples=1500 if DEEP else 25, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=1500 if DEEP else 12, deadline=None, suppress_health_check=SLOW)
 @given(st.data(), narrow_body(), records(max_size=25))
 def test_rules_that_another_makes_needless(data: st.DataObject, body: Body, made: list[Record]) -> None:
     one = {**body, **EVERY, "rule_id": "one", "version": 1}

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from crossline.core.conditions.lists import Lists
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.replay.backtest import Judged, Recorded
 
 from .conditions import Timed

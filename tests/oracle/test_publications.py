@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.judge.shard import Bounds, Position
+from crossline.core.judge.output import Position
+from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults, legal_moves
 from crossline.engine.book.book import BookFile
 
@@ -29,6 +30,7 @@ from .strategies import (
     STREAM,
     Body,
     Record,
+    absence_body,
     formula_body,
     records,
     sequence_body,
@@ -74,7 +76,7 @@ def _publication(draw: st.DrawFn, bodies: dict[str, list[Body]]) -> Body:
         body = {**mine[-1], "status": draw(st.sampled_from(moves))}
     else:
         velocity = velocity_body(AGGREGATES)
-        fresh = draw(st.one_of(velocity, velocity, threshold_body(), formula_body(), sequence_body()))
+        fresh = draw(st.one_of(velocity, velocity, threshold_body(), formula_body(), sequence_body(), absence_body()))
         body = {**fresh, "rule_id": name, "version": mine[-1]["version"] + 1 if mine else 1}
     mine.append(body)
     return body

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.book import StaticBook
 from crossline.engine.hops.hops import hops_of, in_one
 from crossline.engine.hops.outcome import Outcome, gathered
@@ -64,7 +65,8 @@ def outcomes(judged: Judged, folder: Path, shards: int, batch_bytes: int) -> lis
     """What comes of each batch there."""
     source = StaticBook(judged.book(judged.rules, shards).to_json())
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):
-        inputs = in_process.Inputs.of(judged.history.files(), folder, 1)
+        # Cut as the pool cuts: what is known later than its record comes with the batch in which it is known.
+        inputs = in_process.Inputs.of(judged.history.files(), folder, shards)
         hops = hops_of(source, inputs.intake, MemoryJudge(source))
         found = []
         for number, dealt in enumerate(inputs.batches(1)):
@@ -88,7 +90,7 @@ def split(lines: Sequence[bytes], folder: Path, files: int) -> list[Path]:
 
 
 @settings(
-    max_examples=400 if DEEP else 25,
+    max_examples=400 if DEEP else 12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

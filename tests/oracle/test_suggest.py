@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from crossline.core.judge.shard import Bounds
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.reading import load_rules_text
 from crossline.core.workbench.catch import Marks
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.trial import as_if_active

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.reading import load_rules_text
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.trial import as_if_active, verdicts
 
@@ -27,7 +27,7 @@ PROBES: dict[str, Body] = {
     "velocity": {**EVERY, "operator": ">=", "aggregation_threshold": -sys.float_info.max},
     "formula": {**EVERY, "probe": True},
     "dormancy": {**EVERY, "probe": True},
-    "sequence": {"probe": True, "cooldown": "0ms"},
+    **{key: {"probe": True, "cooldown": "0ms"} for key in ("sequence", "absence")},
     "threshold": {},
     "list": {},
 }
@@ -54,7 +54,7 @@ def digits(value: Any) -> str:
 
 
 @settings(
-    max_examples=1000 if DEEP else 40,
+    max_examples=1000 if DEEP else 15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

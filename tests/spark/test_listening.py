@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,9 @@ def test_all_that_listens_is_on_loopback_or_closed_to_others(spark: SparkSession
     assert spark.range(4).repartition(2).mapInArrow(ask_a_keeper, "id long").count() == 4
     listening, unix = set(), set()
     for process in psutil.Process().children(recursive=True):
-        listening |= {c.laddr.ip for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN}
-        unix |= {c.laddr for c in process.net_connections("unix") if c.laddr}
+        with suppress(psutil.NoSuchProcess):  # one that has ended since listens no more
+            listening |= {c.laddr.ip for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+            unix |= {c.laddr for c in process.net_connections("unix") if c.laddr}
     # A keeper outlives the worker that forked it, and is then nobody's child.
     unix |= {c.laddr for c in psutil.net_connections("unix") if "keeper-" in str(c.laddr)}
     assert listening

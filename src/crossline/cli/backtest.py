@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +16,8 @@ from rich.text import Text
 
 from crossline.cli.alone import do_without_pandas
 from crossline.cli.screen import Listing, screen
-from crossline.cli.stopping import Stopping, stoppable
-from crossline.cli.summary import Progress
+from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
+from crossline.cli.summary import Progress, without_row
 from crossline.connectors.files.names import matching_files
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
 from crossline.core.basics.errors import UsageError
@@ -26,8 +25,9 @@ from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.conditions.lists import Lists
 from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.composition import Sources
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import rule_defaults
+from crossline.core.settings.config import PipelineConfig, rule_defaults
 from crossline.core.streams.schema import StreamSpec, load_streams
 from crossline.core.texts.plaintext import printable
 from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_text
@@ -39,14 +39,6 @@ if TYPE_CHECKING:
 
 DECISIONS_HELP = "File for the decisions on records, as JSON lines; what is there goes. Needs a policy."
 LISTS_HELP = "Folder of named lists, as they are now; else the pipeline's. As of a log: for what that does not know."
-
-
-class Runner(StrEnum):
-    """What judges."""
-
-    AUTO = "auto"
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 def register(app: typer.Typer) -> None:
@@ -96,22 +88,34 @@ def backtest(
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
     from crossline.core.judge.shard import Bounds
+    from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.backtest import Judged, Recorded
 
     setting = setting_of(rules, stream, lists, pipeline, as_of_log=as_of_log)
     history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
-    known = Known(setting.streams)
     log = log_of(setting.rules, setting.name) if as_of_log else None
-    sets = [RuleSet.from_rules(read_rules(setting.rules, known)) if log is None else rules_as_of_log(log)]
-    sets += [RuleSet.from_rules(read_rules(compare, known))] if compare else []
-    named = lists_for(sets, setting.lists, log)
-    judged = [Judged(each, history, named, setting.defaults, Bounds(setting.partition_lag_ms)) for each in sets]
+    sets = _sets(setting, compare, log)
+    given = (lists_for(sets, setting.lists, log), setting.defaults, Bounds(setting.partition_lag_ms))
+    judged = [Judged(each, history, *given) for each in sets]
     judged[0] = replace(judged[0], deciding=deciding_for(output, decisions, policy, setting))
     read = [*setting.files, *([policy] if policy else []), *_files_read(history, (setting.rules, compare))]
-    figures = _figures(judged, (output, decisions), read, on)
+    # From before the first file is made: what is stopped leaves none.
+    with stoppable() as stopping, own_folder_for("tables") as folder:
+        joined = with_tables(judged, setting.config, log, folder)
+        figures = _figures(joined, (output, decisions), read, on, stopping)
     # Where alerts or decisions own the standard output, it holds nothing else.
     out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
     out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+
+
+def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[RuleSet]:
+    """The rules to judge by, as of ``log`` where there is one, and those to compare with."""
+
+    def written(path: Path) -> RuleSet:
+        return RuleSet.from_rules(read_rules(path, setting.known()))
+
+    mine = written(setting.rules) if log is None else rules_as_of_log(log, setting.streams)
+    return [mine, written(compare)] if compare else [mine]
 
 
 def _files_read(history: Recorded, rules: Iterable[Path | None]) -> list[Path]:
@@ -121,7 +125,11 @@ def _files_read(history: Recorded, rules: Iterable[Path | None]) -> list[Path]:
 
 
 def _figures(
-    judged: Sequence[Judged], outputs: tuple[Path, Path | None], inputs: Sequence[Path], on: Runner
+    judged: Sequence[Judged],
+    outputs: tuple[Path, Path | None],
+    inputs: Sequence[Path],
+    on: Runner,
+    stopping: Stopping,
 ) -> dict[str, Any]:
     """Judge into ``outputs`` (alerts, decisions), none of which is one of ``inputs``; what came of it."""
     output, decisions = outputs
@@ -132,8 +140,8 @@ def _figures(
             return made.enter_context(drafted(path, inputs=inputs))
 
         drafts = draft(output), draft(decisions) if decisions is not None else None
-        with stoppable() as stopping:
-            figures = {**_judge(stopping, judged, *drafts, on), "output": str(output)}
+        figures = {**_judge(stopping, judged, *drafts, on), "output": str(output)}
+        stopping.check()  # else what was drafted would be kept
     return figures if decisions is None else {**figures, "decisions_output": str(decisions)}
 
 
@@ -158,7 +166,10 @@ def deciding_for(output: Path, decisions: Path | None, policy: Path | None, sett
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What records are judged by, from the options or from a pipeline file; ``files``: what it was read from."""
+    """What records are judged by, from the options or from a pipeline file.
+
+    ``files``: what it was read from; ``config``: the pipeline file, which alone declares tables.
+    """
 
     streams: dict[str, StreamSpec]
     rules: Path
@@ -169,6 +180,12 @@ class Setting:
     partition_lag_ms: int = PARTITION_LAG_MS
     policy: Policy | None = None
     every: bool = False
+    figures: Path | None = None
+    config: PipelineConfig | None = None
+
+    def known(self, lists: Sequence[str] | None = None) -> Known:
+        """What rules are checked against."""
+        return Known(self.streams, lists, figures=self.figures)
 
 
 def setting_of(
@@ -190,6 +207,8 @@ def setting_of(
             config.engine.partition_lag,
             config.policy,
             config.decisions.emit == "all",
+            Path(config.figures) if config.figures else None,
+            config,
         )
     if pipeline is not None and not as_of_log:
         raise UsageError(
@@ -219,6 +238,7 @@ def _judge(
                 "alerts": dict(sorted(first.totals.alerts.items())),
                 "dead_letters": first.totals.dead,
                 "late_records": first.totals.late,
+                **without_row(first.totals.missed),
             }
             if decisions is not None:
                 figures["decisions"] = dict(sorted(first.totals.decisions.items()))
@@ -239,16 +259,10 @@ def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Replay]]:
 
         yield partial(in_process.backtest, on_start=stopping.stops)
         return
-    from crossline.engine.runtime.gateway import end_session
-    from crossline.engine.runtime.session import build_session
     from crossline.replay import in_spark
 
-    spark = build_session("backtest")
-    try:
-        stopping.check()
+    with session_of("backtest", stopping) as spark:
         yield partial(in_spark.backtest, spark, on_start=stopping.stops)
-    finally:
-        end_session(spark)
 
 
 def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[str, list[str]]:
@@ -282,11 +296,23 @@ def log_of(path: Path, pipeline: str | None) -> Path:
     return log
 
 
-def rules_as_of_log(log: Path) -> RuleSet:
-    """The versions that were live, each with its interval."""
+def rules_as_of_log(log: Path, streams: Mapping[str, StreamSpec]) -> RuleSet:
+    """The versions that were live, each with its interval. Raises UsageError where some do not fit ``streams``."""
     from crossline.rulelog.directory import ruleset_of_log
 
-    return ruleset_of_log(log)
+    found = ruleset_of_log(log)
+    read = {(each.rule.rule_id, each.rule.version): each.rule for each in found.versions}
+    sources = Sources(streams, {})
+    wrong = [
+        f"rule {rule_id} version {version}: found {each.found}, expected {each.expected}"
+        for (rule_id, version), rule in read.items()
+        if all(source in streams for source in rule.reading.sources)
+        for each in rule.stream_findings(rule.reading.judges, sources.of_reading(rule.reading), None)
+    ]
+    if wrong:
+        hint = "name the pipeline file with --pipeline, which has its streams and tables"
+        raise UsageError("\n".join([f"{log}: rules of the log do not fit the streams; {hint}", *wrong]))
+    return found
 
 
 def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) -> Lists:
@@ -305,21 +331,32 @@ def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) ->
     return named
 
 
+def with_tables(
+    judged: Sequence[Judged], config: PipelineConfig | None, log: Path | None, folder: Path
+) -> list[Judged]:
+    """``judged`` with the tables that their rules read: as they were, by ``log``; those that it does not know, as now.
+
+    They stand in ``folder``, which has to be there for as long as is judged by them.
+    """
+    wanted = {table for each in judged for plan in each.book(each.rules, 1).plans() for table in plan.tables}
+    if config is None or not wanted:
+        return list(judged)
+    from crossline.rulelog.tablelog import tables_of_log
+    from crossline.rulelog.tables import forms_of, streams_of, tables_in
+
+    mine = {name: streams for name, streams in streams_of(config).items() if name in wanted}
+    logged = tables_of_log(log, forms_of(config), mine, folder) if log is not None else {}
+    tables = {**tables_in(config, folder, sorted(wanted - set(logged))), **logged}
+    return [replace(each, tables=tables) for each in judged]
+
+
 def differences(old: Path, new: Path) -> dict[str, Any]:
     """Per rule what appears and disappears with the other rules."""
     from crossline.replay.compare import compare, read_alerts
 
     found = compare(read_alerts(old), read_alerts(new))
-    return {
-        rule: {
-            "both": d.both,
-            "appear": d.appear,
-            "disappear": d.disappear,
-            "appearing": d.appearing,
-            "disappearing": d.disappearing,
-        }
-        for rule, d in found.items()
-    }
+    told = ("both", "appear", "disappear", "appearing", "disappearing")
+    return {rule: {name: getattr(d, name) for name in told} for rule, d in found.items()}
 
 
 def as_text(figures: dict[str, Any]) -> str:
@@ -337,6 +374,8 @@ def as_text(figures: dict[str, Any]) -> str:
             console.print(f"dead letters: {count:,} {reason}")
         if figures["late_records"]:
             console.print(f"late records, not judged: {figures['late_records']:,}")
+        for table, count in figures.get("without_row", {}).items():
+            console.print(f"records without a row in table {table}: {count:,}")
         if "compare" in figures:
             console.print("with the other rules:")
             changes = Listing("rule", "both", "appear", "disappear")

@@ -141,13 +141,17 @@ def cards(
     frauds: Annotated[
         int | None, typer.Option(min=0, max=FRAUDS_MAX, help="Of each kind in 20 minutes of event time.")
     ] = None,
+    kinds: Annotated[
+        list[str] | None, typer.Option("--kind", help="Kind of fraud to plant, again for others; else all.")
+    ] = None,
     brokers: Brokers = None,
     topic: Topic = None,
     as_json: AsJson = False,
 ) -> None:
     """Everyday card payments with planted frauds; labels say where."""
     where = Where(output, files, brokers, topic)
-    parameters = {"seed": seed, "accounts": accounts, "disorder_ms": disorder_ms, "frauds_per_epoch": frauds}
+    numbers = {"seed": seed, "accounts": accounts, "disorder_ms": disorder_ms, "frauds_per_epoch": frauds}
+    parameters: dict[str, Any] = {**numbers, "kinds": tuple(kinds) if kinds else None}
     parameters |= _times(base_time, rate, event_rate, disorder_ms)
     workload = CardWorkload(**_given(parameters))
     summary: dict[str, Any] = {"workload": "cards", "seed": seed, "start": start}

@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": "Card traffic with planted frauds through the whole pipeline, on this machine.",
     "run": "Run a pipeline until stopped; with --drain, process what is there and exit.",
     "backtest": "Judge files of the past; say what another rule set would change.",
+    "figures": "Write figures of every record, as of that record, into a table: what models are trained on.",
     "rules": "Check, explain, try, compare, publish and look up rules.",
     "alerts": "Read the alerts and dead letters of a store.",
     "generate": "Make workloads: card payments to measure with, card frauds to try rules on.",

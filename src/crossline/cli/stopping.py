@@ -9,11 +9,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
 from crossline.core.basics.errors import CrosslineError, StoppedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # One wish may come as several signals: to the process, and to its group. A later one is a person who will not wait.
@@ -110,3 +114,25 @@ def stoppable(*, endless: bool = False) -> Iterator[Stopping]:
     stopping.tell()
     if stopping.code:
         raise typer.Exit(stopping.code)
+
+
+class Runner(StrEnum):
+    """What judges files of the past: processes of this machine, or Spark for as long as it takes."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@contextmanager
+def session_of(name: str, stopping: Stopping) -> Iterator[SparkSession]:
+    """A session that ends with the context. Raises StoppedError where a signal came while it started."""
+    from crossline.engine.runtime.gateway import end_session
+    from crossline.engine.runtime.session import build_session
+
+    spark = build_session(name)
+    try:
+        stopping.check()
+        yield spark
+    finally:
+        end_session(spark)

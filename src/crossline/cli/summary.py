@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crossline.engine.work.totals import Totals
 
 _SHOW_EVERY_S = 0.5
+COSTLIEST = 3  # rules that the text of a summary names
 
 
 class Progress:
@@ -62,6 +63,16 @@ def _far(delivery: Delivery, totals: Totals, now_s: float) -> str:
     return f"{totals.share:.0%}, {left_s // 60}:{left_s % 60:02} left"
 
 
+def without_row(missed: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """By table, how many records it had no row for; nothing where rules read no table."""
+    return {"without_row": dict(sorted(missed.items()))} if missed else {}
+
+
+def cost_json(totals: Totals) -> dict[str, dict[str, float]]:
+    """Processor time of judging by rule version, the costliest first; nothing where nothing was judged."""
+    return {"cost_ms": {rule: round(ms, 1) for rule, ms in totals.costliest}} if totals.cost_ms else {}
+
+
 def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | None = None) -> dict[str, Any]:
     """The figures of a run; ``start_ms``: what its start was spent on, by step."""
     elapsed_s = totals.ended_s - totals.first_s
@@ -75,10 +86,23 @@ def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         **({"decisions": dict(sorted(totals.decisions.items()))} if config.policy is not None else {}),
         "dead_letters": dict(sorted(totals.dead.items())),
         "late_records": totals.late,
+        **without_row(totals.missed),
+        **({"without_context": dict(sorted(totals.without_context.items()))} if totals.without_context else {}),
+        **cost_json(totals),
         "left": totals.left,
         "start_ms": dict(start_ms or {}),
         "results": [str(getattr(sink, "path", sink.kind)) for sink in config.sinks],
     }
+
+
+def costs_text(totals: Totals) -> list[str]:
+    """The costliest of several rules: what each cost a record, and how much of the time of all rules that is."""
+    whole_ms = sum(totals.cost_ms.values())
+    if len(totals.cost_ms) < 2 or not whole_ms or not totals.records:
+        return []
+    costliest = totals.costliest[:COSTLIEST]
+    said = (f"{name} {ms / totals.records * 1e6:,.0f} ns ({ms / whole_ms:.0%})" for name, ms in costliest)
+    return [f"costliest rules, processor time a record: {', '.join(said)}"]
 
 
 def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | None = None) -> str:
@@ -100,6 +124,14 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         lines += [f"  {count:>9,}  {reason}" for reason, count in figures["dead_letters"].items()]
     if figures["late_records"]:
         lines.append(f"late records (not judged, kept in the store): {figures['late_records']:,}")
+    lines += [
+        f"records that never got the context of rule {rule}: {count:,}"
+        for rule, count in figures.get("without_context", {}).items()
+    ]
+    lines += [
+        f"records without a row in table {table}: {count:,}" for table, count in figures.get("without_row", {}).items()
+    ]
+    lines += costs_text(totals)
     lines += [f"left for the next run: {text}" for text in figures["left"]]
     lines.append(f"results: {', '.join(figures['results'])}")
     return fitted(printable_lines("\n".join(lines)))

@@ -60,8 +60,8 @@ class Delivery:
     ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its
     own delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all.
     ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch;
-    equal events are one event. ``decisions`` are as they leave, one a record at most. The same ``batch_id`` stands for
-    the same records at every attempt.
+    equal events are one event. ``decisions`` are as they leave, one a record at most. ``told``: figures of records,
+    where a table is made of them. The same ``batch_id`` stands for the same records at every attempt.
     """
 
     pipeline: str
@@ -73,6 +73,7 @@ class Delivery:
     rule_events: Sequence[Mapping[str, Any]] = ()
     positions: Sequence[tuple[str, int]] = ()
     decisions: Sequence[Mapping[str, Any]] = ()
+    told: Sequence[bytes] = ()
 
 
 class Sink(Protocol):

@@ -271,7 +271,7 @@ def _told(path: Path) -> Iterator[None]:
 class AlertFilter:
     """Which alerts to read; None or empty is all of them. In event time: ``since_ms`` <= time < ``until_ms``.
 
-    ``key``: field -> value as text, all of which the alert's key must have.
+    ``key``: field -> value as text, all of which the alert's key must have. ``corrects``: of what alert, by its id.
     """
 
     rule_id: str | None = None
@@ -280,11 +280,13 @@ class AlertFilter:
     key: Mapping[str, str] = field(default_factory=dict)
     since_ms: int | None = None
     until_ms: int | None = None
+    corrects: str | None = None
 
     def where(self) -> tuple[str, list[object]]:
         """The SQL condition and its parameters."""
         parts, values = ["1"], list[object]()
-        for column, value in (("rule_id", self.rule_id), ("kind", self.kind), ("severity", self.severity)):
+        columns = ("rule_id", self.rule_id), ("kind", self.kind), ("severity", self.severity)
+        for column, value in (*columns, ("json_extract(body, '$.corrects')", self.corrects)):
             if value is not None:
                 parts.append(f"{column} = ?")
                 values.append(value)

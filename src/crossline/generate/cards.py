@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossline.core.basics.errors import UsageError
 from crossline.core.basics.values import F64, I64
 from crossline.generate import world
-from crossline.generate.frauds import EPOCH_MS, NOBODY, Fraud, Scene, plan_epoch
+from crossline.generate.frauds import EPOCH_MS, NOBODY, SCENARIOS, Fraud, Scene, plan_epoch
 from crossline.generate.labels import Label
 from crossline.generate.text import hexadecimal, json_lines, numbered
 from crossline.generate.tx import BASE_MS, BLOCK, LINES_BATCH, block_cuts, block_rng, check_at_least, pick
@@ -44,7 +45,8 @@ class CardWorkload:
     """Parameters of the card scenario; equal parameters give equal records and labels.
 
     ``accounts`` 0 means 1,000 for each record per second of event time, which keeps each account as quiet at any rate.
-    ``frauds_per_epoch``: how many of each of the five kinds are planted in each 20 minutes of event time.
+    ``frauds_per_epoch``: how many of each kind are planted in each 20 minutes of event time. ``kinds``: which of the
+    five are planted, empty for all; what is planted of a kind, and where, does not depend on the others.
     """
 
     seed: int = 1
@@ -53,6 +55,7 @@ class CardWorkload:
     disorder_ms: int = 2_000
     base_ms: int = BASE_MS
     frauds_per_epoch: int = 2
+    kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse parameters that make no records, and fill in the number of accounts."""
@@ -63,6 +66,9 @@ class CardWorkload:
         if self.accounts == 0:
             object.__setattr__(self, "accounts", max(ACCOUNTS_MIN, ACCOUNTS_PER_RATE * self.rate_per_s))
         check_at_least("accounts", self.accounts, ACCOUNTS_MIN)
+        for kind in self.kinds:
+            if kind not in SCENARIOS:
+                raise UsageError(f"no kind of fraud is named {kind!r}; known: {', '.join(SCENARIOS)}")
 
     @property
     def merchants(self) -> int:
@@ -160,7 +166,8 @@ class CardWorkload:
             return []
         setting = Scene(self.seed, self.accounts, self.merchants, self.accounts, self.rate_per_s, self.frauds_per_epoch)
         first, last = (position * 1_000 // self.rate_per_s // EPOCH_MS for position in (start, end - 1))
-        return [fraud for epoch in range(first, last + 1) for fraud in _epoch(setting, epoch)]
+        planted = [fraud for epoch in range(first, last + 1) for fraud in _epoch(setting, epoch)]
+        return [fraud for fraud in planted if not self.kinds or fraud.scenario in self.kinds]
 
     def _table(self, numbers: I64, columns: Columns, drawn: dict[str, F64]) -> pa.Table:
         delay = (drawn["delay"] * (self.disorder_ms + 1)).astype(np.int64)

@@ -14,8 +14,10 @@ from crossline.connectors.base import Delivery
 from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.conditions.lists import Lists
 from crossline.core.decide.policy import Deciding
+from crossline.core.enrich.versions import Tables
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.composition import bases_of
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
 from crossline.engine.book.book import Book
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 # The same for all runners: where alerts of several streams stand depends on it.
 BATCH_BYTES = 64 * 1024 * 1024
+# Of a key that has records out of order all that came in the batch is judged again for each of them.
+AGAIN_BATCH_BYTES = 2 * 1024 * 1024
 
 OnBatch = Callable[[Delivery, "Totals"], None]
 
@@ -46,7 +50,8 @@ class Recorded:
 class Judged:
     """By what ``history`` is judged; ``defaults`` and ``bounds``: those of a pipeline that says nothing about them.
 
-    ``deciding``: by what is decided about records; None: nothing is. ``probing``: see ``compile_all``.
+    ``deciding``: by what is decided about records; None: nothing is. ``probing``, ``telling``: see ``Book``.
+    ``tables``: their contents stand sorted where they say, for as long as it is judged.
     """
 
     rules: RuleSet
@@ -56,12 +61,28 @@ class Judged:
     bounds: Bounds = field(default_factory=lambda: Bounds(PARTITION_LAG_MS))
     deciding: Deciding | None = None
     probing: int = 0
+    tables: Tables = field(default_factory=dict)
+    telling: bool = False
+
+    def batch_bytes(self, most: int) -> int:
+        """How many bytes of the input are judged at once, ``most`` at the most."""
+        again = any(version.rule.judges_again for version in self.rules.versions)
+        return min(most, AGAIN_BATCH_BYTES) if again else most
 
     def book(self, rules: RuleSet, shards: int) -> Book:
-        """The book of the streams that have files, with ``rules``."""
-        streams = {name: self.history.streams[name] for name in self.history.inputs}
-        given = (self.defaults, shards, self.bounds, self.lists)
-        return Book(rules, streams, *given, deciding=self.deciding, probing=self.probing)
+        """The book of the streams that have files, and of those that rules over these look at, with ``rules``."""
+        looked_at = {
+            base
+            for version in rules.versions
+            for source in version.rule.reading.sources
+            if not version.rule.reading.single and rules.base(version.rule) in self.history.inputs
+            for base in bases_of(source, rules.heads)
+            if base in self.history.streams
+        }
+        names = dict.fromkeys((*self.history.inputs, *sorted(looked_at)))
+        streams = {name: self.history.streams[name] for name in names}
+        given = (self.defaults, shards, self.bounds, self.lists, self.tables)
+        return Book(rules, streams, *given, deciding=self.deciding, probing=self.probing, telling=self.telling)
 
 
 @dataclass(slots=True)

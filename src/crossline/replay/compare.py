@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from crossline.core.alerts.alertjson import read_alert
+from crossline.core.alerts.standing import last_words
 
 SAMPLES_MAX = 5
 
@@ -26,11 +27,14 @@ class RuleDifference:
 
 
 def compare(old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]) -> dict[str, RuleDifference]:
-    """Differences by rule id. A hit is the same where rule id, key and triggering record are: a version may differ."""
-    before = {_cause(alert): alert for alert in old}
+    """Differences by rule id. A hit is the same where rule id, key and triggering record are: a version may differ.
+
+    What counts is what stands in the end, after corrections.
+    """
+    before = {_cause(alert): alert for alert in last_words(old)}
     result: dict[str, RuleDifference] = {}
     seen = set()
-    for alert in new:
+    for alert in last_words(new):
         cause = _cause(alert)
         seen.add(cause)
         rule = result.setdefault(alert["rule_id"], RuleDifference())

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from crossline.connectors.files.log import FileChunks
 from crossline.connectors.outfile import drafted, make_folder
 from crossline.core.basics.values import Records
 from crossline.engine.book.book import Book, HeldBook, StaticBook
+from crossline.engine.book.costs import Costs
 from crossline.engine.hops.hops import hops_of, in_one
 from crossline.engine.hops.outcome import Outcome, gathered
 from crossline.engine.local.memory import MemoryJudge
@@ -28,9 +29,12 @@ from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt
 from crossline.engine.work.task import Task
 from crossline.engine.work.totals import Totals
 from crossline.engine.workers.keepers import processors
-from crossline.engine.workers.warm import warm
+from crossline.engine.workers.warm import warm_for
+from crossline.logs import get_logger
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.replay.writer import AlertWriter
+
+log = get_logger(__name__)
 
 # Of a sample: small, since with ``probing`` each record has an alert for each rule.
 SAMPLE_BATCH_BYTES = 1024 * 1024
@@ -71,10 +75,9 @@ def backtest(
     sweep()  # what runs that were killed have left
     run = LocalRun()
     with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as folder:
-        inputs = Inputs.of(judged.history.files(), folder, count)
-        book = judged.book(judged.rules, count)
-        layers = [layer for plan in book.plans() for layer in plan.layers]  # what does not compile is told here
-        warm(panes=any(each.layer.resolution_ms for each in layers))  # once, and not in each process
+        inputs = Inputs.of(judged.history.files(), folder, count, judged.batch_bytes(BATCH_BYTES))
+        book = inputs.aligned(judged.book(judged.rules, count))
+        warm_for(book.plans())  # what does not compile is told here
         if on_start is not None:
             on_start(run)
         writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
@@ -97,7 +100,7 @@ def _run(
 ) -> Totals:
     source = StaticBook(book.to_json())
     hops = hops_of(source, inputs.intake, MemoryJudge(source))
-    totals = Totals()
+    totals, costs = Totals(), Costs()
     with Pool(hops, count, folder, run.stopping) as pool:
         run.running = True
         totals.first_s = time.monotonic()
@@ -107,6 +110,7 @@ def _run(
             delivery = Delivery("backtest", number, *found, decisions=outcome.decisions)
             writer.deliver(delivery)
             totals.add(delivery)
+            totals.cost(costs.of(book, outcome.costs))
             totals.share = inputs.share(number)
             if on_batch is not None:
                 on_batch(delivery, totals)
@@ -119,7 +123,7 @@ def outcomes(judged: Judged, folder: Path, seen: Callable[[Records], None] | Non
     ``seen`` is given the records as they are taken in. Raises as ``backtest``.
     """
     inputs = Inputs.of(judged.history.files(), folder, 1, SAMPLE_BATCH_BYTES)
-    source = HeldBook(judged.book(judged.rules, 1))
+    source = HeldBook(inputs.aligned(judged.book(judged.rules, 1)))
     intake = inputs.intake if seen is None else ShownIntake(inputs.intake, seen)
     hops = hops_of(source, intake, MemoryJudge(source))
     for number, (mine,) in enumerate(inputs.batches(1)):
@@ -137,6 +141,8 @@ class Inputs:
     batch_bytes: int
     ends: list[int] = field(default_factory=list)  # bytes up to the end of each batch that was given out
     size: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)  # by stream
+    side_by_side: bool = False
 
     @staticmethod
     def of(files: Sequence[FileInput], folder: Path, count: int, batch_bytes: int | None = None) -> Inputs:
@@ -153,10 +159,27 @@ class Inputs:
             for each in files
         }
         found = Inputs(logs, StreamIntake({stream: ChunkIntake(stream) for stream in logs}), most)
-        for log in logs.values():
+        for stream, log in logs.items():
             last = log.poll(time.time_ns() // 1_000_000)
-            found.size += sum(chunk.end - chunk.start for chunk in log.chunks(0, last))
+            found.sizes[stream] = sum(chunk.end - chunk.start for chunk in log.chunks(0, last))
+        found.size = sum(found.sizes.values())
         return found
+
+    def aligned(self, book: Book) -> Book:
+        """``book``, which judges what meets up to the same instants; streams that meet are then read side by side."""
+        meeting = book.meeting()
+        for stream in sorted(meeting - set(self.logs)):
+            log.warning("rules look at a stream that has no input: what they ask of it is missing", stream=stream)
+        streams = tuple(stream for stream in self.logs if stream in meeting and self.sizes[stream])
+        if len(streams) < 2:
+            return book
+        self.side_by_side = True
+        every = tuple(stream for stream in self.logs if self.sizes[stream])
+        return replace(book, bounds=replace(book.bounds, aligned=every))
+
+    def _most(self, stream: str) -> Most:
+        share = self.sizes[stream] / max(self.size, 1) if self.side_by_side else 1
+        return Most(max(1, int(self.batch_bytes * share)), CHUNKS_MAX)
 
     def batches(self, count: int) -> Iterator[Dealt]:
         """What each of ``count`` processes reads, batch by batch."""
@@ -164,12 +187,13 @@ class Inputs:
         while True:
             given: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
             for stream, log in self.logs.items():
-                end = log.reach(at[stream], Most(self.batch_bytes, CHUNKS_MAX))
+                end = log.reach(at[stream], self._most(stream))
                 chunks = log.chunks(at[stream], end)
                 at[stream] = end
                 done += sum(chunk.end - chunk.start for chunk in chunks)
+                last = chunks[-1].sequence if chunks and log.reach(end, self._most(stream)) == end else -1
                 for mine, run in zip(given, dealt(chunks, count), strict=False):
-                    mine.append(self.intake.marked(stream, chunk_rows(run)))
+                    mine.append(self.intake.marked(stream, chunk_rows(run), last))
             if not any(given):
                 return
             self.ends.append(done)

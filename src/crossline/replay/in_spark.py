@@ -42,9 +42,10 @@ def backtest(
     make_folder(output)
     with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as path:
         folder = str(path)
-        sources = [file_source(files, folder, cores, BATCH_BYTES, complete=True) for files in judged.history.files()]
+        most = judged.batch_bytes(BATCH_BYTES)
+        sources = [file_source(files, folder, cores, most, complete=True) for files in judged.history.files()]
         settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
-        feed = FixedFeed(judged.rules, judged.lists)
+        feed = FixedFeed(judged.rules, judged.lists, judged.tables)
         book = judged.book(RuleSet(), cores)
         writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
         pipeline = Pipeline(spark, settings, book, sources, feed, [writer], on_batch)

@@ -96,7 +96,9 @@ class Wanted:
         if (row.partition, row.offset) in self.refused:
             return False
         for name, value in self.key.items():
-            if self.spec.columns[name].kind != "timestamp" and not _same(lookup(row.fields, name), value):
+            if name not in self.spec.own_columns:
+                continue  # a table's, which the record does not have
+            if self.spec.own_columns[name].kind != "timestamp" and not _same(lookup(row.fields, name), value):
                 return False
         at_ms = event_ms(self.spec.event_time, row.fields)
         if at_ms is None or self.since_ms is None or self.until_ms is None:

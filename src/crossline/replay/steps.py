@@ -7,7 +7,7 @@ from typing import Any
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.holds import lookup
-from crossline.core.figures.program import Ordered
+from crossline.core.figures.program import Absent, Ordered
 
 Alert = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def unmet(
     yield f"{said}; before it there were {standing(verdict, earlier[-1])}" if earlier else said
 
 
-def lists_named(verdict: Ordered) -> tuple[str, ...]:
+def lists_named(verdict: Ordered | Absent) -> tuple[str, ...]:
     """The lists that its conditions name."""
     conditions: tuple[Condition, ...] = tuple(feed.condition for feed in verdict.feeds)
     return tuple(dict.fromkeys(name for each in conditions for name in each.lists()))

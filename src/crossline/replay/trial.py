@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from crossline.connectors.base import LateRecord
+from crossline.core.alerts.standing import last_words
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_duration, parse_instant_ms
@@ -23,16 +24,21 @@ from crossline.core.basics.values import Records
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.holds import lookup
 from crossline.core.conditions.tree import AllOf
-from crossline.core.figures.program import Formed, Ordered, Program
+from crossline.core.enrich.join import taken
+from crossline.core.figures.program import SCORE, Absent, Formed, Ordered, Program, Telling
 from crossline.core.figures.program import Verdict as Wanted
 from crossline.core.formula.naive import evaluate
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
-from crossline.core.rules.composition import HIT, Sources, rule_of
+from crossline.core.rules.composition import Sources
 from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.reading import HIT, rule_of
+from crossline.engine.book.book import Book
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
+from crossline.replay.shown import Clocks, with_fields
 from crossline.replay.steps import lists_named, standing, steps_of, unmet
+from crossline.replay.waits import wait_of, waited, waits
 
 _BEYOND: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
@@ -56,13 +62,17 @@ class Found:
 
 @dataclass(slots=True)
 class Trial:
-    """What came of a sample. ``found``: the record that was asked for, by the streams that have one with its id."""
+    """What came of a sample. ``found``: the record that was asked for, by the streams that have one with its id.
+
+    ``missed``: by table, records it had no row for.
+    """
 
     records: int = 0
     alerts: list[dict[str, Any]] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
     found: dict[str, Found] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=dict)
 
     def of(self, rule_id: str) -> list[dict[str, Any]]:
         """The alerts of one rule."""
@@ -102,12 +112,15 @@ def tried(
     Raises UsageError where an input matches no file.
     """
     trial = Trial()
-    search = _Search(record_id, trial.found) if record_id is not None else None
+    search = _Search(record_id, trial.found, judged.book(judged.rules, 1)) if record_id is not None else None
     for outcome in outcomes(judged, folder, search):
         trial.records += outcome.figures["records"]
         trial.alerts += outcome.alerts if keep is None else filter(keep, outcome.alerts)
         trial.dead += outcome.dead
         trial.late += outcome.late
+        for table, count in outcome.figures.get("missed", {}).items():
+            trial.missed[table] = trial.missed.get(table, 0) + count
+    trial.alerts = last_words(trial.alerts)
     return trial
 
 
@@ -117,21 +130,19 @@ class _Search:
 
     record_id: str
     found: dict[str, Found]
-    highest_ms: dict[str, int] = field(default_factory=dict)  # event time so far, by stream
+    book: Book
+    clocks: Clocks = field(default_factory=Clocks)
 
     def __call__(self, records: Records) -> None:
         stream = records.stream
         if stream in self.found or not len(records):
             return
-        ingest_ms = records.ingest_ms
-        if ingest_ms is None:
-            before_ms = self.highest_ms.get(stream, int(records.event_ms[0]))
-            ingest_ms = np.maximum.accumulate(np.maximum(records.event_ms, before_ms))
-            self.highest_ms[stream] = int(ingest_ms[-1])
+        ingest_ms = self.clocks.of(records)
         place = records.ids.index(self.record_id).as_py()
         if place >= 0:
-            fields = {name: column[place].as_py() for name, column in records.fields.items()}
             at_ms = int(ingest_ms[place])
+            one = with_fields(self.book, taken(records, np.array([place])), np.array([at_ms]))
+            fields = {name: column[0].as_py() for name, column in one.fields.items()}
             self.found[stream] = Found(fields, at_ms, at_ms - int(records.event_ms[place]))
 
 
@@ -145,26 +156,26 @@ def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[
     if not trial.found and not any(letter.record_id == record_id for letter in trial.dead):
         raise UsageError(f"record {record_id!r} is not in the sample; give the id of a record that is")
     sources = sources_of(judged.rules, judged.history.streams)
-    topics = {v.rule.rule_id: v.rule.source_topic for v in judged.rules.versions}
+    topics = {v.rule.rule_id: v.rule.reading.judged for v in judged.rules.versions}
     _add_hits(trial, record_id, topics, sources)
     namings = {v.rule.rule_id: _namings(_program(judged, sources, v.rule)) for v in judged.rules.versions}
     keep = partial(_of_its_key, trial.found, topics, namings)
     probed = {
         level: tried(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
-        for level in sorted({sources.level(topic) for topic in topics.values()})
+        for level in sorted({sources.level_of(v.rule.reading) for v in judged.rules.versions})
     }
     cases = (
-        _Case(judged, v.rule, record_id, trial, probed[sources.level(v.rule.source_topic)], sources)
+        _Case(judged, v.rule, record_id, trial, probed[sources.level_of(v.rule.reading)], sources)
         for v in judged.rules.versions
     )
     return trial, [case.verdict() for case in cases]
 
 
-def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, str], sources: Sources) -> None:
+def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]], sources: Sources) -> None:
     """The hits at the record, as the records that they are to rules that read them."""
-    for topic in sorted({each for each in topics.values() if rule_of(each) is not None}, key=sources.level):
-        read = topics[str(rule_of(topic))]
-        alert, record = _at(trial.of(str(rule_of(topic))), record_id), trial.found.get(read)
+    read = {source for judged in topics.values() for source in judged if rule_of(source) is not None}
+    for topic in sorted(read, key=sources.level):
+        alert, record = _at(trial.of(str(rule_of(topic))), record_id), _found(trial.found, topics[str(rule_of(topic))])
         if alert is not None and record is not None:
             said = {
                 "value": _number(alert["value"]),
@@ -209,27 +220,33 @@ class _Case:
         if probe is not None and program.verdict is not None:
             yield from self._held_back(program, _Said(program.verdict), probe)
         yield from self._reasons()
-        found, figure = self.trial.found[self.rule.source_topic], program.figure
+        found, figure = _found(self.trial.found, self.rule.reading.judged), program.figure
+        if found is None:
+            return
         record = found.fields
         for name in _missing(_namings(program), record):
             yield f"it has no {name}, by which the rule groups"
         if isinstance(program.verdict, Ordered):
             lists = self._lists(lists_named(program.verdict), found)
             yield from unmet(program.verdict, record, lists, self._before(found, program))
+        if isinstance(program.verdict, Absent):
+            yield from waits(program.verdict, record, self._lists(lists_named(program.verdict), found))
         if figure is not None and figure.column is not None and lookup(record, figure.column) is None:
             yield f"it has no {figure.column}, of which the rule takes the {figure.aggregate}"
         yield "nothing is in its window that the figure could be taken of"
 
     def _reasons(self) -> Iterator[str]:
         """Why a rule did not look at the record."""
-        found = self.trial.found.get(self.rule.source_topic)
+        judged = self.rule.reading.judged
+        found = _found(self.trial.found, judged)
         if found is None:
-            read = rule_of(self.rule.source_topic)
-            if read is not None and self.sources.base(self.rule.source_topic) in self.trial.found:
-                yield f"rule {read}, whose hits it reads, did not fire at the record"
+            for source in judged:
+                read = rule_of(source)
+                if read is not None and self.sources.base(source) in self.trial.found:
+                    yield f"rule {read}, whose hits it reads, did not fire at the record"
             refused = [letter for letter in self.trial.dead if letter.record_id == self.record_id]
             yield from (f"the record is a dead letter: {letter.reason}, {letter.detail}" for letter in refused)
-            stream = self.sources.base(self.rule.source_topic)
+            stream = self.sources.base(judged[0])
             yield f"no record with this id is in stream {stream}, which the rule reads"
             return
         bounds = self.rule.lateness(self.judged.defaults)
@@ -237,7 +254,7 @@ class _Case:
             if bound_ms is not None and found.lateness_ms > bound_ms:
                 late, most = format_duration(found.lateness_ms), format_duration(bound_ms)
                 yield f"it is late by {late}; the rule judges up to {most}"
-        node = self.rule.condition.node
+        node = self.rule.filter.node
         for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
             if not part.holds(found.fields, self._lists(part.lists(), found)):
                 values = ", ".join(f"{name} {shown_value(lookup(found.fields, name))}" for name in part.fields())
@@ -245,7 +262,7 @@ class _Case:
 
     def _lists(self, names: Iterable[str], found: Found) -> dict[str, Any]:
         """Named lists, as they were when the record came."""
-        stream = self.sources.base(self.rule.source_topic)
+        stream = self.sources.base(self.rule.reading.judged[0])
         return {name: self.judged.lists[name].at(stream, found.ingest_ms) for name in names}
 
     def _before(self, found: Found, program: Program) -> list[Alert]:
@@ -273,13 +290,18 @@ class _Case:
             )
 
 
+def _found(found: Mapping[str, Found], sources: Iterable[str]) -> Found | None:
+    """The record as the first of ``sources`` has it."""
+    return next((found[source] for source in sources if source in found), None)
+
+
 def _program(judged: Judged, sources: Sources, rule: Rule) -> Program:
-    return rule.program(sources[rule.source_topic], judged.defaults)
+    return rule.program(sources.of_reading(rule.reading), judged.defaults)
 
 
 def _namings(program: Program) -> list[tuple[str, ...]]:
     """The fields of each key that a rule has for records."""
-    others = program.verdict.feeds if isinstance(program.verdict, Ordered) else ()
+    others = program.verdict.feeds if isinstance(program.verdict, Ordered | Absent) else ()
     return list(dict.fromkeys(feed.key_fields for feed in (program.feed, *others)))
 
 
@@ -295,12 +317,12 @@ def _missing(namings: Sequence[Sequence[str]], record: Mapping[str, Any]) -> lis
 
 def _of_its_key(
     found: Mapping[str, Found],
-    topics: Mapping[str, str],
+    topics: Mapping[str, tuple[str, ...]],
     namings: Mapping[str, list[tuple[str, ...]]],
     alert: Alert,
 ) -> bool:
     """Whether the alert has a key that the record has, which is all that is asked of probes."""
-    record = found.get(topics[alert["rule_id"]])
+    record = _found(found, topics[alert["rule_id"]])
     return record is not None and [*alert["key"].values()] in _keys(namings[alert["rule_id"]], record.fields)
 
 
@@ -318,41 +340,52 @@ class _Said:
         """Whether it holds there."""
         if isinstance(self.verdict, Ordered):
             return bool(alert["evidence"]["count"] == len(self.verdict.names))
+        if isinstance(self.verdict, Absent):
+            return alert["value"] is None
         if isinstance(self.verdict, Formed):
-            return evaluate(self.verdict.when.root, read_figures(alert)) is True
+            return evaluate(self.verdict.when.root, read_figures(self.verdict, alert)) is True
+        if isinstance(self.verdict, Telling):
+            return False
         return _BEYOND[self.verdict.operator](_number(alert["value"]), self.verdict.threshold)
 
     def of(self, alert: Alert) -> str:
         """Its figures there, and that it holds or not."""
         if isinstance(self.verdict, Ordered):
             return standing(self.verdict, alert)
+        if isinstance(self.verdict, Absent):
+            return waited(self.verdict, alert["value"])
         held = "" if self.holds(alert) else "not "
         if isinstance(self.verdict, Formed):
-            return f"{_figures(alert)}: {held}{self.verdict.when.text}"
+            return f"{_figures(self.verdict, alert)}: {held}{self.verdict.when.text}"
         return f"{shown_value(alert['value'])} is {held}{_line(self.verdict)}"
 
     def before(self, alert: Alert) -> str:
         """That it held there."""
-        figures = _figures(alert) if isinstance(self.verdict, Formed) else shown_value(alert["value"])
+        figures = _figures(self.verdict, alert) if isinstance(self.verdict, Formed) else shown_value(alert["value"])
         return f"{figures} was at record {alert['record_id']}"
 
 
 def _line(verdict: Wanted) -> str:
     if isinstance(verdict, Ordered):
         return steps_of(verdict)
+    if isinstance(verdict, Absent):
+        return f"no {wait_of(verdict)}"
     if isinstance(verdict, Formed):
         return verdict.when.text
+    if isinstance(verdict, Telling):
+        return "no line"
     return f"{verdict.operator} {shown_value(verdict.threshold)}"
 
 
-def read_figures(alert: Alert) -> dict[str, Any]:
-    """What a formula read, from an alert's evidence."""
+def read_figures(verdict: Formed, alert: Alert) -> dict[str, Any]:
+    """What a formula read, from an alert's evidence; the score of a model is the alert's value."""
     figures = {name: each["value"] for name, each in alert["evidence"]["figures"].items()}
-    return {**{name: _number(value) for name, value in figures.items()}, **alert["evidence"]["fields"]}
+    score = {SCORE: alert["value"]} if verdict.scored is not None else {}
+    return {**{name: _number(value) for name, value in (figures | score).items()}, **alert["evidence"]["fields"]}
 
 
-def _figures(alert: Alert) -> str:
-    return ", ".join(f"{name} {shown_value(value)}" for name, value in read_figures(alert).items())
+def _figures(verdict: Formed, alert: Alert) -> str:
+    return ", ".join(f"{name} {shown_value(value)}" for name, value in read_figures(verdict, alert).items())
 
 
 def _number(value: Any) -> Any:

@@ -6,7 +6,7 @@ The files are wishes, the log is what judged. It lies in ``.log/<pipeline>.jsonl
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -14,13 +14,15 @@ from typing import Literal
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.rules.base import Rule
-from crossline.core.rules.composition import Head, Sources, heads_of_rules, rule_of, way_of
-from crossline.core.rules.ruleset import RuleSet, read_rule
+from crossline.core.rules.composition import Head, Sources, heads_of_rules, way_of
+from crossline.core.rules.reading import read_rule
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.reading import rule_of, several_of
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Problem, RefusedError
 from crossline.rulelog.content import is_folder
 from crossline.rulelog.events import EventKind, RuleEvent
-from crossline.rulelog.folder import Files
+from crossline.rulelog.folder import Files, Folders
 from crossline.rulelog.history import History
 from crossline.rulelog.logfile import LogFile, read_log
 from crossline.rulelog.reading import NOTHING_KNOWN, FileRule, Known, Read, folder_of_rules, guarded, read_files
@@ -52,6 +54,8 @@ class DirectoryRuleLog:
 
     ``streams`` is what rules are checked against; ``list_names`` gives the names of the lists there are, so that a rule
     that waits for one is taken up when it comes (None: not checked). ``sink_topics``: where alerts may go.
+    ``figures``: a folder of shared figures, which is watched as that of the rules is; the names of files in it begin
+    with its path.
     """
 
     def __init__(
@@ -61,9 +65,13 @@ class DirectoryRuleLog:
         streams: Mapping[str, StreamSpec],
         list_names: Callable[[], Collection[str]] | None = None,
         sink_topics: Collection[str] | None = None,
+        figures: str | Path | None = None,
     ) -> None:
         self.path = Path(path)
-        self._folder = folder_of_rules(self.path)
+        apart = figures is not None and Path(figures).resolve() != self.path.resolve()
+        self._figures = Path(figures) if figures is not None and apart else None
+        further = folder_of_rules(self._figures) if self._figures is not None else None
+        self._folder = Folders(folder_of_rules(self.path), further)
         self._file = LogFile(log_path(path, pipeline))
         self._streams = streams
         self._list_names = list_names
@@ -141,7 +149,7 @@ class DirectoryRuleLog:
         heads = self._history.heads | _heads(changes)
 
         def effective(rule: Rule) -> int | None:
-            base = way_of(rule.source_topic, heads)[-1]  # hits have the clock of what was hit
+            base = way_of(rule.reading.judged[0], heads)[-1]  # hits have the clock of what was hit
             floor_ms = earliest_ms(base, highest_ingest_ms, now_ms, clocks or {})
             return _later(floor_ms, rule.effective_from)
 
@@ -170,8 +178,8 @@ class DirectoryRuleLog:
         self._file.close()
 
     def _checked(self, files: Files, names: frozenset[str] | None) -> Changes:
-        known = Known(self._streams, names, self._sink_topics, folder=self.path).with_heads(self._history.heads)
-        return Changes(files, names, read_files(files, known))
+        known = Known(self._streams, names, self._sink_topics, self.path, self._figures)
+        return Changes(files, names, read_files(files, known.with_heads(self._history.heads)))
 
     def _record(self, events: list[RuleEvent], changes: Changes, more: Sequence[RuleEvent] = ()) -> None:
         self._file.append([*more, *events])
@@ -209,7 +217,7 @@ class DirectoryRuleLog:
     def _check_streams(self) -> None:
         sources = None if self._streams is None else Sources(self._streams, self._history.heads, any_key=True)
         for version in self._history.rule_set().versions:
-            if rule_of(version.rule.source_topic) is not None:
+            if any(rule_of(source) is not None for source in version.rule.reading.sources):
                 continue  # what it reads may have become another since; it is left out of the plans where it cannot fit
             _, findings = read_rule(version.rule.to_json(), sources, self._current_names())
             if findings:
@@ -251,10 +259,14 @@ def _without_hits(taken: Collection[FileRule], history: History) -> dict[str, Re
     known = {*history.rules, *(each.rule.rule_id for each in taken)}
     problems: dict[str, list[Problem]] = {}
     for each in taken:
-        read = rule_of(each.rule.source_topic)
-        if read is not None and read not in known and not history.knows(each.rule):
-            finding = Finding(("source_topic",), f"rule {read}, whose file is refused", "a rule that is taken up")
-            problems.setdefault(each.source, []).append(each.problem(finding))
+        for source in each.rule.reading.sources:
+            several = several_of(source)
+            for read in (rule_of(source),) if several is None else several:
+                if read is None or read in known or history.knows(each.rule):
+                    continue
+                path, found = each.rule.place_of_source(source), f"rule {read}, whose file is refused"
+                problem = each.problem(Finding(path, found, "a rule that is taken up"))
+                problems.setdefault(each.source, []).append(problem)
     return {source: RefusedError(found) for source, found in problems.items()}
 
 
@@ -265,11 +277,21 @@ def _fresh(rules: list[FileRule], taken: _ByName, history: History) -> _ByName:
     for each in rules:
         name = (each.rule.rule_id, each.rule.version)
         finding = _clash(each, fresh.get(name) or taken.get(name)) or history.finding(each.rule)
-        problems += [each.problem(finding)] if finding is not None else []
+        unready = () if history.knows(each.rule) else each.defined.unready
+        problems += [each.problem(_placed(each, found)) for found in ([finding] if finding is not None else unready)]
         fresh.setdefault(name, each)
     if problems:
         raise RefusedError(problems)
     return fresh
+
+
+def _placed(each: FileRule, finding: Finding) -> Finding:
+    """``finding``; where it is of a shared figure, with the place of that."""
+    name = finding.path[1] if finding.path[:1] == ("figures",) and len(finding.path) > 1 else None
+    where = each.defined.where.get(str(name))
+    if where is None or (finding.hint and where in finding.hint):
+        return finding
+    return replace(finding, hint=f"{finding.hint}; the figure stands at {where}" if finding.hint else where)
 
 
 def _clash(each: FileRule, other: FileRule | None) -> Finding | None:

@@ -12,7 +12,16 @@ from crossline.core.basics.times import format_instant, parse_instant_ms
 SCHEMA_VERSION = 1
 
 EventKind = Literal[
-    "started", "published", "status_changed", "ended", "refused", "absent", "list_changed", "without_past", "unscored"
+    "started",
+    "published",
+    "status_changed",
+    "ended",
+    "refused",
+    "absent",
+    "list_changed",
+    "table_changed",
+    "without_past",
+    "unscored",
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
@@ -28,9 +37,11 @@ class RuleEvent:
     ``text`` is the report, ``digest`` that of the file. ``absent``: a rule stands in no file any more, and stays live.
     ``list_changed``: a named list has another content, that of the file with ``digest``, which is kept beside the log.
     It holds from ``begins_ms`` on the ingest clock of each stream, None (or a stream that is not there) for the
-    beginning. ``without_past``: rules begin without their past; ``text`` says which. ``unscored``: a model did not
-    score records, which its rule did not judge; once for each rule version in a run, ``text`` says why. ``source`` is
-    the file's name in the folder, ``line`` counts from 1. What happened to a list has its ``list_name``.
+    beginning. ``table_changed``: a table has another content, that of ``files``, digests by name, kept likewise; its
+    ``digest`` is that of all of them. ``without_past``: rules begin without their past; ``text`` says which.
+    ``unscored``: a model did not score records, which its rule did not judge; once for each rule version in a run,
+    ``text`` says why. ``source`` is the file's name in the folder, ``line`` counts from 1. What happened to a list has
+    its ``list_name``, to a table its ``table_name``.
     """
 
     event: EventKind
@@ -46,6 +57,8 @@ class RuleEvent:
     body: dict[str, Any] | None = None
     list_name: str | None = None
     begins_ms: dict[str, int | None] | None = None
+    table_name: str | None = None
+    files: dict[str, str] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; absent ones are left out, except that an effective time of null is the beginning."""

@@ -22,14 +22,16 @@ class Folder:
     """The files in ``path`` with one of ``suffixes``; no hidden ones, nothing in subfolders. A missing folder is empty.
 
     What bears such a name and is no file of at most ``bytes_max`` that can be read has its reason as its content.
+    ``only``: the file of this name alone.
     """
 
-    def __init__(self, path: Path, suffixes: tuple[str, ...], bytes_max: int) -> None:
+    def __init__(self, path: Path, suffixes: tuple[str, ...], bytes_max: int, only: str | None = None) -> None:
         self.path = path
+        self._only = only
         self._suffixes = suffixes
         self._bytes_max = bytes_max
         self._stamps: _Stamps | None = None
-        self._taken: Files | None = None
+        self._taken: dict[str, str] | None = None  # digests: contents may be large
 
     def changed(self) -> Files | None:
         """All files, where any differs from those last given to ``take``; else None. Cheap while nothing is touched.
@@ -40,14 +42,14 @@ class Folder:
         if stamps == self._stamps:
             return None
         files = self._read(stamps)
-        if files == self._taken:
+        if _digests(files) == self._taken:
             self._trust(stamps)
             return None
         return files
 
     def take(self, files: Files) -> None:
         """Note that ``files``, as given by ``changed``, were dealt with."""
-        self._taken = files
+        self._taken = _digests(files)
         self._stamps = None
 
     def _trust(self, stamps: _Stamps) -> None:
@@ -58,13 +60,18 @@ class Folder:
     def _stat(self) -> _Stamps:
         try:
             with os.scandir(self.path) as entries:
-                found = [e for e in entries if e.name.endswith(self._suffixes) and not e.name.startswith(".")]
+                found = [e for e in entries if self._is_meant(e.name)]
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise RetryableError(f"the folder {self.path} cannot be read: {error.strerror}") from error
         stamps = ((entry.name, _stamp(entry)) for entry in sorted(found, key=lambda entry: entry.name))
         return {name: stamp for name, stamp in stamps if stamp is not None}
+
+    def _is_meant(self, name: str) -> bool:
+        if self._only is not None:
+            return name == self._only
+        return name.endswith(self._suffixes) and not name.startswith(".")
 
     def _read(self, stamps: _Stamps) -> Files:
         files = {}
@@ -75,6 +82,42 @@ class Folder:
                 # No log could hold the name of such a file.
                 files[shown] = content if shown == name else FileContent(b"", "a name that is not UTF-8")
         return files
+
+
+def _digests(files: Files) -> dict[str, str]:
+    return {name: content.digest for name, content in files.items()}
+
+
+class Folders:
+    """A folder and a further one, as one: the names of files in the further one begin with its path."""
+
+    def __init__(self, first: Folder, further: Folder | None) -> None:
+        self._first = first
+        self._further = further
+        self._taken: tuple[Files, Files] = ({}, {})
+
+    def changed(self) -> Files | None:
+        """All files of both, as of one ``Folder``."""
+        found = self._first.changed()
+        if self._further is None:
+            return found
+        more = self._further.changed()
+        if found is None and more is None:
+            return None
+        first, further = (
+            taken if each is None else each for each, taken in zip((found, more), self._taken, strict=True)
+        )
+        return {**first, **{str(self._further.path / name): content for name, content in further.items()}}
+
+    def take(self, files: Files) -> None:
+        """Note that ``files``, as given by ``changed``, were dealt with."""
+        path = self._further.path if self._further is not None else None
+        further = {Path(name).name: content for name, content in files.items() if Path(name).parent == path}
+        first = {name: content for name, content in files.items() if Path(name).parent != path}
+        self._first.take(first)
+        if self._further is not None:
+            self._further.take(further)
+            self._taken = first, further
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int, int, int] | None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from crossline.core.basics.errors import StateError
 from crossline.core.basics.times import format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
-from crossline.core.rules.composition import RULE, Head, heads_of_rules
-from crossline.core.rules.ruleset import RuleSet, read_rule
+from crossline.core.rules.composition import Head, Sources, heads_of_rules
+from crossline.core.rules.figure import FigureFields
+from crossline.core.rules.naming import shared_in
+from crossline.core.rules.reading import read_rule
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.reading import Reading, rule_of, several_of
 from crossline.core.texts.problems import Finding, shown
 from crossline.rulelog.events import RuleEvent
 
@@ -64,7 +68,7 @@ class History:
                 ended = self.rules[event.rule_id].versions[event.version]
                 changes = {"status": "retired", "effective_from": event.effective_from_ms}
                 self._bodies.append(ended.model_copy(update=changes))
-            case "refused" if event.list_name is None:
+            case "refused" if event.list_name is None and event.table_name is None:
                 self.refused.add((str(event.source), str(event.digest)))
             case "absent" if event.rule_id in self.rules:
                 self.rules[event.rule_id].absent = True
@@ -106,6 +110,9 @@ class History:
 
     def finding(self, rule: Rule) -> Finding | None:
         """Why ``rule``, valid in itself, may not follow what was published; None where it may, or is there already."""
+        other = self._other_figure(rule)
+        if other is not None:
+            return other
         history = self.rules.get(rule.rule_id)
         if history is None:
             return None
@@ -120,18 +127,47 @@ class History:
         expected = f"a version above {history.latest}, which is published"
         return Finding(("version",), f"version {rule.version}", expected, _next_version(history))
 
+    def _other_figure(self, rule: Rule) -> Finding | None:
+        """A version of a shared figure has one definition, that which rules were published with."""
+        for name, figure in shared_in(rule).items():
+            known = self._figures().get((str(figure.shared), figure.version))
+            if known is not None and known[1] != figure:
+                first, said = known[0], f"version {figure.version} of figure {figure.shared}"
+                expected = f"the one that version {first.version} of {first.rule_id} was published with"
+                hint = f"a figure that changes gets a new version: put back {said}, and write the next one beside it"
+                return Finding(("figures", name), f"{said} with another definition", expected, hint)
+        return None
+
+    def _figures(self) -> dict[tuple[str, int | None], tuple[Rule, FigureFields]]:
+        """The shared figures that rules were published with, each with the first of these."""
+        found: dict[tuple[str, int | None], tuple[Rule, FigureFields]] = {}
+        for rule in (rule for each in self.rules.values() for rule in each.versions.values()):
+            for figure in shared_in(rule).values():
+                found.setdefault((str(figure.shared), figure.version), (rule, figure))
+        return found
+
     def _moved(self, rule: Rule) -> Finding | None:
-        """A rule whose hits are read stays with its stream, whose fields are those of its hits."""
+        """A rule whose hits are read stays with its streams, whose fields its hits have, and as deep as it is.
+
+        Rules that read its hits keep what they know of these one level above it.
+        """
         history = self.rules[rule.rule_id]
-        before = history.versions[history.in_force or history.latest].source_topic
-        if before == rule.source_topic or rule.status in {"draft", "retired"}:
+        before, now = history.versions[history.in_force or history.latest].reading, rule.reading
+        if before == now or rule.status in {"draft", "retired"}:
             return None
-        readers = [name for name, each in self.heads.items() if each.source_topic == f"{RULE}{rule.rule_id}"]
+        heads = self.heads
+        if _stands(before, heads) == _stands(now, heads):
+            return None
+        readers = [name for name, each in self.heads.items() if rule.rule_id in _named(each.reading)]
         reader = next((name for name in readers if self.rules[name].judges), None)
         if reader is None:
             return None
-        expected = f"{before}, since rule {reader} reads its hits"
-        return Finding(("source_topic",), shown(rule.source_topic), expected, "give the new rule an id of its own")
+        told = [each.said for each in (now, before)]
+        if told[0] == told[1]:
+            told = [f"figures of {'several keys' if each.brought else 'one key'}" for each in (now, before)]
+        fresh = next((source for source in now.sources if source not in before.sources), now.judged[0])
+        expected = f"{told[1]}, since rule {reader} reads its hits"
+        return Finding(rule.place_of_source(fresh), shown(told[0]), expected, "give the new rule an id of its own")
 
     def knows(self, rule: Rule) -> bool:
         """Whether this version of the rule was published."""
@@ -141,6 +177,21 @@ class History:
     def moves(self, rule: Rule) -> bool:
         """Whether taking up ``rule``, for which there is no finding, changes anything."""
         return not self.knows(rule) or self.rules[rule.rule_id].versions[rule.version].status != rule.status
+
+
+def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str], int]:
+    """The streams that ``reading`` comes from in the end, whose records it judges or looks at, and its level."""
+    found, left = set[str](), [*reading.judged, *(look.source for look in reading.looks)]
+    seen = set[str]()
+    while left:
+        source = left.pop()
+        head = heads.get(rule_of(source) or "")
+        if head is None:
+            found.add(source)
+        elif source not in seen:
+            seen.add(source)
+            left += [*head.reading.judged, *(look.source for look in head.reading.looks)]
+    return frozenset(found), Sources({}, heads).level_of(reading)
 
 
 def event_rule(event: RuleEvent) -> Rule:
@@ -160,6 +211,9 @@ def _next_version(history: RuleHistory) -> str:
 
 def _same_version(history: RuleHistory, known: Rule, rule: Rule) -> Finding | None:
     if known.body_digest() != rule.body_digest():
+        moved = _figure_moved(history, known, rule)
+        if moved is not None:
+            return moved
         found = f"version {rule.version} with other {_difference(known, rule)}"
         hint = f"version {rule.version} is published with another body; {_next_version(history)}"
         return Finding(("version",), found, "the body that was published", hint)
@@ -170,6 +224,19 @@ def _same_version(history: RuleHistory, known: Rule, rule: Rule) -> Finding | No
         asked = "none" if asked_ms is None else format_instant(asked_ms)
         found = "none" if rule.effective_from is None else format_instant(rule.effective_from)
         return Finding(("effective_from",), found, f"{asked}, as it was published", _next_version(history))
+    return None
+
+
+def _figure_moved(history: RuleHistory, known: Rule, rule: Rule) -> Finding | None:
+    """A rule that is as it was, but for a version of a shared figure that it names."""
+    before, now = shared_in(known), shared_in(rule)
+    for name, figure in now.items():
+        was = before.get(name)
+        if was is not None and was.shared == figure.shared and was.version != figure.version:
+            found = f"version {rule.version} with version {figure.version} of figure {figure.shared}"
+            expected = f"version {was.version} of it, as version {rule.version} of the rule was published with"
+            hint = f"the figure has moved since: name version: {was.version} of it to stay, or {_next_version(history)}"
+            return Finding(("figures", name), found, expected, hint)
     return None
 
 
@@ -189,3 +256,9 @@ def _difference(published: Rule, found: Rule) -> str:
     """The fields that differ, so that a person sees what was touched."""
     old, new = published.canonical(), found.canonical()
     return ", ".join(name for name in sorted({*old, *new}) if old.get(name) != new.get(name))
+
+
+def _named(reading: Reading) -> set[str | None]:
+    """The rules whose hits are read, by their ids; those of every risk score are whatever rules there are."""
+    several = (several_of(source) for source in reading.sources)
+    return {*(rule_of(source) for source in reading.sources), *(each for ids in several for each in ids or ())}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crossline.core.basics.errors import RetryableError, StateError
 from crossline.core.conditions.lists import Entry, Lists, NamedList, starts_ms
-from crossline.rulelog.content import FileContent, digest_of
+from crossline.rulelog.content import FileContent
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.listfile import LIST_BYTES_MAX, read_list
-from crossline.rulelog.logfile import read_log, sync_folder
+from crossline.rulelog.logfile import keep, kept, read_log
 
 ReadEntries = Callable[[str, str], Sequence[Entry]]  # by source and digest
 
@@ -55,7 +51,10 @@ class ListLog:
         ``gone_ms``: by stream, the ingest time that none of its records to come is before; what holds for streams that
         are not there is left out. Raises StateError where a content that is needed is not there, or damaged.
         """
-        return {name: self._list(name, _first(versions, gone_ms)) for name, versions in self.versions.items()}
+        firsts = {
+            name: first_met([each.begins for each in versions], gone_ms) for name, versions in self.versions.items()
+        }
+        return {name: self._list(name, first) for name, first in firsts.items()}
 
     def whole(self, names: Collection[str]) -> Lists:
         """Those of the lists ``names`` that there are, with all their versions."""
@@ -74,11 +73,10 @@ class ListLog:
         return made
 
 
-def _first(versions: Sequence[ListVersion], gone_ms: Mapping[str, int]) -> int:
-    """The number of the oldest version that a record can meet."""
-    begins = [version.begins for version in versions]
+def first_met(begins: Sequence[Mapping[str, int]], gone_ms: Mapping[str, int]) -> int:
+    """The number of the oldest version that a record can meet, of those that begin at ``begins``."""
     starts = {stream: starts_ms(begins, stream) for stream in gone_ms}
-    here = (n for n in range(len(versions)) if all(each[n] <= gone_ms[stream] for stream, each in starts.items()))
+    here = (n for n in range(len(begins)) if all(each[n] <= gone_ms[stream] for stream, each in starts.items()))
     return max(here, default=0)
 
 
@@ -90,43 +88,15 @@ class ListContents:
 
     def keep(self, source: str, content: FileContent) -> None:
         """Have the content on the disk. Raises RetryableError where that does not take it."""
-        path = self._path(source, content.digest)
-        if path.exists():
-            return
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with aside.open("wb") as file:
-                file.write(gzip.compress(content.data, mtime=0))
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(path)
-            sync_folder(path.parent)
-        except OSError as error:
-            raise RetryableError(f"the content of a list cannot be kept in {path}: {error.strerror}") from error
+        keep(self._path(source, content.digest), content.data, "the content of a list")
 
     def entries(self, source: str, digest: str) -> list[Entry]:
         """The entries of a content that was kept. Raises StateError where it is not there, or is another one."""
-        path = self._path(source, digest)
-        try:
-            with gzip.open(path, "rb") as file:
-                data = file.read(LIST_BYTES_MAX + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise _lost(path, f"cannot be read: {reason}") from None
-        if digest_of(data) != digest:
-            raise _lost(path, "was changed")
+        data = kept(self._path(source, digest), digest, LIST_BYTES_MAX, "what stood in a list")
         return read_list(source, FileContent(data))
 
     def _path(self, source: str, digest: str) -> Path:
         return self._folder / f"{digest}{Path(source).suffix}.gz"
-
-
-def _lost(path: Path, problem: str) -> StateError:
-    return StateError(
-        f"{path}, what stood in a list, {problem}. Put the file back from a copy; without it, what judged past records "
-        "is not known"
-    )
 
 
 def contents_of(log: str | Path) -> ListContents:

@@ -1,15 +1,22 @@
-"""The file of a rule log: events, appended whole, read back without what a kill cut off."""
+"""The file of a rule log: events, appended whole, read back without what a kill cut off; and what is kept beside it."""
 
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from crossline.core.basics.errors import RetryableError, StateError
+from crossline.rulelog.content import digest_of
 from crossline.rulelog.events import RuleEvent, event_from_line
+
+# Of what is kept beside a log: how hard it is compressed; from so many bytes on in less time.
+LEVEL = 6
+LARGE, QUICK_LEVEL = 8 * 2**20, 1
 
 
 class LogFile:
@@ -148,3 +155,39 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def keep(path: Path, data: bytes, what: str) -> None:
+    """Have ``data`` on the disk; what is there already is it. Raises RetryableError where the disk does not take it."""
+    if path.exists():
+        return
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("wb") as file:
+            file.write(gzip.compress(data, LEVEL if len(data) < LARGE else QUICK_LEVEL, mtime=0))
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise RetryableError(f"{what} cannot be kept in {path}: {error.strerror}") from error
+
+
+def kept(path: Path, digest: str, bytes_max: int, what: str) -> bytes:
+    """What was kept at ``path``. Raises StateError where it is not there, or is another content."""
+    try:
+        with gzip.open(path, "rb") as file:
+            data = file.read(bytes_max + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise _lost(path, what, f"cannot be read: {reason}") from None
+    if digest_of(data) != digest:
+        raise _lost(path, what, "was changed")
+    return data
+
+
+def _lost(path: Path, what: str, problem: str) -> StateError:
+    return StateError(
+        f"{path}, {what}, {problem}. Put the file back from a copy; without it, what judged past records is not known"
+    )

@@ -80,7 +80,8 @@ class RuleFolder:
             before = self.files()
             written = self._checked(before, file.name, content, shown_as=str(file))
             replace_file(self.path / file.name, content.data, before.get(file.name))
-        gone = _rule_ids(before, self.path) - _rule_ids({**before, file.name: content}, self.path)
+        there = Known(folder=self.path, figures=self._known.figures)
+        gone = _rule_ids(before, there) - _rule_ids({**before, file.name: content}, there)
         return Publication(tuple(written), tuple(sorted(gone)))
 
     def set_status(self, rule_id: str, status: Status, version: int | None = None) -> Written:
@@ -185,8 +186,8 @@ def _check_move(rule_id: str, now: Status, status: Status) -> None:
         raise PermanentError(f"rule {rule_id} is {now} and cannot become {status}; expected {legal}")
 
 
-def _rule_ids(files: Files, folder: Path) -> set[str]:
-    taken, _ = judge_files(files, History(), Known(folder=folder))
+def _rule_ids(files: Files, known: Known) -> set[str]:
+    taken, _ = judge_files(files, History(), known)
     return {each.rule.rule_id for each in taken}
 
 

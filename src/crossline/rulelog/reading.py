@@ -1,8 +1,8 @@
-"""Rule files as they stand in a folder: read, checked, and each rule with its place."""
+"""Files of rules and of figures as they stand in a folder: read, checked, and each rule and figure with its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as FilePath
@@ -11,7 +11,9 @@ from typing import TypeVar
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Head, Sources, heads_of
-from crossline.core.rules.ruleset import bodies_of, load_rules_document
+from crossline.core.rules.naming import SharedFigures
+from crossline.core.rules.reading import NOT_DEFINED, Define, Defined, bodies_of, load_rules_document
+from crossline.core.rules.shared import PlacedFigure, check_together, load_figures_document
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, fault_finding, shown
 from crossline.core.texts.report import place
@@ -31,13 +33,15 @@ _T = TypeVar("_T")
 class Known:
     """What rules may refer to: streams by name, names of lists, topics of sinks. None: that is not checked.
 
-    ``folder``: where files lie that rules name, such as models. None: beside the rule's own file.
+    ``folder``: where files lie that rules name, such as models. None: beside the rule's own file. ``figures``: a folder
+    of shared figures; they may stand beside the rules too.
     """
 
     streams: Mapping[str, StreamSpec] | None = None
     lists: Collection[str] | None = None
     sink_topics: Collection[str] | None = None
     folder: FilePath | None = None
+    figures: FilePath | None = None
 
     def with_heads(self, heads: Mapping[str, Head]) -> Known:
         """Also the hits of rules that have these heads."""
@@ -54,6 +58,7 @@ class FileRule:
     rule: Rule
     document: Document
     path: Path
+    defined: Defined = NOT_DEFINED
 
     @property
     def source(self) -> str:
@@ -113,25 +118,77 @@ def read_placed_rules(path: FilePath, known: Known = NOTHING_KNOWN) -> list[File
 
 
 def read_files(files: Files, known: Known = NOTHING_KNOWN) -> Read:
-    """Each file read and checked by itself; its rules may read the hits of those in other files."""
+    """Each file read and checked by itself; its rules may read the hits of those in other files, and name figures."""
+    files = with_figures(files, known)
     documents = {source: guarded(source, partial(_document, source, content)) for source, content in files.items()}
-    written = [body for each in documents.values() if isinstance(each, Document) for body in bodies_of(each)]
-    known = known.with_heads(heads_of(written))
-    return {
-        source: guarded(source, partial(read_rule_file, each, known)) if isinstance(each, Document) else each
-        for source, each in documents.items()
-    }
+    figures, refused = _figures_in(documents, known)
+    rules = {source: each for source, each in documents.items() if not _of_figures(source, known)}
+    written = [body for each in rules.values() if isinstance(each, Document) for body in bodies_of(each)]
+    known = known.with_heads(heads_of(figures.define(body).data for body in written))
+    read: dict[str, list[FileRule] | RefusedError] = {source: [] for source in documents}
+    for source, each in rules.items():
+        if isinstance(each, Document):
+            read[source] = guarded(source, partial(read_rule_file, each, known, figures.define))
+    return {source: _with(each, refused.get(source)) for source, each in read.items()}
+
+
+def with_figures(files: Files, known: Known) -> Files:
+    """``files``, and those of the folder of shared figures, where they are not among them."""
+    if known.figures is None or any(_of_figures(source, known) for source in files):
+        return files
+    more = folder_of_rules(known.figures).changed() or {}
+    return {**files, **{str(known.figures / name): content for name, content in more.items()}}
+
+
+def _of_figures(source: str, known: Known) -> bool:
+    return known.figures is not None and FilePath(source).parent == known.figures
+
+
+def _figures_in(
+    documents: Mapping[str, Document | RefusedError], known: Known
+) -> tuple[SharedFigures, dict[str, RefusedError]]:
+    """The shared figures of all files, and which files have wrong ones."""
+    found: list[PlacedFigure] = []
+    refused = {source: each for source, each in documents.items() if isinstance(each, RefusedError)}
+    for source, each in documents.items():
+        if not isinstance(each, Document):
+            continue
+        tables = _of_figures(source, known)
+        load = partial(load_figures_document, each, known.streams, known.lists, beside_rules=not tables, tables=tables)
+        figures = guarded(source, load)
+        together = figures if isinstance(figures, RefusedError) else guarded(source, partial(_beside, found, figures))
+        if isinstance(together, RefusedError):
+            refused[source] = together
+        else:
+            found += together
+    shared = tuple(each for each in found if each.shared is not None)
+    return SharedFigures(shared, tuple(refused)), refused
+
+
+def _beside(found: list[PlacedFigure], figures: list[PlacedFigure]) -> list[PlacedFigure]:
+    """``figures``, where they can stand beside those that were ``found``."""
+    shared = [each for each in figures if each.shared is not None]
+    check_together([*found, *shared])
+    return shared
+
+
+def _with(read: list[FileRule] | RefusedError, refused: RefusedError | None) -> list[FileRule] | RefusedError:
+    """What was read of a file whose figures were ``refused``: all that is wrong with it."""
+    if refused is None:
+        return read
+    more = read.problems if isinstance(read, RefusedError) else ()
+    return RefusedError(sorted([*refused.problems, *more], key=lambda problem: problem.line))
 
 
 def _document(source: str, content: FileContent) -> Document:
     return load_yaml(text_of(source, content), source)
 
 
-def read_rule_file(document: Document, known: Known = NOTHING_KNOWN) -> list[FileRule]:
-    """The rules of a file; raises RefusedError with all that is wrong with it."""
+def read_rule_file(document: Document, known: Known = NOTHING_KNOWN, define: Define = Defined) -> list[FileRule]:
+    """The rules of a file; raises RefusedError with all that is wrong with it. ``define``: as of rules' documents."""
     attach = partial(attached, known.folder or FilePath(document.source).parent)
-    loaded = load_rules_document(document, known.streams, known.lists, known.sink_topics, attach)
-    return [FileRule(item.rule, document, item.path) for item in loaded]
+    loaded = load_rules_document(document, known.streams, known.lists, known.sink_topics, attach, define)
+    return [FileRule(item.rule, document, item.path, item.defined) for item in loaded]
 
 
 def attached(folder: FilePath, name: str) -> bytes | Finding:
@@ -143,6 +200,51 @@ def attached(folder: FilePath, name: str) -> bytes | Finding:
     if content is None:
         return Finding((), f"no file {name}", expected)
     return content.data if content.error is None else Finding((), f"{name}, which is {content.error}", expected)
+
+
+def read_figures(
+    path: FilePath, streams: Mapping[str, StreamSpec], lists: Collection[str] | None
+) -> list[PlacedFigure]:
+    """The figures of a file, or of all files of a folder, rules in which are passed over.
+
+    Raises UsageError where there are none, RefusedError with all that is wrong in all files.
+    """
+
+    def read(source: str, content: FileContent) -> list[PlacedFigure]:
+        return load_figures_document(_document(source, content), streams, lists, beside_rules=is_folder(path))
+
+    checked = [guarded(source, partial(read, source, content)) for source, content in files_at(path).items()]
+    found = [figure for each in checked if not isinstance(each, RefusedError) for figure in each]
+    problems = [problem for each in checked if isinstance(each, RefusedError) for problem in each.problems]
+    try:
+        check_together(found)
+    except RefusedError as error:
+        problems += error.problems
+    if problems:
+        raise RefusedError(problems)
+    if not found:
+        raise UsageError(f"{path}: found no figures; expected source_topic and figures, or kind: figure")
+    return found
+
+
+def told_of(figures: Iterable[PlacedFigure]) -> list[PlacedFigure]:
+    """Those that are told: of the versions of a shared figure the highest that is in use.
+
+    None that is retired; a draft only where there is nothing else.
+    """
+    found: dict[str, PlacedFigure] = {}
+    for each in figures:
+        known = found.get(each.name)
+        if each.shared is not None and each.shared.status == "retired":
+            continue
+        if known is None or _rank(each) > _rank(known):
+            found[each.name] = each
+    return list(found.values())
+
+
+def _rank(figure: PlacedFigure) -> tuple[bool, int]:
+    shared = figure.shared
+    return (False, 0) if shared is None else (shared.status != "draft", shared.version)
 
 
 def guarded(source: str, check: Callable[[], _T]) -> _T | RefusedError:

@@ -22,7 +22,8 @@ from crossline.cli.alerts import command
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.rules.base import Rule
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.in_process import outcomes
 from crossline.rulelog.content import read_pipeline_in_place
@@ -108,9 +109,9 @@ class Project:
                 writer.writerows([*list(each.values())[:4], each["shop"]["country"]] for each in records)
         return path
 
-    def judge(self, streams: Sequence[str] = ("payments", "logins")) -> None:
+    def judge(self, streams: Sequence[str] = ("payments", "logins"), more: Sequence[Mapping[str, Any]] = ()) -> None:
         rules: list[Rule] = []
-        for body in (BURST, LARGE):
+        for body in (BURST, LARGE, *more):
             (self.folder / "rules" / f"{body['rule_id']}.yaml").write_text(yaml.safe_dump(body))
             rules.append(load_rules_text(yaml.safe_dump(body), "rules.yaml")[0].rule)
         config = read_pipeline_in_place(self.pipeline)
@@ -171,6 +172,74 @@ def test_the_records_of_a_window_from_two_files(tmp_path: Path, form: str) -> No
         assert last["offset"] == 1
     else:
         assert b"p6" in second.read_bytes()[last["offset"] :].split(b"\n")[0]
+
+
+def test_records_of_another_stream_are_found_in_theirs(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("payments", RECORDS)
+    project.write("logins.jsonl", [record("l1", 5, "c1", 91)])
+    both = {"rule_id": "both", "version": 1, "rule_type": "composite", "all_of": ["burst", "large"]}
+    project.judge(more=[{**both, "join_key": "card", "window": "1h"}])
+    (alert_id,) = project.ids("both")
+    shown = json.loads(said("show", alert_id, "--pipeline", project.pipeline, "--json").stdout)
+    assert found(shown) == {"l1": record("l1", 5, "c1", 91), "p6": RECORDS[5]}
+    assert {each["record_id"]: each.get("stream") for each in shown["records"]} == {"l1": "logins", "p6": None}
+    text = said("show", alert_id, "--pipeline", project.pipeline).stdout
+    assert ["1", "l1", "logins", "2023-11-14T22:13:25.000Z", "c1"] in [line.split()[:5] for line in text.splitlines()]
+
+
+AFTER_LOGIN = {
+    "rule_id": "after_login",
+    "version": 1,
+    "rule_type": "sequence",
+    "source_topic": "payments",
+    "group_by": "shop.country",
+    "steps": [
+        {"name": "login", "source_topic": "logins", "group_by": "card"},
+        {"name": "paid", "conditions": [{"field": "amount", "operator": "==", "value": 500}]},
+    ],
+    "within": "1h",
+}
+AT_LOGIN = {
+    "rule_id": "at_login",
+    "version": 1,
+    "rule_type": "correlation",
+    "source_topic": "payments",
+    "context_topic": "logins",
+    "correlation_key": {"primary": "shop.country", "context": "card"},
+    "window": "1h",
+    "context_resolution": "last",
+    "context_value_field": "amount",
+    "metric": "direct",
+    "condition": {"operator": "==", "value": 7},
+    "conditions": [{"field": "amount", "operator": "==", "value": 500}],
+}
+
+
+def test_records_of_steps_and_contexts_are_known_by_the_key_that_they_have_there(tmp_path: Path) -> None:
+    """A login of the same id and another key is another record."""
+    project = Project(tmp_path)
+    project.write("payments", RECORDS)
+    project.write("logins.jsonl", [record("l1", 11, "NO", 7), record("l2", 12, "DK", 3), record("l1", 13, "DK", 7)])
+    project.judge(more=[AFTER_LOGIN, AT_LOGIN])
+    for rule in ("after_login", "at_login"):
+        (alert_id,) = project.ids(rule)
+        shown = json.loads(said("show", alert_id, "--pipeline", project.pipeline, "--json").stdout)
+        assert found(shown) == {"l1": record("l1", 11, "NO", 7), "p4": RECORDS[3]}
+
+
+def test_a_stream_that_has_no_source_here_is_told(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("payments", RECORDS)
+    project.write("logins.jsonl", [record("l1", 11, "NO", 7)])
+    project.judge(more=[AFTER_LOGIN])
+    document = yaml.safe_load(project.pipeline.read_text())
+    del document["sources"]["logins"]
+    project.pipeline.write_text(yaml.safe_dump(document))
+    (alert_id,) = project.ids("after_login")
+    shown = json.loads(said("show", alert_id, "--pipeline", project.pipeline, "--json").stdout)
+    assert found(shown) == {"l1": None, "p4": RECORDS[3]}
+    assert "stream logins was not looked through: no files are named for stream logins" in shown["records_missing"][-1]
 
 
 def test_the_table_has_the_fields_that_key_rule_and_sentence_name(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,21 @@ def test_pandas_is_kept_only_from_a_process_that_is_alone(alone: str, there: boo
 def test_pandas_stays_where_it_is_loaded() -> None:
     ended = done("import pandas\nbe_alone()\ndo_without_pandas()\nimport pandas.core\nprint(len(sys.meta_path) > 0)")
     assert (ended.stdout, ended.stderr) == ("True\n", "")
+
+
+def test_records_that_are_judged_again_need_no_pandas(tmp_path: Path) -> None:
+    (tmp_path / "stream.yaml").write_text(
+        "schema_version: 1\nstreams:\n  payments:\n    id: id\n    event_time: {field: at}\n"
+        "    fields: {id: string, card: string, paid: integer, rate: number?, sure: boolean?, at: integer}\n"
+    )
+    (tmp_path / "rules.yaml").write_text(
+        "rule_id: again\nversion: 1\nrule_type: formula\nsource_topic: payments\nlate_policy: reevaluate\n"
+        "figures: {tries: {count: true, group_by: card, window: 1m}}\n"
+        "when: tries >= 1 and paid > 1 and rate > 0.5 and sure and card == 'a'\n"
+    )
+    (tmp_path / "in.jsonl").write_text('{"id": "p1", "card": "a", "paid": 2, "rate": 0.6, "sure": true, "at": 1000}\n')
+    given = ["--rules", "rules.yaml", "--stream", "stream.yaml", "--input", "in.jsonl", "--output", "alerts.jsonl"]
+    command = [sys.executable, "-m", "crossline.cli.main", "backtest", *given]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "alerts.jsonl").read_text().count("again") == 1

@@ -351,7 +351,7 @@ def test_a_pipeline_file_says_what_rules_are_checked_against(project: Path) -> N
     (project / "small.yaml").write_text(right, encoding="utf-8")
     assert "not checked" not in run("publish", "small.yaml", "--pipeline", "pipeline.yaml").stderr
     assert run("set-status", "small", "paused", "--pipeline", "pipeline.yaml").exit_code == 0
-    with pytest.raises(UsageError, match="leave out --stream and --lists"):
+    with pytest.raises(UsageError, match="leave out --stream, --lists and --figures"):
         run("check", "rules", "--pipeline", "pipeline.yaml", "--stream", "stream.yaml")
 
 

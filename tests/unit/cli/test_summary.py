@@ -116,3 +116,15 @@ def test_of_a_pipeline_with_a_policy_it_says_what_was_decided(monkeypatch: pytes
     lines = summary_text(config, totals).splitlines()
     at = lines.index("decisions on records with hits: 1,203")
     assert [line.split() for line in lines[at + 1 : at + 3]] == [["3", "allow"], ["1,200", "block"]]
+
+
+def test_the_summary_says_what_rules_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    files = {name: content.decode() for name, content in template_files()}
+    config = load_pipeline(files["pipeline.yaml"], "pipeline.yaml", files.__getitem__)
+    totals = Totals(records=2_000)
+    totals.cost({"": 9.0, "one@1": 1.04, "two@3": 3.0})
+    assert summary_json(config, totals)["cost_ms"] == {"two@3": 3.0, "one@1": 1.0}
+    said = "costliest rules, processor time a record: two@3 1,500 ns (74%), one@1 520 ns (26%)"
+    assert said in summary_text(config, totals).splitlines()
+    assert "costliest" not in summary_text(config, Totals(records=2_000, cost_ms={"one@1": 1.0})), "one is all there is"

@@ -158,3 +158,17 @@ def test_labels_are_read_back_as_written(labels: list[Label]) -> None:
 def test_bad_parameters_are_refused() -> None:
     with pytest.raises(UsageError, match="accounts is 10; it must be 1000 or more"):
         CardWorkload(accounts=10)
+
+
+def test_kinds_that_are_planted_stand_where_they_stand_beside_others(rows: dict[str, Row], labels: list[Label]) -> None:
+    some = CardWorkload(seed=5, kinds=("mule_fan_in", "card_testing"))
+    mine = [label for label in labels if label.scenario in {"mule_fan_in", "card_testing"}]
+    assert mine == some.labels(0, COUNT)
+    given = {row["transaction_id"]: row for row in map(json.loads, some.lines(0, COUNT).splitlines())}
+    others = {record_id for label in labels if label not in mine for record_id in label.record_ids}
+    assert {name for name in rows if rows[name] != given[name]} == others
+
+
+def test_an_unknown_kind_is_told_with_the_known() -> None:
+    with pytest.raises(UsageError, match="'robbery'; known: card_testing, account_takeover"):
+        CardWorkload(kinds=("mule_fan_in", "robbery"))

@@ -10,7 +10,7 @@ import orjson
 
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Rule
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.reading import load_rules_text
 from crossline.core.streams.schema import load_streams
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.trial import as_if_active

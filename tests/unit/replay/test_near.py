@@ -76,3 +76,39 @@ def test_a_rule_that_looks_at_the_record_alone(tmp_path: Path) -> None:
         ("p3", 5, 90),
     ]
     assert found[0].why == "found amount 90; expected amount >= 95: 5 is missing"
+
+
+def test_of_alternatives_the_nearest(tmp_path: Path) -> None:
+    body = {"rule_id": "f", "version": 1, "rule_type": "burst", "source_topic": "payments", "group_by": "card"}
+    cases = [{"count": "> 7"}, {"count": "> 2", "avg": "< 20"}]
+    found = missed(tmp_path, {**body, "window": "1m", "aggregation_field": "amount", "any_of": cases})["f"]
+    # Card a: three payments of 112 together, so that the second case lacks 17.33 of the average and the first 4.
+    assert found[0].why == "count 1, avg 1.0: not count > 2: 1 is missing"
+    assert {each.record_id: each.why for each in found}["p4"] == (
+        "count 3, avg 37.333333333333336: not count > 7: 4 is missing"
+    )
+
+
+def test_of_an_absence_that_was_answered_last(tmp_path: Path) -> None:
+    """Card a was answered after 2 s and after 50 s, b after 20 s; nothing answered c, and nobody knows of d yet."""
+    small, large = ([{"field": "amount", "operator": operator, "value": 50}] for operator in ("<", ">="))
+    body = {"rule_id": "vain", "version": 1, "rule_type": "absence", "source_topic": "payments", "group_by": "card"}
+    rows = [
+        payment(1, 0, "a", 100),
+        payment(2, 2, "a", 1),
+        payment(3, 5, "b", 100),
+        payment(4, 10, "c", 100),
+        payment(5, 25, "b", 1),
+        payment(6, 100, "a", 100),
+        payment(7, 150, "a", 1),
+        payment(8, 300, "d", 100),
+        payment(9, 301, "e", 1),
+    ]
+    given = judged(
+        write(tmp_path / "in.jsonl", rows), {**body, "after": large, "expect": small, "within": "1m", "cooldown": "5m"}
+    )
+    trial = tried(given, tmp_path / "rules")
+    assert [each["record_id"] for each in trial.alerts] == ["p4"]
+    found = near_misses(given, trial, tmp_path / "probes")["vain"]
+    assert told(found) == [("p6", {"card": "a"}, 50_000, 10_000), ("p3", {"card": "b"}, 20_000, 40_000)]
+    assert found[0].why == "it waited for amount < 50 within 60 s, which came after 50 s, 10 s before the end"

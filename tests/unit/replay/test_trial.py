@@ -14,7 +14,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.conditions.lists import NamedList
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.reading import load_rules_text
 from crossline.core.streams.schema import load_streams
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.trial import as_if_active, tried, verdicts

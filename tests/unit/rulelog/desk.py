@@ -33,13 +33,14 @@ def rule(rule_id: str = "large", version: int = 1, **more: Any) -> str:
 class Desk:
     """A folder of rule files and a running log over it; time and ingest time stand where the test puts them."""
 
-    def __init__(self, folder: Path, streams: dict[str, StreamSpec]) -> None:
+    def __init__(self, folder: Path, streams: dict[str, StreamSpec], figures: Path | None = None) -> None:
         self.folder = folder
+        self.figures = figures
         self.streams = streams
         self.now_ms = 1_000
         self.highest_ms: int | None = None
         self.clock: IngestClock = "wall"
-        self.log = DirectoryRuleLog(folder, "p", streams)
+        self.log = DirectoryRuleLog(folder, "p", streams, figures=figures)
 
     def write(self, name: str, *texts: str) -> None:
         (self.folder / name).write_text("".join(texts), encoding="utf-8")
@@ -49,7 +50,7 @@ class Desk:
 
     def restart(self) -> RuleSet:
         self.log.close()
-        self.log = DirectoryRuleLog(self.folder, "p", self.streams)
+        self.log = DirectoryRuleLog(self.folder, "p", self.streams, figures=self.figures)
         return self.start()
 
     def take_up(self) -> tuple[RuleSet, list[RuleEvent]]:

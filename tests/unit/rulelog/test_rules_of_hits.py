@@ -136,3 +136,55 @@ def test_a_rule_is_left_out_where_its_hits_have_become_others(desk: Desk) -> Non
     assert {name: set(plan.programs) for name, plan in compile_all(rules, bare, Defaults()).items()} == {
         "payments": {("first", 1)}
     }
+
+
+def together(rule_id: str, members: str, version: int = 1) -> str:
+    return (
+        f"- {{rule_id: {rule_id}, version: {version}, rule_type: composite, any_of: [{members}], join_key: account, "
+        "window: 1m}\n"
+    )
+
+
+def test_a_composite_whose_hits_are_read_may_have_other_members_of_its_stream(desk: Desk) -> None:
+    """Also another first one. A member that is itself a reader of hits would be a level deeper, and is refused."""
+    desk.write("a.yaml", *(rule(name) for name in ("one", "two", "three")), over("deep", "three"))
+    desk.write("b.yaml", together("both", "one, two"))
+    desk.write("c.yaml", over("reader", "both"))
+    desk.start()
+    desk.write("b.yaml", together("both", "three, two", version=2))
+    rules, events = desk.take_up()
+    assert [event.event for event in events if event.event == "refused"] == []
+    assert max(v.rule.version for v in rules.versions if v.rule.rule_id == "both") == 2
+    desk.write("b.yaml", together("both", "two, deep", version=3))
+    (refused,) = refusals(desk)
+    assert "expected rule:three and rule:two, since rule reader reads its hits" in refused
+
+
+def formed(version: int, figures: str, when: str) -> str:
+    return (
+        f"- {{rule_id: formed, version: {version}, rule_type: formula, source_topic: payments, "
+        f"figures: {{{figures}}}, when: {when}}}\n"
+    )
+
+
+def test_what_a_rule_looks_at_counts_as_what_it_reads(desk: Desk) -> None:
+    """A figure of hits, or of another key, makes its level another one: its reader would lose what it knows."""
+    own = "n: {count: true, group_by: account, window: 1m}"
+    desk.write("a.yaml", rule("other"), formed(1, own, "n >= 3"))
+    desk.write("b.yaml", over("reader", "formed"))
+    desk.start()
+    looks = "m: {count: true, source_topic: 'rule:other', group_by: account, window: 1m}"
+    desk.write("a.yaml", rule("other"), formed(2, f"{own}, {looks}", "n >= 3 and m >= 1"))
+    (refused,) = refusals(desk)
+    assert "expected payments, since rule reader reads its hits" in refused
+    desk.write("a.yaml", rule("other"), formed(2, f"{own}, {looks.replace('account', 'amount')}", "n >= 3 and m >= 1"))
+    assert len(refusals(desk)) == 1
+    brought = "m: {count: true, group_by: amount, window: 1m}"
+    desk.write("a.yaml", rule("other"), formed(2, f"{own}, {brought}", "n >= 3 and m >= 1"))
+    (refused,) = refusals(desk)
+    assert "figures of several keys" in refused
+    assert "expected figures of one key, since rule reader reads its hits" in refused
+    desk.write(
+        "a.yaml", rule("other"), formed(2, f"{own}, m: {{sum: amount, group_by: account, window: 1h}}", "n + m > 3")
+    )
+    assert refusals(desk) == []

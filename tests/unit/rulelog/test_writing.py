@@ -12,7 +12,7 @@ import pytest
 
 from crossline.core.basics.errors import PermanentError, RetryableError, UsageError
 from crossline.core.rules.base import Status
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.reading import load_rules_text
 from crossline.rulelog import publish
 from crossline.rulelog.content import FileContent
 from crossline.rulelog.publish import RuleFolder

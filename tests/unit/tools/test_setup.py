@@ -149,3 +149,32 @@ def test_the_environment_of_this_python_is_current_and_another_is_not(tmp_path: 
     assert setup.is_current(Path(sys.executable))
     assert not setup.is_current(tmp_path / "no-such-python")
     assert not setup.is_current(fake_python(tmp_path / "other", minor=12, venv=True))
+
+
+def test_each_folder_of_compiled_functions_is_compiled_ahead() -> None:
+    core = ROOT / "src" / "crossline" / "core"
+    compiled = {path.relative_to(core).parts[0] for path in core.rglob("*.py") if "import njit" in path.read_text()}
+    assert {f"src/crossline/core/{room}" for room in compiled} == set(setup.KERNELS)
+
+
+def test_kernels_are_compiled_anew_where_any_source_of_theirs_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(setup, "run", lambda command, _: ran.append(command))
+    windows, nested, stamp = tmp_path / setup.KERNELS[-1], tmp_path / setup.KERNELS[-1] / "memory", tmp_path / "stamp"
+    for folder in (windows, nested, tmp_path / Path(setup.WARM).parent):
+        (folder / "__pycache__").mkdir(parents=True)
+        (folder / "kernel.py").write_text("first")
+        (folder / "__pycache__" / "kernel.nbi").write_text("compiled")
+    (tmp_path / setup.WARM).write_text("first")
+    setup.compile_kernels(Path("python"), stamp)
+    setup.compile_kernels(Path("python"), stamp)
+    assert ran == [["python", "-m", "crossline.engine.workers.warm"]]
+    for number, path in enumerate((windows / "kernel.py", nested / "kernel.py", tmp_path / setup.WARM), start=2):
+        (nested / "__pycache__" / "kernel.nbi").write_text("compiled")
+        path.write_text("second")
+        setup.compile_kernels(Path("python"), stamp)
+        assert len(ran) == number
+        assert not (nested / "__pycache__" / "kernel.nbi").exists()

@@ -100,7 +100,10 @@ def list_alerts(
         if not alerts:
             note(_nothing(reader, which))
             return
-        screen.show(list_table(alerts))
+        from crossline.cli.alerts.origin import corrections
+
+        last = {each["alert_id"]: corrections(each, reader)[-1:] for each in alerts}
+        screen.show(list_table(alerts, {name: found[0]["outcome"] for name, found in last.items() if found}))
         total = reader.count(which)
     if total > len(alerts):
         note(f"the latest {len(alerts):,} of {total:,} alerts; --limit {total} lists all, export writes them to a file")
@@ -137,7 +140,7 @@ def show(
     The records are read from the source, back from the one at which the alert fired. What the source no longer has, or
     is not met in time, is said.
     """
-    from crossline.cli.alerts.origin import Asked, read_origin
+    from crossline.cli.alerts.origin import Asked, corrections, read_origin
 
     asked = Asked(db, pipeline, alerts, stream, tuple(input_ or ()), rules, _duration("--read-for", read_for))
     with asked.lines() if alerts is not None else _store(db, None if db else pipeline) as source:
@@ -153,10 +156,12 @@ def show(
             raise PermanentError(f"several alerts start with {alert_id!r}; give more of the id:\n{several}")
         for each in found:  # several where pipelines that share the store found the same
             seen = read_origin(asked, each, source) if records else None
+            later = corrections(each.alert, source)
             if as_json:
-                write_lines([json_bytes({**each.alert, **(seen.as_json() if seen else {})})])
+                more = {"corrections": later} if later else {}
+                write_lines([json_bytes({**each.alert, **more, **(seen.as_json() if seen else {})})])
             else:
-                screen.show(story(each.alert, seen.as_table() if seen else None))
+                screen.show(story(each.alert, seen.as_table() if seen else None, later))
 
 
 @app.command()

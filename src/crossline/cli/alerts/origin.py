@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from crossline.cli.screen import note
 from crossline.connectors.sqlite import AlertFilter, StoredAlert
 from crossline.core.alerts.alertjson import read_alert
 from crossline.core.basics.errors import CrosslineError, UsageError
+from crossline.core.basics.times import parse_instant_ms
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")
 
@@ -32,6 +34,10 @@ class Alerts(Protocol):
 
     def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
         """The body of a rule's version, where it is known."""
+        ...
+
+    def alerts(self, which: AlertFilter, *, newest_first: bool = True) -> Iterator[dict[str, Any]]:
+        """Those that are wanted."""
         ...
 
     def refused(self, pipeline: str, stream: str, record_ids: Collection[str]) -> set[tuple[str, int]]:
@@ -77,6 +83,10 @@ class AlertLines:
                     raise UsageError(f"{self.path}:{number}: found a line that is no alert") from None
                 yield alert
 
+    def alerts(self, which: AlertFilter, *, newest_first: bool = True) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+        """The corrections of an alert, in the order in which they were told; nothing else is asked for."""
+        return (alert for alert in self._alerts() if alert.get("corrects") == which.corrects)
+
     def find(self, prefix: str, limit: int = 10) -> list[StoredAlert]:
         """The alerts whose id starts with ``prefix``, at most ``limit``."""
         low = prefix.lower()
@@ -96,6 +106,15 @@ class AlertLines:
         return set()
 
 
+def corrections(alert: Mapping[str, Any], source: Alerts) -> list[dict[str, Any]]:
+    """The corrections of ``alert``, in the order in which they were told, each once; those of a correction are none."""
+    if alert["corrects"] is not None:
+        return []
+    at_ms = parse_instant_ms(alert["event_time"])
+    which = AlertFilter(alert["rule_id"], since_ms=at_ms, until_ms=at_ms + 1, corrects=alert["alert_id"])
+    return list({each["alert_id"]: each for each in source.alerts(which, newest_first=False)}.values())
+
+
 def read_origin(asked: Asked, stored: StoredAlert, source: Alerts) -> Seen | None:
     """The records of an alert; None where it is not known where to look for them, which is told."""
     try:
@@ -108,8 +127,7 @@ def read_origin(asked: Asked, stored: StoredAlert, source: Alerts) -> Seen | Non
             return None
         alert = stored.alert
         body = _body(asked, origin, alert) or source.rule_body(stored.pipeline, alert["rule_id"], alert["rule_version"])
-        refused = source.refused(stored.pipeline, alert["stream"], alert["evidence"]["record_ids"])
-        return seen(stored, origin, body, refused, asked.for_s)
+        return seen(stored, origin, body, partial(source.refused, stored.pipeline), asked.for_s)
     except CrosslineError as error:
         note(f"its records cannot be read: {error}")
         return None
@@ -136,12 +154,14 @@ def _origin(asked: Asked, stored: StoredAlert) -> Origin | None:
 
 def _body(asked: Asked, origin: Origin, alert: Mapping[str, Any]) -> dict[str, Any] | None:
     """A version of a rule as the files have it that were named, or, of a file of alerts, those of the pipeline."""
-    from crossline.rulelog.reading import read_rules
+    from crossline.rulelog.reading import Known, read_rules
 
+    figures = origin.config.figures if origin.config is not None else None
+    known = Known(figures=Path(figures) if figures is not None else None)
     path = asked.rules
     if path is None and asked.alerts is not None and origin.config is not None:
         path = Path(origin.config.rules.path)
     if path is None:
         return None
     mark = (alert["rule_id"], alert["rule_version"])
-    return next((rule.canonical() for rule in read_rules(path) if (rule.rule_id, rule.version) == mark), None)
+    return next((rule.canonical() for rule in read_rules(path, known) if (rule.rule_id, rule.version) == mark), None)

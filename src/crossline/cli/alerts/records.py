@@ -8,7 +8,7 @@ import re
 import string
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from crossline.connectors.sqlite import StoredAlert
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_instant, parse_instant_ms
+from crossline.core.streams.reading import rule_of
 from crossline.core.texts.plaintext import printable
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 # What of a rule's body names no field, though it may look so.
 _NO_FIELDS = {"rule_id", "rule_type", "owner", "tags", "status", "severity", "action", "source_topic", "sink_topic"}
+# Of ids of a stream the places, by partition and offset, of records that have one and do not count.
+Refused = Callable[[str, Collection[str]], Collection[tuple[str, int]]]
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _CUT_BYTES = 16 << 20
 _TOLD_MAX = 3
@@ -54,7 +57,8 @@ class Origin:
 class Seen:
     """The records of one alert: those that were found, and why others were not.
 
-    ``ids``: of all of them, oldest first. ``fields``: those that the key, the rule and its sentence name.
+    ``ids``: of all of them, oldest first. ``fields``: those that the key, the rule and its sentence name. ``others``:
+    the streams of records that are not of the alert's own, by record id, with what these look like.
     """
 
     spec: StreamSpec
@@ -62,6 +66,7 @@ class Seen:
     found: Found
     fields: list[str]
     why: list[str]
+    others: Mapping[str, tuple[str, StreamSpec]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Each record whole, and why some are missing."""
@@ -73,27 +78,31 @@ class Seen:
         if row is None:
             return {"record_id": record_id, "found": False}
         place = {"partition": row.partition, "offset": row.offset}
-        at = {"event_time": self._time(row) or None}
-        return {"record_id": record_id, "found": True, **at, **place, "fields": _plain(row.fields)}
+        at = {"event_time": self._time(record_id, row) or None}
+        of = {"stream": self.others[record_id][0]} if record_id in self.others else {}
+        return {"record_id": record_id, "found": True, **of, **at, **place, "fields": _plain(row.fields)}
 
-    def _time(self, row: Row) -> str:
+    def _time(self, record_id: str, row: Row) -> str:
         from crossline.replay.records import event_ms
 
-        at_ms = event_ms(self.spec.event_time, row.fields)
+        _, spec = self.others.get(record_id, ("", self.spec))
+        at_ms = event_ms(spec.event_time, row.fields)
         return "" if at_ms is None else format_instant(at_ms)
 
     def as_table(self) -> RenderableType:
         """A line each, in the order of the evidence."""
         from crossline.core.conditions.holds import lookup
 
-        table = Listing("", "record", "time", *self.fields, long=self.fields)
+        streams = ["stream"] if self.others else []
+        table = Listing("", "record", *streams, "time", *self.fields, long=self.fields)
         for number, record_id in enumerate(self.ids, 1):
             row = self.found.rows.get(record_id)
+            of = [self.others.get(record_id, ("", None))[0] for _ in streams]
             if row is None:
-                table.add(str(number), record_id, Text("not found", "dim"), *[""] * len(self.fields))
+                table.add(str(number), record_id, *of, Text("not found", "dim"), *[""] * len(self.fields))
             else:
                 values = [_text(lookup(row.fields, name)) for name in self.fields]
-                table.add(str(number), record_id, self._time(row), *values)
+                table.add(str(number), record_id, *of, self._time(record_id, row), *values)
         return Group(table, *(Text(printable(sentence)) for sentence in self.why))
 
 
@@ -101,13 +110,13 @@ def seen(
     stored: StoredAlert,
     origin: Origin,
     body: Mapping[str, Any] | None,
-    refused: Collection[tuple[str, int]],
+    refused: Refused,
     for_s: float,
 ) -> Seen:
-    """Look for the records of an alert for at most ``for_s`` seconds.
+    """Look for the records of an alert for at most ``for_s`` seconds: in its own stream, then in those it rests on too.
 
-    ``body``: of its rule, where that is known. ``refused``: see ``Wanted``. Raises CrosslineError where its stream is
-    none of the origin's, or its source cannot be asked.
+    ``body``: of its rule, where that is known. ``refused``: of ids of a stream the places of records that do not count
+    (see ``Wanted``). Raises CrosslineError where its stream is none of the origin's, or its source cannot be asked.
     """
     from crossline.replay.records import Wanted
 
@@ -118,13 +127,70 @@ def seen(
     ids = list(alert["evidence"]["record_ids"])
     if alert["record_id"] not in ids:  # its window is of the records before it
         ids.append(alert["record_id"])
-    since_ms, until_ms = _bounds(alert, origin, body)
-    wanted = Wanted(spec, ids, alert["key"], since_ms, until_ms, refused)
-    until_s = time.monotonic() + for_s
+    own = dict.fromkeys(ids)
+    ids += [each for each in _context(alert) if each not in own]
+    bounds = _bounds(alert, origin, body)
+    others = _others(alert["stream"], origin, body)
+    end_s = time.monotonic() + for_s
+    until_s = _share(end_s, 1 + len(others))
+    wanted = Wanted(spec, list(own), alert["key"], *bounds, refused(alert["stream"], list(own)))
     with ExitStack() as stack:
-        found = wanted.find(_back(stored, origin, spec, until_s, stack), until_s)
-    fields = _named(alert["key"], body, spec)
-    return Seen(spec, ids, found, fields, list(_missing(ids, found, for_s)))
+        found = wanted.find(_back(stored, alert["stream"], origin, spec, until_s, stack), until_s)
+    fields, why = _named(alert["key"], body, spec), list[str]()
+    of: dict[str, tuple[str, StreamSpec]] = {}
+    for number, (stream, key) in enumerate(others.items()):
+        theirs, left = origin.streams[stream], [each for each in ids if each not in found.rows]
+        if not left:
+            break
+        until_s = _share(end_s, len(others) - number)
+        wanted = Wanted(theirs, left, _called(alert["key"], key), *bounds, refused(stream, left))
+        try:
+            with ExitStack() as stack:
+                there = wanted.find(
+                    _back(StoredAlert(alert, "", None), stream, origin, theirs, until_s, stack), until_s
+                )
+        except UsageError as error:
+            why.append(f"stream {stream} was not looked through: {error}")
+            continue
+        found.rows |= there.rows
+        found.read, found.ended = found.read + there.read, found.ended and there.ended
+        found.gone += there.gone
+        of |= dict.fromkeys(there.rows, (stream, theirs))
+        more = _named(key.values(), body, theirs) if there.rows else []
+        fields += [name for name in more if name not in fields]
+    return Seen(spec, ids, found, fields, [*_missing(ids, found, for_s), *why], of)
+
+
+def _share(end_s: float, among: int) -> float:
+    """Until when one of so many may take."""
+    now_s = time.monotonic()
+    return now_s + max(0.0, end_s - now_s) / among
+
+
+def _context(alert: Mapping[str, Any]) -> list[str]:
+    """The records of another stream that a correlation held its record against."""
+    return list((alert["evidence"].get("context") or {}).get("record_ids", ()))
+
+
+def _others(own: str, origin: Origin, body: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
+    """The streams beside ``own`` that the rule rests on, each with what it calls the fields of the key.
+
+    Those that it looks at come first; where it reads hits, these may rest on records of any stream.
+    """
+    from crossline.core.rules.reading import read_rule
+
+    rule = read_rule(dict(body))[0] if body is not None else None
+    if rule is None:
+        return {}
+    looks = {look.source: dict(look.keys) for look in rule.reading.looks}
+    known = {source: looks.get(source, {}) for source in (*looks, *rule.reading.sources) if rule_of(source) is None}
+    if any(rule_of(source) is not None for source in rule.reading.sources):
+        known |= {stream: {} for stream in origin.streams if stream not in known}
+    return {stream: keys for stream, keys in known.items() if stream != own and stream in origin.streams}
+
+
+def _called(key: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(here, here): value for here, value in key.items()}
 
 
 def _bounds(alert: Mapping[str, Any], origin: Origin, body: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
@@ -152,8 +218,7 @@ def _missing(ids: Sequence[str], found: Found, for_s: float) -> Iterator[str]:
         yield f"and {len(gone) - _TOLD_MAX:,} more of the like"
 
 
-def _back(stored: StoredAlert, origin: Origin, spec: StreamSpec, until_s: float, stack: ExitStack) -> Back:
-    stream = stored.alert["stream"]
+def _back(stored: StoredAlert, stream: str, origin: Origin, spec: StreamSpec, until_s: float, stack: ExitStack) -> Back:
     if stream in origin.inputs:
         return _files(spec, stream, origin.inputs[stream], stored.position, stack)
     source = origin.config.sources.get(stream) if origin.config is not None else None
@@ -204,7 +269,7 @@ def _topics(source: Any, stored: StoredAlert, until_s: float) -> Back:
 
     settings = librdkafka_settings(source.brokers, source.security, os.environ)
     topics = [name.strip() for name in source.topic.split(",") if name.strip()]
-    came_ms = parse_instant_ms(stored.alert["ingest_time"])
+    came_ms = parse_instant_ms(stored.alert["evidence"].get("known_at") or stored.alert["ingest_time"])
     return KafkaRows(KafkaBack(settings, topics, stored.position, came_ms + 1, until_s))
 
 
@@ -221,9 +286,10 @@ def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> B
 
 
 def _named(key: Collection[str], body: Mapping[str, Any] | None, spec: StreamSpec) -> list[str]:
-    """Fields of the key, and those that the rule names, its sentence included, in the order of the stream."""
+    """Fields of the key, and those that the rule and its sentence name, as far as records themselves have them."""
     words = set(_words(body or {})) - {spec.id, spec.event_time.field}
-    return [*key, *(name for name in spec.columns if name in words and name not in key)]
+    own = spec.own_columns
+    return [*(name for name in key if name in own), *(name for name in own if name in words and name not in key)]
 
 
 def _words(value: Any, name: str = "") -> Iterator[str]:

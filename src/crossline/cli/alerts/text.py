@@ -21,11 +21,13 @@ _RAW_WIDTH = 60
 _DAY_MS = 86_400_000
 
 
-def list_table(alerts: Sequence[Mapping[str, Any]]) -> Listing:
-    """One line an alert, with the start of its id."""
+def list_table(alerts: Sequence[Mapping[str, Any]], became: Mapping[str, str] | None = None) -> Listing:
+    """One line an alert, with the start of its id; ``became``: by id what the last word on an alert is, if any."""
     table = Listing("id", "happened", "severity", "rule", "what", long=("rule", "what"))
     for alert in alerts:
-        kind = "" if alert["kind"] == "alert" else f" ({alert['kind']})"
+        said = [] if alert["kind"] == "alert" else [alert["kind"]]
+        said += [outcome] if (outcome := (became or {}).get(alert["alert_id"])) is not None else []
+        kind = f" ({', '.join(said)})" if said else ""
         table.add(
             Text(printable(alert["alert_id"][:_ID_WIDTH]), "cyan"),
             Text(printable(alert["event_time"]), "dim"),
@@ -41,12 +43,21 @@ def candidates(alerts: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(f"  {alert['alert_id']}  {alert_line(alert).plain}" for alert in alerts)
 
 
-def story(alert: Mapping[str, Any], records: RenderableType | None = None) -> RenderableType:
-    """How ``alert`` came about; ``records``: those that it rests on, where they were read, else their ids are told."""
+def story(
+    alert: Mapping[str, Any],
+    records: RenderableType | None = None,
+    corrections: Iterable[Mapping[str, Any]] = (),
+) -> RenderableType:
+    """How ``alert`` came about, and what became of it in ``corrections``.
+
+    ``records``: those that it rests on, where they were read, else their ids are told.
+    """
     rule = printable(f"{alert['rule_id']}@{alert['rule_version']}")
     head = Text.assemble((rule, "bold"), "  ", _severity(alert), f"  {printable(alert['kind'])}\n")
     head.append(printable(alert["message"]) + "\n")
-    told = Group(head, Pairs([*_what(alert), *_when(alert), *_rests_on(alert), *(() if records else _ids(alert))]))
+    became = map(_became, corrections)
+    rests_on = (*_rests_on(alert), *(() if records else _ids(alert)))
+    told = Group(head, Pairs([*_what(alert), *became, *_when(alert), *rests_on]))
     return told if records is None else Group(told, Text(), records)
 
 
@@ -54,6 +65,7 @@ def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "alert", alert["alert_id"]
     if alert["corrects"] is not None:
         yield "corrects", str(alert["corrects"])
+        yield _became(alert)
     yield "asks for", f"{alert['action']} (score {_figure(alert['score'])})"
     for name, value in alert["key"].items():
         yield name, _figure(value)
@@ -68,6 +80,13 @@ def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " "), str(alert[name])
     if alert.get("tags"):
         yield "tags", ", ".join(alert["tags"])
+
+
+def _became(correction: Mapping[str, Any]) -> tuple[str, str]:
+    """What a correction makes of an alert."""
+    before, now = correction.get("value_before"), correction["value"]
+    values = f"; {_figure(before)} before, {_figure(now)} now" if correction["outcome"] == "amended" else ""
+    return str(correction["outcome"]), f"by record {correction['caused_by']}{values}"
 
 
 def _when(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -59,6 +59,9 @@ class StatusName(StrEnum):
 Rules = Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")]
 Stream = Annotated[Path | None, typer.Option("--stream", help="Stream file to check fields and types against.")]
 Lists = Annotated[Path | None, typer.Option("--lists", help="Folder of the named lists that rules refer to.")]
+Figures = Annotated[
+    Path | None, typer.Option("--figures", help="Folder of the shared figures that rules name, where it is another.")
+]
 PipelineFile = Annotated[
     Path | None,
     typer.Option("--pipeline", help="Pipeline file: its streams, lists and topics are what rules are checked against."),
@@ -83,6 +86,7 @@ def check(
     *,
     stream: Stream = None,
     lists: Lists = None,
+    figures: Figures = None,
     pipeline: PipelineFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -90,7 +94,7 @@ def check(
     files: dict[str, FileContent] = {}
     for path in paths:
         files |= files_at(path)
-    taken, refused = judge_files(files, History(), _known(stream, lists, pipeline))
+    taken, refused = judge_files(files, History(), _known(stream, lists, pipeline, figures))
     problems = [problem for error in refused.values() for problem in error.problems]
     if as_json:
         summary = {"ok": not problems, "files": len(files), "rules": len(taken), "problems": problems}
@@ -105,9 +109,11 @@ def check(
 
 
 @app.command(name="list")
-def list_rules(*, rules: Rules = RULES, pipeline: PipelineName = None, as_json: AsJson = False) -> None:
+def list_rules(
+    *, rules: Rules = RULES, figures: Figures = None, pipeline: PipelineName = None, as_json: AsJson = False
+) -> None:
     """List rules: as they are live, by the rule log; where no pipeline has run yet, as they stand in the folder."""
-    folder, events = _folder(rules, pipeline)
+    folder, events = _folder(rules, pipeline, figures)
     standing, refused = folder.rules()
     rows = rule_rows(events, standing)
     if as_json:
@@ -133,11 +139,12 @@ def show(
     *,
     version: Version = None,
     rules: Rules = RULES,
+    figures: Figures = None,
     pipeline: PipelineName = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a version of a rule: its body, and since when it judges."""
-    folder, events = _folder(rules, pipeline)
+    folder, events = _folder(rules, pipeline, figures)
     rows = [row for row in rule_rows(events, folder.rules()[0], every_version=True) if row["rule_id"] == rule_id]
     chosen = [row for row in rows if version in {None, row["version"]}]
     if not chosen:
@@ -182,11 +189,12 @@ def publish(
     rules: Rules = RULES,
     stream: Stream = None,
     lists: Lists = None,
+    figures: Figures = None,
     pipeline: PipelineFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a rule file into the folder, if it is right and may follow what is live; a running pipeline takes it up."""
-    folder = _all_logs(rules, _known(stream, lists, pipeline))
+    folder = _all_logs(rules, _known(stream, lists, pipeline, figures))
     publication = folder.publish(file)
     if as_json:
         write_lines(orjson.dumps(written_row(each)) for each in publication.rules)
@@ -205,11 +213,12 @@ def set_status(
     version: Version = None,
     rules: Rules = RULES,
     stream: Stream = None,
+    figures: Figures = None,
     pipeline: PipelineFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Set a rule's status in its file, if the move is legal; comments and layout of the file stay."""
-    folder = _all_logs(rules, _known(stream, None, pipeline))
+    folder = _all_logs(rules, _known(stream, None, pipeline, figures))
     written = folder.set_status(rule_id, status.value, version)
     if as_json:
         write_lines([orjson.dumps(written_row(written))])
@@ -219,15 +228,17 @@ def set_status(
         sys.stdout.write(publication_text([written], ran=bool(folder.histories)))
 
 
-def _known(stream: Path | None, lists: Path | None, pipeline: Path | None) -> Known:
-    """What rules are checked against: what a pipeline file says, or a stream file and a folder of lists."""
+def _known(stream: Path | None, lists: Path | None, pipeline: Path | None, figures: Path | None) -> Known:
+    """What rules are checked against: what a pipeline file says, or a stream file and folders of lists and figures."""
     if pipeline is None:
-        return Known(None if stream is None else load_streams(read_text(stream), str(stream)), _list_names(lists))
-    if stream is not None or lists is not None:
-        raise UsageError("--pipeline names streams and lists already: leave out --stream and --lists")
+        streams = None if stream is None else load_streams(read_text(stream), str(stream))
+        return Known(streams, _list_names(lists), figures=figures)
+    if stream is not None or lists is not None or figures is not None:
+        raise UsageError("--pipeline names streams, lists and figures: leave out --stream, --lists and --figures")
     config = in_folder(read_pipeline(pipeline), str(pipeline.parent))
     names = _list_names(Path(config.lists.path)) if config.lists is not None else []
-    return Known(config.streams, names, rule_topics(config.sinks))
+    shared = Path(config.figures) if config.figures is not None else None
+    return Known(config.streams, names, rule_topics(config.sinks), figures=shared)
 
 
 def _list_names(lists: Path | None) -> list[str] | None:
@@ -239,11 +250,13 @@ def _note_unchecked(stream: Path | None, pipeline: Path | None) -> None:
         note("fields and types were not checked: name the stream file with --stream")
 
 
-def _folder(rules: Path, pipeline: str | None) -> tuple[RuleFolder, list[RuleEvent] | None]:
+def _folder(
+    rules: Path, pipeline: str | None, figures: Path | None = None
+) -> tuple[RuleFolder, list[RuleEvent] | None]:
     """The folder with one log, and its events; None where no pipeline has run on it."""
     path = find_log(rules, pipeline)
     events = read_log(path) if path is not None else []
-    return RuleFolder(rules, [History(events)] if events else []), events or None
+    return RuleFolder(rules, [History(events)] if events else [], Known(figures=figures)), events or None
 
 
 def _all_logs(rules: Path, known: Known) -> RuleFolder:

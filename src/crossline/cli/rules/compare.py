@@ -47,7 +47,7 @@ def compare(
     sets = [_judged(given, each) for each in (one, other)]
     marks = marks_of(labels, sets[0], amount)
     with own_folder_for("compare") as folder:
-        found = judge_together(sets, folder, amount)
+        found = judge_together(given.with_tables(sets, folder / "tables"), folder, amount)
     first, second = sides(found.alerts[0], found.alerts[1], found.days, marks, found.amounts)
     rules = by_rule(found.alerts[0], found.alerts[1])
     if as_json:

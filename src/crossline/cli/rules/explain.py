@@ -60,15 +60,16 @@ def explain(
     judged = given.judged(rules, found)
     plans, sources = _plans(judged), sources_of(judged.rules, judged.history.streams)
     with own_folder_for("explain") as folder:
+        (judged,) = given.with_tables([judged], folder / "tables")
         sample = list(batches(judged.history, folder)) if input_ else []
         measured = stores(judged, sample) if sample else {}
         rows = [
             {
                 **_head(each),
-                "said": said(each, each.program(sources[each.source_topic], judged.defaults)),
+                "said": said(each, each.program(sources.of_reading(each.reading), judged.defaults)),
                 "keeps": [
                     _keeps(kept, _store_of(measured.get(each.rule_id, ()), kept))
-                    for kept in kept_by(plans[each.source_topic], each.rule_id)
+                    for kept in kept_by(plans[each.reading.name], each.rule_id)
                 ],
             }
             for each in mine

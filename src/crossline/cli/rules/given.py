@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crossline.cli.alone import do_without_pandas
-from crossline.cli.backtest import inputs_by_stream, lists_for, setting_of
+from crossline.cli.backtest import inputs_by_stream, lists_for, setting_of, with_tables
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
+from crossline.core.streams.reading import rule_of
 from crossline.core.texts.problems import nearest, one_of
-from crossline.rulelog.reading import FileRule, Known, read_placed_rules, read_rules
+from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rulelog.reading import FileRule, read_placed_rules, read_rules
 
 if TYPE_CHECKING:
     from crossline.replay.backtest import Judged
@@ -72,13 +74,13 @@ class Given:
     def rules(self, path: Path) -> list[Rule]:
         """The rules at ``path``, checked against the streams."""
         setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
-        return read_rules(path, Known(setting.streams))
+        return read_rules(path, setting.known())
 
     def placed(self, path: Path) -> list[FileRule]:
         """The same, each with its place, in its newest version."""
         setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
         newest: dict[str, FileRule] = {}
-        for each in read_placed_rules(path, Known(setting.streams)):
+        for each in read_placed_rules(path, setting.known()):
             known = newest.get(each.rule.rule_id)
             if known is None or each.rule.version >= known.rule.version:
                 newest[each.rule.rule_id] = each
@@ -97,9 +99,28 @@ class Given:
         named = lists_for([active], setting.lists, None) if self.inputs else {}
         return Judged(active, history, named, setting.defaults, Bounds(setting.partition_lag_ms))
 
+    def with_tables(self, judged: Sequence[Judged], folder: Path) -> list[Judged]:
+        """``judged`` with the tables that their rules read, which stand in ``folder`` while they are judged."""
+        config = read_pipeline_in_place(self.pipeline) if self.pipeline is not None and self.inputs else None
+        return with_tables(judged, config, None, folder)
+
     @property
     def _pipeline(self) -> str | None:
         return str(self.pipeline) if self.pipeline else None
+
+
+def read_by(rule: Rule, rules: Iterable[Rule]) -> list[Rule]:
+    """Those of ``rules`` whose hits ``rule`` reads, themselves or through others."""
+    by_id = {each.rule_id: each for each in rules}
+    found: dict[str, Rule] = {}
+    ahead = [rule]
+    while ahead:
+        for source in ahead.pop().reading.sources:
+            name = rule_of(source)
+            if name is not None and name in by_id and name not in found:
+                found[name] = by_id[name]
+                ahead.append(by_id[name])
+    return list(found.values())
 
 
 def chosen(rules: Iterable[Rule], rule_id: str | None) -> list[Rule]:

@@ -101,7 +101,7 @@ def lint(
     judged = given.judged(rules, every)
     found = found_in(every, sources_of(judged.rules, judged.history.streams), judged.defaults)
     if input_:
-        found += many_keys(judged, {each.rule_id for each in found if each.kind == "unbounded_key"})
+        found += many_keys(given, judged, {each.rule_id for each in found if each.kind == "unbounded_key"})
     left_out = {each.value for each in ignore or ()}
     told = [each for each in found if each.rule_id in chosen and each.kind not in left_out]
     _tell([place(each, placed[each.rule_id]) for each in told], len(chosen), as_json=as_json)
@@ -115,7 +115,7 @@ def place(found: LintFinding, item: FileRule) -> Placed:
     return Placed(found, item.source, problem.line, path_text((*item.path, *found.path)), problem.snippet)
 
 
-def many_keys(judged: Judged, known: Iterable[str]) -> list[LintFinding]:
+def many_keys(given: Given, judged: Judged, known: Iterable[str]) -> list[LintFinding]:
     """Rules whose keys are nearly as many as their records, in a sample that is longer than what they keep."""
     from crossline.core.workbench.lint import unbounded
     from crossline.engine.machine.temp import own_folder_for
@@ -123,11 +123,13 @@ def many_keys(judged: Judged, known: Iterable[str]) -> list[LintFinding]:
     from crossline.replay.workbench.sample import batches
 
     with own_folder_for("lint") as folder:
+        (ready,) = given.with_tables([judged], folder / "tables")
         sample = list(batches(judged.history, folder))
+        kept = stores(ready, sample)
     length = spans(sample)
     rules = {version.rule.rule_id: version.rule for version in judged.rules.versions}
     found = []
-    for rule_id, spaces in stores(judged, sample).items():
+    for rule_id, spaces in kept.items():
         for each in spaces if rule_id not in known else ():
             whole = length[each.kept.base].seconds * 1_000 > each.kept.remembers_ms
             if whole and each.records >= RECORDS_MIN and each.keys >= KEYS_SHARE * each.records:

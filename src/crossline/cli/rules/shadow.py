@@ -24,6 +24,7 @@ from crossline.cli.rules.given import (
     chosen,
 )
 from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.core.alerts.standing import last_words
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.streams.schema import load_streams
@@ -103,7 +104,7 @@ def _judged(rules: Path, given: Given, labels: Path | None, amount: str | None) 
     judged = given.judged(rules, every)
     marks = marks_of(labels, judged, amount)
     with own_folder_for("shadow") as folder:
-        found = judge_together([judged], folder, amount)
+        found = judge_together(given.with_tables([judged], folder / "tables"), folder, amount)
     shadow = {each.rule_id for each in every if each.status == "shadow"}
     return Found(found.alerts[0], shadow, found.days, marks, found.amounts)
 
@@ -148,8 +149,8 @@ def _of_lines(path: Path | None) -> list[dict[str, Any]]:
 
 
 def _told(alerts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Alerts and shadow alerts, each once: pipelines that share a store may have the same."""
-    return list({each["alert_id"]: each for each in alerts if each["kind"] in {"alert", "shadow"}}.values())
+    """Alerts and shadow alerts as they stand, each once: pipelines that share a store may have the same."""
+    return [each for each in last_words(alerts) if each["kind"] in {"alert", "shadow"}]
 
 
 def _row(each: Shadowed) -> dict[str, Any]:

@@ -8,10 +8,20 @@ import orjson
 import typer
 
 from crossline.cli.rules.compare import marks_of, weighed_cells
-from crossline.cli.rules.given import AsJson, Given, Input, Labels, ListFolder, PipelineFile, Rules, StreamFile, chosen
+from crossline.cli.rules.given import (
+    AsJson,
+    Given,
+    Input,
+    Labels,
+    ListFolder,
+    PipelineFile,
+    Rules,
+    StreamFile,
+    chosen,
+    read_by,
+)
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
-from crossline.core.rules.composition import rule_of
 from crossline.core.texts.problems import path_text
 
 if TYPE_CHECKING:
@@ -46,23 +56,22 @@ def suggest_threshold(
     if alerts_per_day is None and labels is None:
         raise UsageError("name what is wanted: --alerts-per-day N, or --labels FILE for the best F1")
     given = Given(stream, lists, pipeline, tuple(input_))
-    (mine,) = chosen(given.rules(rules), rule)
-    if rule_of(mine.source_topic) is not None:
-        raise UsageError(
-            f"rule {rule} reads the hits of a rule ({mine.source_topic}); expected one that reads a stream"
-        )
-    judged = given.judged(rules, [mine])
-    if mine.source_topic not in judged.history.inputs:
-        raise UsageError(f"rule {rule} reads stream {mine.source_topic}; found no --input for it")
+    every = chosen(given.rules(rules), None)
+    (mine,) = chosen(every, rule)
+    judged = given.judged(rules, [mine, *read_by(mine, every)])
+    base = judged.rules.base(mine)
+    if base not in judged.history.inputs:
+        raise UsageError(f"rule {rule} reads stream {base}; found no --input for it")
     marks = marks_of(labels, judged, None)
     with own_folder_for("suggest") as folder:
         sample = list(batches(judged.history, folder))
         known = spans(sample)
-        if mine.source_topic not in known:
-            raise UsageError(f"the input has no record of stream {mine.source_topic} that could be read")
+        if base not in known:
+            raise UsageError(f"the input has no record of stream {base} that could be read")
         days = days_of(known)
         wanted = Wanted(None if alerts_per_day is None else alerts_per_day * days, marks)
-        found = suggest(judged, mine, sample, days, wanted)
+        (ready,) = given.with_tables([judged], folder / "tables")
+        found = suggest(ready, mine, sample, days, wanted)
     if as_json:
         write_lines([orjson.dumps(_as_json(rule, found, days))])
     else:

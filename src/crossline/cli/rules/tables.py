@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -116,15 +118,18 @@ def show_text(row: Row) -> str:
 
 
 def about(rule_id: str, history: History, events: Iterable[RuleEvent]) -> list[RuleEvent]:
-    """What happened to a rule, to the files that it stood in, and to the lists that any version of it refers to."""
+    """What happened to a rule, to the files that it stood in, and to lists and tables that any version refers to."""
     events = list(events)
     sources = {event.source for event in events if event.rule_id == rule_id and event.source}
     conditions = [each for rule in history.rules[rule_id].versions.values() for each in rule.all_conditions()]
     lists = {name for condition in conditions for name in condition.lists()}
+    bodies = json.dumps([rule.to_json() for rule in history.rules[rule_id].versions.values()], default=str)
 
     def concerns(event: RuleEvent) -> bool:
         if event.list_name is not None:
             return event.list_name in lists
+        if event.table_name is not None:
+            return re.search(rf"\b{event.table_name}\.", bodies) is not None
         return event.rule_id == rule_id or (event.event == "refused" and event.source in sources)
 
     return [event for event in events if concerns(event)]
@@ -144,12 +149,19 @@ def _since(event: RuleEvent) -> str:
     """From when on it holds. A list holds from an instant of each stream, which are told apart where they differ."""
     if event.event in _CHANGES:
         return "" if event.status == "draft" else instant(event.effective_from_ms) or "the beginning"
-    if event.event != "list_changed":
+    if event.event not in {"list_changed", "table_changed"}:
         return ""
     begins = {stream: instant(ms) or "the beginning" for stream, ms in (event.begins_ms or {}).items()}
     if len(set(begins.values())) > 1:
         return ", ".join(f"{stream}: {since}" for stream, since in begins.items())
     return next(iter(begins.values()), "the beginning")
+
+
+def _named(event: RuleEvent) -> str:
+    """The list or table that it happened to, if any."""
+    if event.table_name is not None:
+        return f"table {event.table_name}"
+    return f"list {event.list_name}" if event.list_name is not None else ""
 
 
 def events_table(events: Iterable[RuleEvent]) -> Listing:
@@ -161,7 +173,7 @@ def events_table(events: Iterable[RuleEvent]) -> Listing:
         table.add(
             format_instant(event.at_ms),
             event.event.replace("_", " "),
-            event.rule_id or (f"list {event.list_name}" if event.list_name is not None else ""),
+            event.rule_id or _named(event),
             "" if event.version is None else str(event.version),
             event.status or "",
             _since(event),

@@ -12,12 +12,12 @@ import typer
 from rich.text import Text
 
 from crossline.cli.alone import do_without_pandas
-from crossline.cli.backtest import inputs_by_stream, setting_of
+from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.rules.base import Rule
 from crossline.core.texts.plaintext import printable
-from crossline.rulelog.reading import Known, read_rules
+from crossline.rulelog.reading import read_rules
 
 if TYPE_CHECKING:
     from crossline.replay.trial import Trial, Verdict
@@ -63,17 +63,18 @@ def try_rules(
     do_without_pandas()
     setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, as_of_log=False)
     named = lists_in(setting.lists) if setting.lists else {}
-    known = Known(setting.streams, sorted(named) if setting.lists else None)
+    known = setting.known(sorted(named) if setting.lists else None)
     history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
     found = read_rules(rules, known)
     judged = Judged(as_if_active(found), history, named, setting.defaults, Bounds(setting.partition_lag_ms))
     with own_folder_for("trial") as folder:
+        (ready,) = with_tables([judged], setting.config, None, folder / "tables")
         if record is None:
-            trial = tried(judged, folder / "rules")
-            missed = near_misses(judged, trial, folder / "probes") if near else {}
-            _tell_trial(trial, missed, [version.rule for version in judged.rules.versions], as_json=as_json)
+            trial = tried(ready, folder / "rules")
+            missed = near_misses(ready, trial, folder / "probes") if near else {}
+            _tell_trial(trial, missed, [version.rule for version in ready.rules.versions], as_json=as_json)
         else:
-            trial, made = verdicts(judged, folder, record)
+            trial, made = verdicts(ready, folder, record)
             _tell_verdicts(trial, made, as_json=as_json)
 
 
@@ -134,4 +135,5 @@ def _summary(trial: Trial) -> str:
     parts += [f"{count:,} dead letters: {reason}" for reason, count in sorted(reasons.items())]
     if trial.late:
         parts.append(f"{len(trial.late):,} late")
+    parts += [f"{count:,} without a row in table {table}" for table, count in sorted(trial.missed.items())]
     return "; ".join(parts)

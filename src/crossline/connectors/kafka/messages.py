@@ -29,6 +29,7 @@ _ALWAYS = (
     "record_id",
     "event_time",
 )
+_OF_CORRECTIONS = ("corrects", "outcome", "caused_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,9 @@ def _smaller(alert: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list
         yield _shortened(plain, text_max), ["evidence.records", f"texts past {text_max} characters"]
     few = {**plain, "evidence": {"count": evidence.get("count"), "record_ids": (evidence.get("record_ids") or [])[-1:]}}
     yield _shortened(few, _TEXTS[-1]), ["evidence", f"texts past {_TEXTS[-1]} characters"]
-    yield _shortened({name: alert.get(name) for name in _ALWAYS}, _TEXTS[-1]), ["all but its name"]
+    named = {name: alert.get(name) for name in _ALWAYS}
+    named |= {name: alert[name] for name in _OF_CORRECTIONS if alert.get(name) is not None}
+    yield _shortened(named, _TEXTS[-1]), ["all but its name"]
 
 
 def _shortened(value: Any, text_max: int) -> Any:

@@ -15,7 +15,7 @@ from crossline.core.alerts.hits import Hit, WindowRecord
 from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.times import format_duration, format_instant, instant_text
 from crossline.core.basics.uuids import seeded, uuid5_text
-from crossline.core.figures.program import Comparison, Figure, Formed, Ordered, Program
+from crossline.core.figures.program import Absent, Comparison, Evidence, Figure, Formed, Ordered, Program
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import FigureRead
@@ -44,20 +44,27 @@ def alert_id(rule_id: str, version: int, key_json: str, record_id: str) -> str:
     return uuid5_text(_SEEDED, f"{rule_id}\x1f{version}\x1f{key_json}\x1f{record_id}")
 
 
+def correction_id(corrected: str, record_id: str) -> str:
+    """The UUIDv5 of what is corrected, by its alert's id, and of the record that changed it."""
+    return uuid5_text(_SEEDED, f"correction\x1f{corrected}\x1f{record_id}")
+
+
 class AlertMaker:
     """Makes the alerts of one rule version; what is the same in all of them is put together once."""
 
-    def __init__(self, version: RuleVersion, program: Program, stream: str) -> None:
+    def __init__(self, version: RuleVersion, program: Program) -> None:
         rule = version.rule
         verdict = program.verdict
         line = verdict.line if isinstance(verdict, Formed) else verdict if isinstance(verdict, Comparison) else None
         self._steps = verdict.names if isinstance(verdict, Ordered) else ()
+        self._waits = isinstance(verdict, Absent)
         self._sentence = rule.sentence
         self._operator = line.operator if line else None
         self._threshold = line.threshold if line else None
         self._window_ms = program.window_ms
         names = program.verdict.names if isinstance(program.verdict, Formed) else [""] * len(program.figures)
         self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
+        self._kept |= {name: _kept(figure) for each in program.brings for name, figure in each.figures.items()}
         self._kind = "shadow" if version.kind == "shadow" else "alert"
         self._rule = {
             "rule_id": rule.rule_id,
@@ -67,20 +74,43 @@ class AlertMaker:
             "score": rule.score,
             "action": rule.action,
         }
-        self._stream = stream
+        self._evidence = program.evidence
         self._notes = dict(program.evidence.notes)
         self._more = _given(rule, emit_to_sink=program.emission.delivered)
         self._seeded = _SEEDED.copy()
         self._seeded.update(f"{rule.rule_id}\x1f{rule.version}\x1f".encode())
 
     def make(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
+        """One alert, or a correction of one, as ``alert`` makes it.
+
+        A correction has the alert's value as it is now, and beside it what it was; of one that is retracted there is
+        none now, and its evidence and message are those that it had. One of a shadow rule is of kind ``shadow``.
+        """
+        alert, correction = self.alert(hit, detected_ms), hit.correction
+        if correction is None:
+            return alert
+        corrects, before = alert["alert_id"], correction.before
+        was = None if before is None else json_value(before.value)
+        changed = {
+            "alert_id": correction_id(corrects, correction.caused_by),
+            "kind": "correction" if self._kind == "alert" else self._kind,
+            "corrects": corrects,
+            "outcome": correction.outcome,
+            "value_before": was,
+            "caused_by": correction.caused_by,
+        }
+        if correction.outcome == "retracted":
+            changed |= {"value": None, "message": f"retracted: {alert['message']}"}
+        return {**alert, **changed}
+
+    def alert(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
         """One alert as JSON values, fields in the order of ``streams.md``; ``delivered_at`` is for the sink to say.
 
         Of ``record_ids`` the last 50 are kept.
         """
         evidence: dict[str, Any] = {"count": hit.count, "record_ids": list(hit.record_ids[-EVIDENCE_IDS_MAX:])}
         if hit.rests_on is not None:
-            evidence["alert_ids"] = list(hit.rests_on[-EVIDENCE_IDS_MAX:])
+            evidence["hits" if self._evidence.hits else "alert_ids"] = list(hit.rests_on[-EVIDENCE_IDS_MAX:])
         evidence |= self._notes
         said_of = {**self._notes, **hit.fields} if self._notes else hit.fields
         if hit.figures is not None:
@@ -90,9 +120,13 @@ class AlertMaker:
             said_of = {**said_of, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
         elif hit.fields:
             evidence["figures"] = dict(hit.fields)
+        if self._evidence.context:
+            evidence = _beside_context(hit, evidence, self._evidence)
         evidence |= self._kept.get("", {})
         if self._steps:
             evidence["steps"] = _steps(self._steps[: hit.count], evidence["record_ids"])
+        if self._waits:
+            evidence |= _waited(hit)
         if hit.records is not None:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
@@ -103,7 +137,7 @@ class AlertMaker:
             "kind": self._kind,
             **self._rule,
             "key": dict(hit.key),
-            "stream": self._stream,
+            "stream": hit.place[1],
             "record_id": hit.record_id,
             "event_time": instant_text(hit.event_ms),
             "ingest_time": instant_text(hit.ingest_ms),
@@ -123,14 +157,14 @@ class AlertMaker:
 
 def alerts_of(plans: Iterable[StreamPlan], hits: Iterable[Hit], detected_ms: int) -> list[dict[str, Any]]:
     """The alert of each hit. ``detected_ms`` is only written into them."""
-    programs = {name: (program, plan.base) for plan in plans for name, program in plan.programs.items()}
+    programs = {name: program for plan in plans for name, program in plan.programs.items()}
     makers: dict[int, AlertMaker] = {}
     alerts = []
     for hit in hits:
         maker = makers.get(id(hit.version))
         if maker is None:
             rule = hit.version.rule
-            maker = makers[id(hit.version)] = AlertMaker(hit.version, *programs[rule.rule_id, rule.version])
+            maker = makers[id(hit.version)] = AlertMaker(hit.version, programs[rule.rule_id, rule.version])
         alerts.append(maker.make(hit, detected_ms))
     return alerts
 
@@ -143,6 +177,20 @@ def _read(figure: FigureRead) -> dict[str, Any]:
         "window_end": instant_text(figure.window_end_ms),
         "count": figure.count,
     }
+
+
+def _beside_context(hit: Hit, evidence: Mapping[str, Any], shown: Evidence) -> dict[str, Any]:
+    """``evidence`` that is the record's own, beside the context that it was held against."""
+    read = evidence["figures"]
+    context = {name: read[figure]["value"] for name, figure in shown.context if figure in read}
+    context["record_ids"] = evidence["record_ids"]
+    told: dict[str, Any] = {"count": 1, "record_ids": [hit.record_id]}
+    kept = {name: each for name, each in evidence.items() if name not in {*told, "figures", "fields"}}
+    if shown.parts != "context":
+        told["fields"] = evidence["fields"]
+    if shown.parts != "event":
+        told |= {"figures": read, "context": context}
+    return {**told, **kept}
 
 
 def _kept(figure: Figure) -> dict[str, Any]:
@@ -159,6 +207,12 @@ def _steps(names: Sequence[str], record_ids: Sequence[str]) -> list[dict[str, An
     for name, record_id in zip(names[len(names) - len(record_ids) :], record_ids, strict=True):
         by_step[name].append(record_id)
     return [{"name": name, "record_ids": ids} for name, ids in by_step.items()]
+
+
+def _waited(hit: Hit) -> dict[str, Any]:
+    """Until when it was waited for, and from when on it was known that nothing came."""
+    told = {"deadline": hit.window_end_ms, "known_at": hit.known_ms}
+    return {name: instant_text(ms) for name, ms in told.items() if ms is not None}
 
 
 def _listed(record: WindowRecord) -> dict[str, Any]:

@@ -6,23 +6,26 @@ here on nobody needs to know which.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import orjson
+import pyarrow as pa
 
 from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.values import I64
 from crossline.core.basics.wire import Arrays
 from crossline.core.figures.kinds import ColumnKind
 from crossline.core.plan.compile import LayerPlan, Stateless, StreamPlan
-from crossline.core.plan.spaces import FormulaLine, KeySpacePlan, Line, Pattern
+from crossline.core.plan.meeting import read_log
+from crossline.core.plan.spaces import Absence, FormulaLine, KeySpacePlan, Line, Pattern
 from crossline.core.route.keys import key_values
 from crossline.core.rules.ruleset import RuleVersion
-from crossline.core.windows.batch import FigureRead, Hits, KeyedBatch
+from crossline.core.windows.batch import Cause, FigureRead, Hits, KeyedBatch, Met
+from crossline.core.windows.verdicts.alone import waited_by
 
 # Of the record that was hit (ingest time, stream, log, sequence, offset, partition): what hits of several shards are
 # put in order by, and where it stands. Where a stream is one log the time is 0, for then the log has the order.
@@ -39,6 +42,27 @@ class WindowRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """What becomes of a hit that was told: ``outcome`` is ``retracted``, ``amended`` or ``reinstated``.
+
+    ``caused_by``: the id of the record that changed it. ``before``: the hit as it was; None where it is reinstated.
+    """
+
+    outcome: str
+    caused_by: str
+    before: Hit | None
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A record that brought a hit about, and its place; ``order``: what puts it among others that did so."""
+
+    place: Place
+    cause: Cause
+    order: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A rule version's hit at a record.
 
@@ -48,7 +72,12 @@ class Hit:
     ``records``: the window's, where the rule lists them. ``figures``: those that a formula read; None for other rules.
     ``shows``: what came of further formulas. ``rests_on``: where its rule reads hits, the alerts of those that it rests
     on; ``record_ids`` are then the records that were hit. ``carried``: fields of the record, for rules that read this
-    hit. ``reached_ms``: the highest ingest time that the record's log had reached by it.
+    hit. ``reached_ms``: the highest ingest time that the record's log had reached by it. ``known_ms``: of a hit that
+    comes of time alone, long after its record, the first instant of the stream's clock at which it is one.
+    ``correction``: of a hit that was told before and is another now; of one that is retracted all else is as it was.
+    ``cause``: the record that brought it about, where that is another than its own.
+    ``adds``: how often its score is added to those of its entities: -1 takes it back. ``very_late``: that is all it is
+    for, since its record came too late to be judged.
     """
 
     version: RuleVersion
@@ -69,6 +98,29 @@ class Hit:
     rests_on: Sequence[str] | None = None
     carried: Mapping[str, Any] = field(default_factory=dict)
     reached_ms: int = 0
+    known_ms: int | None = None
+    correction: Correction | None = None
+    cause: Brought | None = None
+    adds: int = 1
+    very_late: bool = False
+
+
+def told_at(hit: Hit) -> tuple[Any, ...]:
+    """What puts it among others that are told, by the record that brought it about; it ends with its own place.
+
+    That is offset and partition; where its own record brought it about, the place is all there is.
+    """
+    return hit.place if hit.cause is None else (*hit.cause.order, *hit.place[4:])
+
+
+def once(hits: Iterable[Hit]) -> Iterable[Hit]:
+    """Of hits that are one alert the last, which has seen most: several rules that one reads may hit a record."""
+    found: dict[tuple[Any, ...], Hit] = {}
+    for hit in hits:
+        alert = (hit.version.rule.rule_id, hit.version.rule.version, tuple(hit.key.items()), hit.record_id)
+        found.pop(alert, None)
+        found[alert] = hit
+    return found.values()
 
 
 def id_of_hit(alert_id: str, record_id: str) -> str:
@@ -77,6 +129,31 @@ def id_of_hit(alert_id: str, record_id: str) -> str:
 
 
 _BETWEEN = "\x1f"
+
+
+def rests_on(plan: StreamPlan, ids: list[str]) -> tuple[list[str], list[str] | None]:
+    """The records of ``ids``, and the alerts of those that are hits; None where none ever is."""
+    if plan.reports:
+        return ids, None
+    known = [known_by(plan, each) for each in ids]
+    alerts = [alert for _, alert in known if alert is not None]
+    return [record for record, _ in known], alerts if alerts or plan.level > 1 else None
+
+
+def origin_of(plan: StreamPlan, log: str) -> tuple[str, str]:
+    """The stream that a ``log`` of the plan is of in the end, and what it is called there."""
+    return read_log(log, plan.base) if plan.met is None else plan.met.origin(log)
+
+
+def known_by(plan: StreamPlan, row_id: str) -> tuple[str, str | None]:
+    """The id of the record that a row is known by, or was hit; and the alert of the hit."""
+    is_hit = plan.of_hits
+    if plan.met is not None:
+        row_id, is_hit = plan.met.own_id(row_id)
+    if not is_hit:
+        return row_id, None
+    alert, record = row_id.split(_BETWEEN, 1)
+    return record, alert
 
 
 @dataclass(slots=True)
@@ -101,8 +178,8 @@ class JudgedRows:
             line, first, last = lines[number], bounds[i], bounds[i + 1]
             ingest_ms = int(self.batch.ingest_ms[row])
             read = hits.formed.get(i)
-            record_ids, rests_on = self._rests_on(ids[first:last])
-            yield Hit(
+            record_ids, alerts = rests_on(self.plan, ids[first:last])
+            hit = Hit(
                 version=line.version(ingest_ms),
                 place=self.place(row),
                 key=self._key(int(self.batch.key_index[row])),
@@ -118,10 +195,43 @@ class JudgedRows:
                 records=line.records(hits, record_ids, first, last),
                 figures=read.figures if read else None,
                 shows=read.shows if read else {},
-                rests_on=rests_on,
+                rests_on=alerts,
                 carried={name: self.batch.facts[name][row].as_py() for name in line.carried},
                 reached_ms=self._reached_ms(row),
             )
+            yield line.of_record(hit, self.batch.facts, row) if line.alone else hit
+
+    def met_later(self, met: Met) -> Hit:
+        """The hit at a record by what came behind it."""
+        number, row, read = met.line, met.row, met.read
+        line, kernel = self.layer_plan.kernel.judging[number], self.layer_plan.kernel
+        assert isinstance(line, FormulaLine)  # noqa: S101 - others wait for nothing
+        assert isinstance(kernel, KeySpacePlan)  # noqa: S101 - as above
+        of, ingest_ms = _LineOf(self, number, line), int(self.batch.ingest_ms[row])
+        start_ms, end_ms = waited_by(kernel, line).span_ms(int(self.batch.clock_ms[row]))
+        record_ids, alerts = rests_on(self.plan, [self._id(met.other)])
+        known_ms = self._reached_ms(met.other)
+        return Hit(
+            version=of.version(ingest_ms),
+            place=self.place(row),
+            key=self._key(int(self.batch.key_index[row])),
+            record_id=self.record_id(row),
+            event_ms=ingest_ms - int(self.batch.lateness_ms[row]),
+            ingest_ms=ingest_ms,
+            value=read.value,
+            count=1,
+            window_start_ms=start_ms,
+            window_end_ms=end_ms,
+            record_ids=record_ids,
+            fields=read.fields,
+            records=None,
+            figures=read.figures,
+            shows=read.shows,
+            rests_on=alerts,
+            carried={name: self.batch.facts[name][row].as_py() for name in of.carried},
+            reached_ms=known_ms,
+            known_ms=known_ms,
+        )
 
     def stateless_hits(self, duplicates: np.ndarray[Any, Any]) -> Iterator[Hit]:
         """Of the rules that look at the record alone, at records that are no duplicates."""
@@ -131,11 +241,24 @@ class JudgedRows:
             for row in np.flatnonzero(judged).tolist():
                 yield self._stateless_hit(rule, row)
 
+    def very_late_hits(self) -> Iterator[Hit]:
+        """Of rules whose hits are part of risk scores, at records that are too late for them, copies included."""
+        holds = None
+        for number, rule in enumerate(self.plan.stateless):
+            if rule.scored_after_ms is None:
+                continue
+            beyond = (self.batch.lateness_ms > rule.scored_after_ms) & _live(rule, self.batch)
+            if beyond.any():
+                if holds is None:
+                    holds = np.unpackbits(self.rows["stateless"], axis=1, bitorder="little").astype(np.bool_)
+                for row in np.flatnonzero(beyond & holds[:, number]).tolist():
+                    yield replace(self._stateless_hit(rule, row), very_late=True)
+
     def _stateless_hit(self, rule: Stateless, row: int) -> Hit:
         start, end = self.rows["figure_offsets"][row], self.rows["figure_offsets"][row + 1]
         fields = orjson.loads(self.rows["figure_bytes"][start:end].tobytes())
         record_id = self.record_id(row)
-        _, rests_on = self._rests_on([self._id(row)])
+        _, alerts = rests_on(self.plan, [self._id(row)])
         carried = self.plan.carried.get(rule.version.rule.rule_id, ())
         return Hit(
             version=rule.version,
@@ -151,17 +274,10 @@ class JudgedRows:
             record_ids=[record_id],
             fields={name: fields[name] for name in rule.shown_fields if name in fields},
             records=None,
-            rests_on=rests_on,
+            rests_on=alerts,
             carried={name: fields.get(name) for name in carried},
             reached_ms=self._reached_ms(row),
         )
-
-    def _rests_on(self, ids: list[str]) -> tuple[list[str], list[str] | None]:
-        """The records of ``ids``, and, of hits, their alerts."""
-        if not self.plan.of_hits:
-            return ids, None
-        known = [each.split(_BETWEEN, 1) for each in ids]
-        return [record for _, record in known], [alert for alert, _ in known]
 
     def _reached_ms(self, row: int) -> int:
         return int(self.rows["reached"][row]) if "reached" in self.rows else int(self.batch.ingest_ms[row])
@@ -169,17 +285,24 @@ class JudgedRows:
     def place(self, row: int) -> Place:
         """Where the record of ``row`` stands among all."""
         log, sequence, partition = self.chunks[self.rows["chunk"][row]]
+        stream, log = origin_of(self.plan, log)
         offset = int(self.rows["offsets"][row])
-        return int(self.rows["place_ms"][row]), self.plan.base, log, sequence, offset, partition
+        return int(self.rows["place_ms"][row]), stream, log, sequence, offset, partition
 
     def record_id(self, row: int) -> str:
         """The id of the record of ``row``; of a hit, that of the record that was hit."""
         known = self._id(row)
-        return known.split(_BETWEEN, 1)[1] if self.plan.of_hits else known
+        return known if self.plan.reports else known_by(self.plan, known)[0]
 
     def _id(self, row: int) -> str:
         start, end = self.batch.id_offsets[row], self.batch.id_offsets[row + 1]
         return self.batch.id_bytes[start:end].tobytes().decode()
+
+    def ids(self, rows: I64) -> pa.Array:
+        """The ids of many rows as text; of hits, see ``id_of_hit``."""
+        arrays = (np.ascontiguousarray(each) for each in (self.batch.id_offsets, self.batch.id_bytes))
+        texts = pa.Array.from_buffers(pa.large_string(), len(self.batch), [None, *map(pa.py_buffer, arrays)])
+        return (texts if len(rows) == len(texts) else texts.take(pa.array(rows))).cast(pa.string())
 
     def _key(self, number: int) -> dict[str, KeyValue]:
         """Key ``number`` of the batch; each is read once."""
@@ -194,7 +317,7 @@ class JudgedRows:
 class _LineOf:
     """What is asked of a line again and again."""
 
-    def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern) -> None:
+    def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern | Absence) -> None:
         kernel = judged.layer_plan.kernel
         self._versions = judged.layer_plan.versions[number]
         self._kind: ColumnKind | None = None
@@ -202,6 +325,25 @@ class _LineOf:
             self._kind = kernel.columns[kernel.groups[line.group].column][1]
         self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
         self.carried = judged.plan.carried.get(line.rule_id, ())
+        self._shown = judged.plan.programs[line.rule_id, line.version].evidence.fields
+        self.alone = judged.plan.programs[line.rule_id, line.version].verdict is None
+
+    def of_record(self, hit: Hit, facts: Mapping[str, Any], row: int) -> Hit:
+        """The hit of a rule that looks at the record alone, and is kept as a line since its hits may be taken back."""
+        found = {name: facts[name][row].as_py() for name in self._shown if name in facts}
+        fields = {name: value for name, value in found.items() if value is not None}
+        return replace(
+            hit,
+            key={},
+            value=None,
+            count=1,
+            window_start_ms=None,
+            window_end_ms=None,
+            record_ids=[hit.record_id],
+            fields=fields,
+            figures=None,
+            shows={},
+        )
 
     def version(self, ingest_ms: int) -> RuleVersion:
         """The version in force at an ingest time."""
@@ -220,9 +362,13 @@ class _LineOf:
         return [WindowRecord(*each) for each in zip(record_ids, clocks, values, strict=True)]
 
 
-def _in_force(rule: Stateless, batch: KeyedBatch) -> Any:
+def _live(rule: Stateless, batch: KeyedBatch) -> Any:
     version = rule.version
-    mask = (batch.ingest_ms >= version.effective_from_ms) & (batch.ingest_ms < version.effective_until_ms)
+    return (batch.ingest_ms >= version.effective_from_ms) & (batch.ingest_ms < version.effective_until_ms)
+
+
+def _in_force(rule: Stateless, batch: KeyedBatch) -> Any:
+    mask = _live(rule, batch)
     if rule.judge_lateness_ms is not None:
         mask &= batch.lateness_ms <= rule.judge_lateness_ms
     return mask

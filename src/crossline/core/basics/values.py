@@ -44,9 +44,15 @@ class Records:
 
     ``ids``: string array, no nulls. ``event_ms``: int64[n]. ``ingest_ms``: int64[n], or None when ingest time is the
     running maximum of event time (resolved where the log is seen whole). ``offsets``: int64[n], strictly increasing
-    in ``partition``. ``fields``: dotted field name -> array of length n (string, int64, float64, bool; a timestamp is
-    int64 epoch ms; list fields pa.list_); made when it is asked for, as most are by nobody. ``reached_ms``: int64[n],
-    the highest ingest time of the log up to each, where these are not all of its records.
+    in ``partition`` (but for ``spans``). ``fields``: dotted field name -> array of length n (string, int64, float64,
+    bool; a timestamp is int64 epoch ms; list fields pa.list_); made when it is asked for, as most are by nobody.
+    ``reached_ms``: int64[n], the highest ingest time of the log up to each, where these are not all of its records.
+
+    ``spans``: a record whose fields depend on an ingest time that is not known yet stands here once for each of the
+    forms that it may have, one after the other: in the form of row i where its ingest time is at or after
+    ``spans[0][i]`` and before ``spans[1][i]``. ``missed``: uint8[n, bytes], bit t where table number t has no row.
+
+    ``marks``: by name, arrays of n numbers that go with the records to where they are judged.
     """
 
     stream: str
@@ -57,6 +63,9 @@ class Records:
     offsets: I64
     fields: Mapping[str, pa.Array] = field(default_factory=dict)
     reached_ms: I64 | None = None
+    marks: Mapping[str, I64] = field(default_factory=dict)
+    spans: tuple[I64, I64] | None = None
+    missed: U8 | None = None
 
     def __len__(self) -> int:
         return len(self.event_ms)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossline.core.basics.instants import Instants
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.basics.values import I64
 from crossline.core.conditions.tree import Family, Literal
@@ -87,16 +88,10 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """Values that come and go: value i does at ``instants[firsts[i]:firsts[i + 1]]``, and comes first.
-
-    ``order``: the same instants as numbers that rise with (value, instant), of ``ticks``, all instants there are.
-    """
+    """Values that come and go: value i does at its ``instants``, and comes first."""
 
     values: Any
-    firsts: I64
-    instants: I64
-    ticks: I64
-    order: I64
+    instants: Instants
 
     def find(self, column: Any) -> tuple[I64, I64]:
         """The rows that have such a value, and which one."""
@@ -105,18 +100,14 @@ class _Timed:
 
     def stands(self, which: I64, at_ms: I64) -> Mask:
         """Whether an odd number of its instants has passed."""
-        mask: Mask = (self._place(which, at_ms) - self.firsts[which]) % 2 == 1
+        mask: Mask = (self.instants.place(which, at_ms) - self.instants.firsts[which]) % 2 == 1
         return mask
 
     def next_ms(self, which: I64, at_ms: I64) -> I64:
         """The first of its instants that has not passed."""
-        place = self._place(which, at_ms)
-        left = place < self.firsts[which + 1]
-        return np.where(left, self.instants[np.where(left, place, 0)], FOREVER_MS)
-
-    def _place(self, which: I64, at_ms: I64) -> I64:
-        passed = np.searchsorted(self.ticks, at_ms, side="right")
-        return np.searchsorted(self.order, which * (len(self.ticks) + 1) + passed, side="left")
+        place = self.instants.place(which, at_ms)
+        left = place < self.instants.firsts[which + 1]
+        return np.where(left, self.instants.instants_ms[np.where(left, place, 0)], FOREVER_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +129,8 @@ def _of_kind(kind: str, steady: Sequence[Literal], others: Spans) -> _OfKind:
     edges = [[ms for span in spans for ms in span if ms < FOREVER_MS] for _, spans in mine]
     firsts: I64 = np.cumsum([0, *map(len, edges)], dtype=np.int64)
     instants: I64 = np.array([ms for each in edges for ms in each], dtype=np.int64)
-    ticks = np.unique(instants)
-    value_of = np.repeat(np.arange(len(edges)), np.diff(firsts))
-    order: I64 = value_of * (len(ticks) + 1) + np.searchsorted(ticks, instants)
     values = pa.array([value for value, _ in mine], _TYPES[kind])
-    return _OfKind(always, _Timed(values, firsts, instants, ticks, order))
+    return _OfKind(always, _Timed(values, Instants.of(firsts, instants)))
 
 
 def _of(kind: str, values: Sequence[Literal]) -> list[Any]:

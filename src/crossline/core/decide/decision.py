@@ -28,25 +28,26 @@ _SEEDED = seeded(NAMESPACE)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is decided about ``record``; ``reasons``: the hits that it rests on, the weightiest first."""
+    """What is decided about ``record``; ``reasons``: the hits that it rests on, the weightiest first.
+
+    ``revision`` counts what corrections made of it: 0 for the first.
+    """
 
     record: DecidedRecord
     decision: str
     score: int
     reasons: tuple[DecidingHit, ...]
     policy_version: int
+    revision: int = 0
 
     def to_json(self, rules_digest: str, decided_ms: int) -> dict[str, Any]:
-        """As JSON values, fields in the order of ``streams.md``. ``decided_ms`` is only written into it.
-
-        ``revision`` counts what later corrections made of the decision: this is the first.
-        """
+        """As JSON values, fields in the order of ``streams.md``. ``decided_ms`` is only written into it."""
         record = self.record
         return {
             "schema_version": SCHEMA_VERSION,
             "decision_id": decision_id(self.policy_version, record.stream, record.record_id),
             "kind": "decision",
-            "revision": 0,
+            "revision": self.revision,
             "stream": record.stream,
             "record_id": record.record_id,
             "decision": self.decision,
@@ -65,6 +66,11 @@ class Decision:
 def decision_id(policy_version: int, stream: str, record_id: str) -> str:
     """The UUIDv5 of the policy's version and the record: the same in every redelivery, replay and backtest."""
     return uuid5_text(_SEEDED, f"{policy_version}\x1f{stream}\x1f{record_id}")
+
+
+def revision_id(decision: str, because: str) -> str:
+    """The UUIDv5 of a revision: of the decision that it revises, and of the correction because of which it does."""
+    return uuid5_text(_SEEDED, f"revision\x1f{decision}\x1f{because}")
 
 
 def _reason(hit: DecidingHit) -> dict[str, Any]:
@@ -111,9 +117,9 @@ class RulesInForce:
     """
 
     def __init__(self, rules: RuleSet, stream: str) -> None:
-        heads = {v.rule.rule_id: Head(v.rule.source_topic) for v in rules.versions}
+        heads = {v.rule.rule_id: Head(v.rule.reading) for v in rules.versions}
         active = (v for v in rules.versions if v.kind == "active")
-        self._versions = [v for v in active if way_of(v.rule.source_topic, heads)[-1] == stream]
+        self._versions = [v for v in active if way_of(v.rule.reading.judged[0], heads)[-1] == stream]
         edges = {edge for v in self._versions for edge in (v.effective_from_ms, v.effective_until_ms)}
         self._edges = sorted({BEGINNING_MS, *edges})
         self._digests: dict[int, str] = {}

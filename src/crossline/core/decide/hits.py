@@ -36,11 +36,14 @@ class DecidingHit:
 def hit_of(alert: Mapping[str, Any]) -> DecidingHit | None:
     """The hit that ``alert`` tells of; None where it does not count.
 
-    Shadow rules never decide, nor do rules whose alerts go to no sink: they only feed others.
+    Shadow rules never decide, nor do rules whose alerts go to no sink: they only feed others. A correction tells of the
+    hit that it corrects.
     """
-    if alert["kind"] != "alert" or not alert.get("emit_to_sink", True):
+    if alert["kind"] not in {"alert", "correction"} or not alert.get("emit_to_sink", True):
         return None
     given = {name: alert[name] for name in _OF_ALERT}
+    if alert.get("corrects") is not None:
+        given["alert_id"] = alert["corrects"]
     return DecidingHit(**given, tags=tuple(alert.get("tags", ())))
 
 

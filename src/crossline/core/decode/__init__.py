@@ -2,7 +2,7 @@
 
 from crossline.core.decode.columnar import decode_table
 from crossline.core.decode.documents import decode_lines, decode_values
-from crossline.core.decode.layout import RecordLayout, make_layout
+from crossline.core.decode.layout import RecordLayout, make_layout, table_layout
 from crossline.core.decode.reasons import REASONS, Reason
 from crossline.core.decode.separated import decode_csv
 from crossline.core.decode.spans import Decoded
@@ -17,4 +17,5 @@ __all__ = [
     "decode_table",
     "decode_values",
     "make_layout",
+    "table_layout",
 ]

@@ -151,11 +151,11 @@ def scalar(column: Column, value: Any) -> Any:
 
 def with_roles(layout: RecordLayout, cells: list[Any]) -> Taken:
     """Check the id, and turn event and ingest time into epoch ms. Raises RefusedRecordError."""
-    if cells[layout.id_column] == "":
+    if layout.id_column is not None and cells[layout.id_column] == "":
         raise RefusedRecordError(
             "missing_field", f"field {layout.columns[layout.id_column].name} is empty, expected an id"
         )
-    event_ms = _role_ms(layout, layout.event, cells)
+    event_ms = 0 if layout.event is None else _role_ms(layout, layout.event, cells)
     return cells, event_ms, None if layout.ingest is None else _role_ms(layout, layout.ingest, cells)
 
 
@@ -241,6 +241,8 @@ def shown(text: str) -> str:
 
 
 def _id_of(layout: RecordLayout, document: dict[str, Any]) -> str | None:
+    if layout.id_column is None:
+        return None
     column = layout.columns[layout.id_column]
     try:
         return id_text(column, lookup(document, column))

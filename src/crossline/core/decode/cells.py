@@ -102,10 +102,11 @@ def settle(cells: Cells) -> None:
         if column.kind in (NUMBER, TIME_NUMBER, TIME_NUMBER + 1, TIME_NUMBER + 2):
             _settle_hard(cells, number, column)
     layout = cells.layout
-    id_values = cells.values[layout.id_column]
-    if layout.columns[layout.id_column].kind == STRING:
+    if layout.id_column is not None and layout.columns[layout.id_column].kind == STRING:
+        id_values = cells.values[layout.id_column]
         cells.status[(cells.status == GOOD) & (id_values & SIZE_MASK == 0)] = SLOW
-    cells.event_ms = _settle_role(cells, layout.event)
+    if layout.event is not None:
+        cells.event_ms = _settle_role(cells, layout.event)
     if layout.ingest is not None:
         cells.ingest_ms = _settle_role(cells, layout.ingest)
 

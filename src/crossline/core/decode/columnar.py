@@ -29,7 +29,7 @@ from crossline.core.decode.clock import (
 from crossline.core.decode.layout import Column, RecordLayout, Role
 from crossline.core.decode.reasons import Reason
 from crossline.core.decode.record import TIME_ANY, TIME_NUMBER, TIME_TEXT
-from crossline.core.decode.spans import Decoded, as_bytes
+from crossline.core.decode.spans import Decoded, as_bytes, no_ids
 
 DAY_S = 86_400
 
@@ -80,9 +80,12 @@ def decode_table(
         for reason, rows in wrong.items():
             faults.add(rows & ~missing, reason, column.name, str(column.spec))
         arrays.append(array)
-    ids = arrays[layout.id_column].cast(pa.string())
-    faults.add(_mask(pc.equal(ids, "")), "missing_field", layout.columns[layout.id_column].name, "an id")
-    event_ms = _role_ms(layout, layout.event, arrays, faults, known_ms)
+    ids, event_ms = no_ids(len(table)), np.zeros(len(table), np.int64)
+    if layout.id_column is not None:
+        ids = arrays[layout.id_column].cast(pa.string())
+        faults.add(_mask(pc.equal(ids, "")), "missing_field", layout.columns[layout.id_column].name, "an id")
+    if layout.event is not None:
+        event_ms = _role_ms(layout, layout.event, arrays, faults, known_ms)
     if layout.ingest is not None:
         ingest_ms = _role_ms(layout, layout.ingest, arrays, faults, known_ms)
     good = faults.number == 0
@@ -299,7 +302,7 @@ def _letters(layout: RecordLayout, table: pa.Table, partition: str, offsets: I64
     for number, values in zip(numbers.tolist(), zip(*columns, strict=True), strict=True):
         row = dict(zip(table.column_names, values, strict=True))
         reason, name, expected = faults.texts[faults.number[number] - 1]
-        identity = _value(row, layout.columns[layout.id_column].name)
+        identity = None if layout.id_column is None else _value(row, layout.columns[layout.id_column].name)
         letters.append(
             DeadLetter(
                 stream=layout.stream,

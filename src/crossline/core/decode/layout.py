@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,13 +76,14 @@ class Role:
 class RecordLayout:
     """What decoding needs to know of a stream. ``tree``, ``keys``: see ``record``; ``root``: the record's row there.
 
-    ``future_ms``: how far ahead of its being there a record may be dated.
+    ``id_column`` and ``event`` None: rows of a table, which have neither. ``future_ms``: how far ahead of its being
+    there a record may be dated.
     """
 
     stream: str
     columns: tuple[Column, ...]
-    id_column: int
-    event: Role
+    id_column: int | None
+    event: Role | None
     ingest: Role | None
     tree: I32
     keys: U8
@@ -91,9 +93,9 @@ class RecordLayout:
 
 def make_layout(stream: str, spec: StreamSpec) -> RecordLayout:
     """Compile a stream. ``stream``: its name, which stands in what is decoded."""
-    names = list(spec.columns)
+    names = list(spec.own_columns)
     times = {time.field: time for time in (spec.ingest_time, spec.event_time) if time is not None}
-    columns = tuple(_column(name, field, times.get(name)) for name, field in spec.columns.items())
+    columns = tuple(_column(name, field, times.get(name)) for name, field in spec.own_columns.items())
     tree, keys, root = _tree(columns)
 
     def role(time: TimeField) -> Role:
@@ -110,6 +112,13 @@ def make_layout(stream: str, spec: StreamSpec) -> RecordLayout:
         root=root,
         future_ms=spec.future_bound,
     )
+
+
+def table_layout(table: str, fields: Mapping[str, FieldSpec]) -> RecordLayout:
+    """Compile the columns of a table, whose rows have no id and no time of their own."""
+    columns = tuple(_column(name, field, None) for name, field in fields.items())
+    tree, keys, root = _tree(columns)
+    return RecordLayout(table, columns, None, None, None, tree, keys, root, future_ms=0)
 
 
 def _column(name: str, field: FieldSpec, time: TimeField | None) -> Column:

@@ -126,7 +126,7 @@ def take_csv(layout: RecordLayout, header: Header, raw: bytes) -> Taken:
         cells = [cell(column, _value(column, texts[place]) if place >= 0 else None) for column, place in pairs]
         return with_roles(layout, cells)
     except RefusedRecordError as refused:
-        refused.record_id = _id_of(*pairs[layout.id_column], texts)
+        refused.record_id = None if layout.id_column is None else _id_of(*pairs[layout.id_column], texts)
         raise
 
 

@@ -141,10 +141,11 @@ def _try(cells: Cells, row: int, raw: bytes, take: Take, arrival: Arrival) -> Re
     layout = cells.layout
     try:
         taken, event_ms, ingest_ms = take(layout, raw)
-        stamps: dict[str, int | None] = {_role_text(layout, layout.event): event_ms}
-        if layout.ingest is not None:
-            stamps[_role_text(layout, layout.ingest)] = ingest_ms
-        arrival.check(row, stamps, str(taken[layout.id_column]))
+        if layout.event is not None and layout.id_column is not None:
+            stamps: dict[str, int | None] = {_role_text(layout, layout.event): event_ms}
+            if layout.ingest is not None:
+                stamps[_role_text(layout, layout.ingest)] = ingest_ms
+            arrival.check(row, stamps, str(taken[layout.id_column]))
         cells.put(row, taken, event_ms, ingest_ms)
     except RefusedRecordError as refused:
         return refused
@@ -153,6 +154,11 @@ def _try(cells: Cells, row: int, raw: bytes, take: Take, arrival: Arrival) -> Re
 
 def _role_text(layout: RecordLayout, role: Role) -> str:
     return f"field {layout.columns[role.column].name}"
+
+
+def no_ids(rows: int) -> pa.Array:
+    """Those of rows of a table."""
+    return pa.nulls(rows, pa.string())
 
 
 def records_of(cells: Cells, partition: str, offsets: I64, ingest_ms: I64 | None) -> Records:
@@ -165,7 +171,7 @@ def records_of(cells: Cells, partition: str, offsets: I64, ingest_ms: I64 | None
     return Records(
         stream=layout.stream,
         partition=partition,
-        ids=fields[layout.columns[layout.id_column].name].cast(pa.string()),
+        ids=no_ids(len(rows)) if layout.id_column is None else fields[names[layout.id_column]].cast(pa.string()),
         event_ms=cells.event_ms[rows],
         ingest_ms=None if ingest is None else ingest[rows],
         offsets=offsets[rows],

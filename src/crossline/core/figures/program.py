@@ -8,14 +8,17 @@ is a front-end that writes these four; what compiles, judges and tells of hits r
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
+from crossline.core.basics.fields import FieldKind
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import DISTINCT_ERROR, QUANTILE_ERROR, Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, Constant, Join, walk
 from crossline.core.models.model import Scorer
+from crossline.core.streams.reading import Reading
 
 _ERRORS = {"distinct_count": DISTINCT_ERROR, "quantile": QUANTILE_ERROR}
 ALWAYS = Formula("true", Constant(True, "boolean"))
@@ -65,7 +68,8 @@ class Figure:
     """``aggregate`` of ``column`` over ``window`` of the records of ``feed`` that have one.
 
     ``column_kind``: how it is kept; None: it is not, as for a count. ``streak_of``: what the records of a streak meet.
-    ``rank``: of a quantile, which.
+    ``rank``: of a quantile, which. ``half_life_ms``: of a sum that is ``decayed``: by the time of the record, a value
+    that is so old counts half.
     """
 
     feed: Feed
@@ -75,6 +79,7 @@ class Figure:
     column_kind: ColumnKind | None = None
     streak_of: Condition | None = None
     rank: float = 0.0
+    half_life_ms: int = 0
 
     @property
     def error(self) -> float | None:
@@ -101,7 +106,8 @@ class Formed:
     """The verdict of a formula: that ``when`` holds of the program's figures, by their ``names``, and of fields.
 
     ``value``: what an alert shows as its value; None: nothing. ``shows``: what else it shows, by name. ``scored``: the
-    model whose score the formulas are of, if there is one.
+    model whose score the formulas are of, if there is one. ``waits``: a record for which the first figure is missing is
+    judged when it comes. ``read``: the figures, and the fields of the record, that it reads.
     """
 
     names: tuple[str, ...]
@@ -109,15 +115,16 @@ class Formed:
     value: Formula | None = None
     shows: tuple[tuple[str, Formula], ...] = ()
     scored: Scored | None = None
+    waits: bool = False
+    read: tuple[str, ...] = field(init=False, compare=False, repr=False)
 
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The figures, and the fields of the record, that it reads."""
+    def __post_init__(self) -> None:
         formulas = (self.when, *((self.value,) if self.value else ()), *(each for _, each in self.shows))
         if self.scored is not None:
             formulas = (*formulas, *self.scored.features)
         names = dict.fromkeys(name for each in formulas for name in each.names)
-        return tuple(name for name in names if self.scored is None or name != SCORE)
+        read = tuple(name for name in names if self.scored is None or name != SCORE)
+        object.__setattr__(self, "read", read)  # asked for at every hit
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -172,13 +179,51 @@ class Ordered:
         """The step of each record of a hit, in order."""
         return tuple(step.name for step in self.steps for _ in range(step.times))
 
+    def over(self, change: Callable[[Feed], Feed]) -> Ordered:
+        """The same over other records: each feed as ``change`` makes it."""
+        steps = tuple(replace(step, feed=change(step.feed)) for step in self.steps)
+        return replace(self, steps=steps, until=None if self.until is None else change(self.until))
+
     @property
     def feeds(self) -> tuple[Feed, ...]:
         """Of its steps, and of what ends them."""
         return (*(step.feed for step in self.steps), *((self.until,) if self.until is not None else ()))
 
 
-Verdict = Comparison | Formed | Ordered
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The verdict of an absence: a record of ``after``, and none of ``expect`` of its key up to ``within_ms`` later.
+
+    It is reached by the stream's clock, not at a record. ``probes``: a record that was answered is a hit too, then.
+    """
+
+    after: Feed
+    expect: Feed
+    within_ms: int
+    probes: bool = False
+
+    def over(self, change: Callable[[Feed], Feed]) -> Absent:
+        """The same over other records: each feed as ``change`` makes it."""
+        return replace(self, after=change(self.after), expect=change(self.expect))
+
+    @property
+    def feeds(self) -> tuple[Feed, Feed]:
+        """Of what waits, and of what it waits for."""
+        return self.after, self.expect
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """No verdict: the figures, by their ``names``, are told of each record that the program judges, and no hit is made.
+
+    ``facts``: fields of the record that are told along.
+    """
+
+    names: tuple[str, ...]
+    facts: tuple[str, ...] = ()
+
+
+Verdict = Comparison | Formed | Ordered | Absent | Telling
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +245,31 @@ class Emission:
 class Evidence:
     """What an alert shows: ``fields`` of its record, and the records of the window where it ``lists`` them.
 
-    ``notes``: what stands in every alert of the rule, by name.
+    ``notes``: what stands in every alert of the rule, by name. ``context``: where the first figure's records are the
+    context of the record, what is said of it, each with the figure that says it; ``parts``: what of both is shown.
+    ``hits``: the alerts that it rests on are what it is of.
     """
 
     fields: tuple[str, ...] = ()
     lists: bool = False
     notes: tuple[tuple[str, str], ...] = ()
+    context: tuple[tuple[str, str], ...] = ()
+    parts: Literal["event", "context", "both"] = "both"
+    hits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Brings:
+    """Figures of another key: what they are of, the ``program`` that tells them, and the kinds of their values."""
+
+    reading: Reading
+    program: Program
+    kinds: tuple[FieldKind, ...]
+
+    @property
+    def figures(self) -> Mapping[str, Figure]:
+        """By name."""
+        return self.program.named
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +278,8 @@ class Program:
 
     ``feed``: the records that are judged; those later than ``judge_lateness_ms`` are not (None: no such bound).
     ``figures`` are none, and ``verdict`` is None, where the record alone decides: each that enters is a hit. There are
-    none either where the verdict is of the order of records.
+    none either where the verdict is of the order of records. ``brings``: figures of other keys, which a formula
+    names as it does fields. ``reevaluate``: records are judged again where one comes late that may change the answer.
     """
 
     feed: Feed
@@ -223,12 +288,14 @@ class Program:
     emission: Emission = field(default_factory=Emission)
     evidence: Evidence = field(default_factory=Evidence)
     judge_lateness_ms: int | None = None
+    brings: tuple[Brings, ...] = ()
+    reevaluate: bool = False
 
     def __post_init__(self) -> None:
         verdict = self.verdict
-        if bool(self.figures) != isinstance(verdict, Comparison | Formed):
+        if bool(self.figures) != isinstance(verdict, Comparison | Formed | Telling):
             raise ValueError("a verdict needs a figure, and a figure a verdict; one of order has none")
-        named = len(verdict.names) if isinstance(verdict, Formed) else int(isinstance(verdict, Comparison))
+        named = len(verdict.names) if isinstance(verdict, Formed | Telling) else int(isinstance(verdict, Comparison))
         if named != len(self.figures):
             raise ValueError(f"a verdict of {named} figures, and {len(self.figures)} figures")
 
@@ -238,17 +305,32 @@ class Program:
         return self.figures[0] if self.figures else None
 
     @property
+    def named(self) -> Mapping[str, Figure]:
+        """The figures of a formula by name, its own and then those brought to it; of any other verdict none."""
+        if not isinstance(self.verdict, Formed | Telling):
+            return {}
+        own = zip(self.verdict.names, self.figures, strict=True)
+        return dict([*own, *(each for brings in self.brings for each in brings.figures.items())])
+
+    @property
     def conditions(self) -> tuple[Condition, ...]:
         """All that decides of a record alone what it enters."""
         if isinstance(self.verdict, Ordered):
             own = (self.feed,) if self.verdict.strict else ()
             return tuple(feed.condition for feed in (*own, *self.verdict.feeds))
+        if isinstance(self.verdict, Absent):
+            return tuple(feed.condition for feed in self.verdict.feeds)
         streaks = (each.streak_of for each in self.figures if each.streak_of is not None)
         return (self.feed.condition, *(each.feed.condition for each in self.figures), *streaks)
 
     @property
     def reach_ms(self) -> int:
-        """How far back from a record its windows, the records before it and the cooldown reach."""
+        """How far back from a record its windows, the records before it and the cooldown reach.
+
+        Of an absence: how far back a record lies that a hit of now is at, or that held such a one back.
+        """
+        if isinstance(self.verdict, Absent):
+            return self.verdict.within_ms + self.emission.cooldown_ms
         within_ms = self.verdict.within_ms if isinstance(self.verdict, Ordered) else 0
         return max([self.emission.cooldown_ms, within_ms, *(each.window.reach_ms for each in self.figures)])
 
@@ -260,29 +342,26 @@ class Program:
     @property
     def window_ms(self) -> int | None:
         """The length of the window that an alert speaks of; None where there is none."""
-        if isinstance(self.verdict, Ordered):
+        if isinstance(self.verdict, Ordered | Absent):
             return self.verdict.within_ms
         return self.figure.window.length_ms if self.figure else None
 
     def over(self, change: Callable[[Feed], Feed]) -> Program:
         """The same over other records: each of its feeds as ``change`` makes it."""
-        verdict = self.verdict
-        if isinstance(verdict, Ordered):
-            steps = tuple(replace(step, feed=change(step.feed)) for step in verdict.steps)
-            verdict = replace(verdict, steps=steps, until=None if verdict.until is None else change(verdict.until))
+        verdict = self.verdict.over(change) if isinstance(self.verdict, Ordered | Absent) else self.verdict
         figures = tuple(replace(each, feed=change(each.feed)) for each in self.figures)
         return replace(self, feed=change(self.feed), figures=figures, verdict=verdict)
 
     def probing(self) -> Program:
         """The same with a verdict that always holds, and an alert at every record that has a figure or takes a step."""
         match self.verdict:
-            case None:
+            case None | Telling():
                 return self
             case Formed(when=asked):
                 # Beside what always holds stands what is asked for: its figures and fields are in the evidence.
                 when = Formula(asked.text, Join("or", (asked.root, ALWAYS.root)))
                 probe: Verdict = replace(self.verdict, when=when)
-            case Ordered():
+            case Ordered() | Absent():
                 probe = replace(self.verdict, probes=True)
             case _:
                 probe = Comparison(">=", -sys.float_info.max)

@@ -45,6 +45,8 @@ Inputs = Mapping[str, Column]
 Result = tuple[Any, Mask]
 _Step = Callable[[Inputs, int, list[Vector]], Vector]
 
+_GONE = Vector(np.zeros(0), None)
+
 _TEXT: dict[str, Callable[[Any, Any], Any]] = {
     "==": pc.equal,
     "!=": pc.not_equal,
@@ -67,8 +69,19 @@ class FormulaProgram:
     def __init__(self, formulas: Sequence[Formula]) -> None:
         self.names = tuple(dict.fromkeys(name for formula in formulas for name in formula.names))
         self._steps: list[_Step] = []
+        self._parts: list[list[int]] = []
         self._numbers: dict[Node, int] = {}
         self._results = [self._number(formula.root) for formula in formulas]
+
+        self._over = self._done_with()
+
+    def _done_with(self) -> list[list[int]]:
+        """By step the numbers of those that nothing reads after it: of many formulas, few parts are needed at once."""
+        last = {part: number for number, parts in enumerate(self._parts) for part in parts}
+        over: list[list[int]] = [[] for _ in self._steps]
+        for part in set(last) - set(self._results):
+            over[last[part]].append(part)
+        return over
 
     def run(self, columns: Inputs, rows: int) -> list[Result]:
         """Of each formula its values and where they are not missing, each of length ``rows``; do not write to them.
@@ -78,15 +91,18 @@ class FormulaProgram:
         """
         done: list[Vector] = []
         with np.errstate(all="ignore"):
-            for step in self._steps:
+            for step, over in zip(self._steps, self._over, strict=True):
                 done.append(step(columns, rows, done))
+                for number in over:
+                    done[number] = _GONE
             return [_result(done[number], rows) for number in self._results]
 
     def _number(self, node: Node) -> int:
         known = self._numbers.get(node)
         if known is None:
-            step = _step(node, [self._number(each) for each in _operands(node)])
-            self._steps.append(step)
+            parts = [self._number(each) for each in _operands(node)]
+            self._steps.append(_step(node, parts))
+            self._parts.append(parts)
             known = self._numbers[node] = len(self._steps) - 1
         return known
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from crossline.core.formula.canonical import canonical
-from crossline.core.formula.tree import Compare, ComparisonOperator, Constant, Membership, Name, Node, walk
+from crossline.core.formula.tree import Compare, ComparisonOperator, Constant, Membership, Name, Node, renamed, walk
 
 _TURNED: dict[ComparisonOperator, ComparisonOperator] = {
     "==": "==",
@@ -23,16 +24,22 @@ _TURNED: dict[ComparisonOperator, ComparisonOperator] = {
 class Formula:
     """``text`` as it was written, and its tree. Formulas are equal when they mean the same, however they are spaced.
 
-    ``root.kind`` is ``boolean`` for a verdict, ``integer``, ``number`` or ``timestamp`` for a value.
+    ``root.kind`` is ``boolean`` for a verdict, ``integer``, ``number`` or ``timestamp`` for a value. ``names``: the
+    fields and figures that it reads, each once, in the order of the text.
     """
 
     text: str = dataclasses.field(compare=False)
     root: Node
+    names: tuple[str, ...] = dataclasses.field(init=False, compare=False, repr=False)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The fields and figures that it reads, each once, in the order of the text."""
-        return tuple(dict.fromkeys(node.name for node in walk(self.root) if isinstance(node, Name)))
+    def __post_init__(self) -> None:
+        # Asked for at every hit, and a walk of the whole tree.
+        names = tuple(dict.fromkeys(node.name for node in walk(self.root) if isinstance(node, Name)))
+        object.__setattr__(self, "names", names)
+
+    def renamed(self, names: Mapping[str, str]) -> Formula:
+        """The same of other names: of those that ``names`` has."""
+        return Formula(self.text, renamed(self.root, names))
 
     @property
     def canonical(self) -> str:

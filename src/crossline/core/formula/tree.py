@@ -6,8 +6,8 @@ epoch milliseconds. Nodes are equal when they mean the same: where they stand do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from crossline.core.basics.fields import FieldKind
@@ -149,3 +149,21 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for each in children(node):
         yield from walk(each)
+
+
+def renamed(node: Node, names: Mapping[str, str]) -> Node:  # noqa: PLR0911 - a table
+    """``node`` with what it reads called by ``names``; what is not among them keeps its name."""
+    match node:
+        case Name(name):
+            return replace(node, name=names.get(name, name))
+        case Negate(operand) | Not(operand) | Membership(operand):
+            return replace(node, operand=renamed(operand, names))
+        case Arithmetic(_, left, right):
+            return replace(node, left=renamed(left, names), right=renamed(right, names))
+        case Compare(operands):
+            return replace(node, operands=tuple(renamed(each, names) for each in operands))
+        case Join(_, parts):
+            return replace(node, parts=tuple(renamed(each, names) for each in parts))
+        case Call(_, arguments):
+            return replace(node, arguments=tuple(renamed(each, names) for each in arguments))
+    return node

@@ -15,9 +15,11 @@ from crossline.core.alerts.hits import Hit
 from crossline.core.basics.values import Records
 from crossline.core.conditions.lists import Lists
 from crossline.core.judge.onward import onward
-from crossline.core.judge.shard import Bounds, Position, ShardState, judge
+from crossline.core.judge.output import Position
+from crossline.core.judge.shard import Bounds, ShardState, judge
 from crossline.core.plan.compile import StreamPlan
-from crossline.core.route.parts import Chunk, Part, route
+from crossline.core.route.entering import entering
+from crossline.core.route.parts import Chunk
 
 
 @dataclass(slots=True)
@@ -64,20 +66,18 @@ def detect(
     """
     plans = [plan] if isinstance(plan, StreamPlan) else list(plan)
     chunk = Chunk(batch.partition, state.sequence, batch.partition)
-    (first,) = (each for each in plans if each.stream == batch.stream)
-    parts = route(first, batch, chunk, state.count, lists or {})
+    parts = list(entering(plans, batch, chunk, state.count, lists or {}))
     state.sequence += 1
     detection = Detection()
     for level in range(1, max(each.level for each in plans) + 1):
         here = [each for each in plans if each.level == level]
-        further: list[Part] = []
         for number, shard in enumerate(state.shards(level)):
-            mine = [(p.meta, p.arrays) for p in parts if p.shard == number]
+            mine = [(p.meta, p.arrays) for at, p in parts if at == level and p.shard == number]
             output = judge(here, shard, mine, bounds or Bounds())
             detection.hits += output.hits
             detection.alerts += alerts_of(here, output.hits, detected_ms)
             detection.duplicates += output.duplicates
             detection.late += output.late
-            further += onward(plans, level, output.hits, shard.log_clock, state.count, lists or {})
-        parts = further
+            given = (shard.log_clock, state.count, lists or {}, output.tellings)
+            parts += onward(plans, level, output.read, *given, own=number)
     return detection, state

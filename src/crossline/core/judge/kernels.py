@@ -2,7 +2,8 @@
 
 Windows of records (``core/windows``) are one way, windows of panes (``core/panes``) and patterns (``core/patterns``)
 others. One more is another class beside them and another line in ``KERNELS``; the kind of the layer's plan says which
-of them a layer needs.
+of them a layer needs. Around windows and patterns another may stand that judges again what a late record changes
+(``core/reevaluate``).
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from crossline.core.judge.decided import DecidedPlan, DecidedStore
 from crossline.core.panes.store import PaneState
+from crossline.core.patterns.absence_store import AbsenceSpaceState
 from crossline.core.patterns.store import PatternSpaceState
-from crossline.core.plan.spaces import KeySpacePlan, PaneSpacePlan, PatternSpacePlan
-from crossline.core.windows.batch import Delta, Hits, KeyedBatch
+from crossline.core.plan.spaces import AbsenceSpacePlan, KeySpacePlan, PaneSpacePlan, PatternSpacePlan
+from crossline.core.reevaluate.kernel import Reevaluation
+from crossline.core.windows.batch import Delta, Due, Hits, KeyedBatch
 from crossline.core.windows.records.record_store import Sizes
 from crossline.core.windows.store import KeySpaceState
 
@@ -48,6 +52,10 @@ class Kernel(Protocol):
         """Judge by ``plan``, which is of the same kind, from now on."""
         ...
 
+    def due(self, clock_ms: int) -> Due | None:
+        """Hits that come of nothing but time: those that are due once the stream's clock stands here; else None."""
+        ...
+
     def evict(self, cutoff_ms: int) -> None:
         """Drop records with a clock at or before this, now or later."""
         ...
@@ -61,9 +69,11 @@ KERNELS: Mapping[type, Callable[[Any], Kernel]] = {
     KeySpacePlan: KeySpaceState,
     PaneSpacePlan: PaneState,
     PatternSpacePlan: PatternSpaceState,
+    DecidedPlan: DecidedStore,
+    AbsenceSpacePlan: AbsenceSpaceState,
 }
 
 
-def new_kernel(plan: Any) -> Kernel:
-    """One that judges by ``plan`` and holds nothing yet."""
-    return KERNELS[type(plan)](plan)
+def new_kernel(plan: Any, *, again: bool = False) -> Kernel:
+    """One that judges by ``plan`` and holds nothing yet; ``again``: the rows, too, that a late one may change."""
+    return Reevaluation(plan, KERNELS[type(plan)]) if again else KERNELS[type(plan)](plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -12,26 +12,33 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossline.core.alerts.alert import alert_id_of
+from crossline.core.alerts.alert import alert_id_of, correction_id
 from crossline.core.alerts.hits import Hit, id_of_hit
+from crossline.core.alerts.standing import RETRACTED
 from crossline.core.basics.values import Records
 from crossline.core.conditions.lists import Lists
+from crossline.core.judge.brought import bring
+from crossline.core.judge.changes import changes_of
+from crossline.core.judge.tellings import ToldRecords
 from crossline.core.plan.compile import StreamPlan
-from crossline.core.plan.compose import reads
+from crossline.core.plan.compose import columns_from
+from crossline.core.plan.meeting import arrow_type, told_log
+from crossline.core.route.entering import meeting
 from crossline.core.route.parts import Chunk, Part, route
-from crossline.core.rules.composition import HIT, rule_of
-from crossline.core.streams.schema import FieldSpec
+from crossline.core.streams.reading import HIT, RULE, rule_of
+from crossline.core.streams.schema import FieldSpec, StreamSpec
 
-_TYPES: dict[str, pa.DataType] = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
 _LARGEST = sys.float_info.max  # no record has an infinite number
 _FOUND: dict[str, Callable[[Hit], Any]] = {
     f"{HIT}.value": lambda hit: None if hit.value is None else max(-_LARGEST, min(_LARGEST, float(hit.value))),
     f"{HIT}.severity": lambda hit: hit.version.rule.severity,
-    f"{HIT}.score": lambda hit: hit.version.rule.score,
+    f"{HIT}.score": lambda hit: hit.version.rule.score * hit.adds,
     f"{HIT}.version": lambda hit: hit.version.rule.version,
     f"{HIT}.shadow": lambda hit: hit.version.kind == "shadow",
+    f"{HIT}.record_id": lambda hit: hit.record_id,
 }
 _KEY = f"{HIT}.key."
+CLOCKS = ""  # in the place of a layer: of none
 
 
 def onward(
@@ -41,57 +48,167 @@ def onward(
     clocks: Mapping[str, Mapping[str, int]],
     shards: int,
     lists: Lists,
-) -> list[Part]:
-    """The parts that ``hits`` of plans of ``level`` are for the plans a level above, some for each of ``shards``.
+    tellings: Sequence[ToldRecords] = (),
+    *,
+    own: int = 0,
+) -> list[tuple[int, Part]]:
+    """The parts that ``hits`` of plans of ``level`` are for plans above, each with the level that it is judged at.
+
+    ``own``: the number of the shard whose hits they are. There is a part for it of every plan that reads hits of this
+    level, be it to say that there were none: every shard has such a one, so each hears of it from itself.
 
     ``clocks``: by stream, where each of its logs stands. They go along, since what was hit at all is not seen there.
+    ``tellings``: of figures that rules of another key judge records by.
     """
     plans = list(plans)
-    above = [(plan, rule_id) for plan in plans if plan.level == level + 1 and (rule_id := rule_of(plan.stream))]
+    brought = list(bring(plans, tellings, shards)) if tellings else []
+    above = [each for plan in plans for each in _read_by(plan, level + 1)]
     if not above:
-        return []
+        return brought
     by_rule: defaultdict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
         by_rule[hit.version.rule.rule_id].append(hit)
-    parts: list[Part] = []
+    parts: list[tuple[int, Part]] = []
+    quiet: dict[str, tuple[StreamPlan, dict[str, int]]] = {}
     for plan, rule_id in above:
-        read = next((each.stream for each in plans if rule_id in each.carried), plan.base)
-        mine = sorted(by_rule[rule_id], key=lambda hit: hit.place[2:])
-        logs = dict(clocks.get(read, {}))
-        chunks = [list(group) for _, group in groupby(mine, key=lambda hit: hit.place[2:4])] or [[]]
-        for chunk in chunks:
-            parts += [_with_clocks(part, logs) for part in _routed(plan, chunk, shards, lists)]
-    return parts
+        read = next((each for each in plans if rule_id in each.carried), None)
+        logs = clocks.get(read.stream, {}) if read is not None else {}
+        logs = logs if read is None or read.met is None else read.met.judged_logs(logs)
+        of = [(chunk, True) for chunk in _chunks(_scores(plan, by_rule[rule_id]))]
+        if plan.met is None or f"{RULE}{rule_id}" in plan.met.plain:
+            told = _chunks(hit for hit in by_rule[rule_id] if not hit.very_late)
+            of += [(chunk, False) for chunk in told]
+            if not told:
+                quiet.setdefault(plan.stream, (plan, {}))[1].update(_stand(plan, f"{RULE}{rule_id}", logs))
+        for chunk, scores in of:
+            routed = _routed(plan, rule_id, chunk, logs, shards, lists, scores=scores)
+            parts += [(plan.level, part) for part in routed]
+    return parts + [(plan.level, _clocks_alone(plan, stand, own)) for plan, stand in quiet.values()] + brought
 
 
-def _with_clocks(part: Part, clocks: Mapping[str, int]) -> Part:
-    return replace(part, meta={**part.meta, "clocks": clocks})
+def _stand(plan: StreamPlan, source: str, clocks: Mapping[str, int]) -> dict[str, int]:
+    """``clocks`` of the logs of a rule's hits by what the logs are called in ``plan``."""
+    met = plan.met
+    if met is None:
+        return dict(clocks)
+    names = [name for name in columns_from(plan, source) if name not in met.scores]
+    return {met.log(name, source, log): ms for name in names for log, ms in clocks.items()}
 
 
-def _routed(plan: StreamPlan, hits: Sequence[Hit], shards: int, lists: Lists) -> list[Part]:
-    """The hits at the records of one chunk, in their order."""
-    log, sequence, _, partition = hits[0].place[2:] if hits else ("", 0, 0, "")
-    return route(plan, records_of(plan, partition, hits), Chunk(log, sequence, partition), shards, lists)
+def _clocks_alone(plan: StreamPlan, stand: Mapping[str, int], own: int) -> Part:
+    """No records, but where the logs of the hits stand that there might have been."""
+    meta = {"stream": plan.stream, "layer": CLOCKS, "log": "", "sequence": 0, "clocks": stand}
+    return Part(own, meta, {})
 
 
-def records_of(plan: StreamPlan, partition: str, hits: Sequence[Hit]) -> Records:
-    """``hits`` of one rule as records of ``plan``, with the fields that are read."""
-    times = ((hit.event_ms, hit.ingest_ms, hit.place[4], hit.reached_ms) for hit in hits)
+def _chunks(hits: Iterable[Hit]) -> list[list[Hit]]:
+    """``hits`` by the chunks of their records, in order."""
+    ordered = sorted(hits, key=lambda hit: hit.place[1:])
+    return [list(group) for _, group in groupby(ordered, key=lambda hit: hit.place[1:4])]
+
+
+def _scores(plan: StreamPlan, hits: Iterable[Hit]) -> Iterator[Hit]:
+    """``hits`` as risk scores of ``plan`` are of them: what takes one back is another, that takes its score off.
+
+    Each stands where what brought it about does, for nothing before knew of it. An amended hit has the score it had;
+    one whose score is 0 adds nothing.
+    """
+    for hit in hits if plan.met is not None and plan.met.members else ():
+        outcome = None if hit.correction is None else hit.correction.outcome
+        if outcome == "amended" or not hit.version.rule.score:
+            continue
+        placed = hit
+        if hit.cause is not None:
+            cause = hit.cause.cause
+            placed = replace(
+                hit, place=hit.cause.place, ingest_ms=cause.ingest_ms, reached_ms=cause.reached_ms, cause=None
+            )
+        yield replace(placed, adds=-1) if outcome == RETRACTED else placed
+
+
+def _read_by(plan: StreamPlan, level: int) -> Iterator[tuple[StreamPlan, str]]:
+    """The rules whose hits, which are records of ``level``, ``plan`` reads."""
+    levels = {plan.stream: plan.level} if plan.met is None else plan.met.levels
+    for source, mine in levels.items():
+        rule_id = rule_of(source)
+        if rule_id is not None and mine == level:
+            yield plan, rule_id
+
+
+def _routed(
+    plan: StreamPlan,
+    rule_id: str,
+    hits: Sequence[Hit],
+    clocks: Mapping[str, int],
+    shards: int,
+    lists: Lists,
+    *,
+    scores: bool,
+) -> Iterator[Part]:
+    """The hits of a rule at the records of one chunk, in their order, and where the logs of these stand."""
+    source, met = f"{RULE}{rule_id}", plan.met
+    spec = plan.spec if met is None else met.specs[source]
+    base = plan.base if met is None else met.bases[source]
+    stream, log, sequence, _, partition = hits[0].place[1:]
+    log = told_log(stream, log, base)
+    names = {field for each in columns_from(plan, source).values() for field in each.values()}
+    changes = changes_of(hits, plan.order) if plan.corrected else None
+    told = hits if scores else [hit for hit, _ in changes.hits] if changes is not None else _new(hits)
+    id_of = _score_id if scores else alert_id_of
+    records, chunk = records_of(source, spec, names, partition, told, id_of), Chunk(log, sequence, partition)
+    more: dict[str, Any] = {}
+    if changes is not None:
+        records, more = replace(records, marks=changes.marks), {"causes": changes.causes}
+    given = (records, chunk, shards, lists)
+    for part in route(plan, *given) if met is None else meeting(plan, met, *given, scores=scores):
+        stand = clocks
+        if met is not None:
+            name = part.meta["log"]
+            stand = {name[: len(name) - len(log)] + each: ms for each, ms in clocks.items()}
+        yield replace(part, meta={**part.meta, **more, "clocks": dict(stand)})
+
+
+def _new(hits: Sequence[Hit]) -> Sequence[Hit]:
+    """Those that are told for the first time: what reads them takes no corrections."""
+    return [hit for hit in hits if hit.correction is None]
+
+
+def records_of(
+    source: str,
+    spec: StreamSpec,
+    names: Iterable[str],
+    partition: str,
+    hits: Sequence[Hit],
+    id_of: Callable[[Hit], str] = alert_id_of,
+) -> Records:
+    """``hits`` of one rule as records of ``source``, with the fields ``names`` of ``spec``."""
+    times = ((*_times(hit), hit.place[4], hit.reached_ms) for hit in hits)
     event_ms, ingest_ms, offsets, reached_ms = np.array(list(times), np.int64).reshape(-1, 4).T.copy()
     return Records(
-        stream=plan.stream,
+        stream=source,
         partition=partition,
-        ids=pa.array([id_of_hit(alert_id_of(hit), hit.record_id) for hit in hits], pa.string()),
+        ids=pa.array([id_of_hit(id_of(hit), hit.record_id) for hit in hits], pa.string()),
         event_ms=event_ms,
         ingest_ms=ingest_ms,
         offsets=offsets,
-        fields={name: _column(name, plan.spec.columns[name], hits) for name in reads(plan)},
+        fields={name: _column(name, spec.columns[name], hits) for name in names},
         reached_ms=reached_ms,
     )
 
 
+def _score_id(hit: Hit) -> str:
+    """The id of its alert; of one that was taken back or reinstated that of the correction."""
+    found = alert_id_of(hit)
+    return found if hit.correction is None else correction_id(found, hit.correction.caused_by)
+
+
+def _times(hit: Hit) -> tuple[int, int]:
+    """Event time and ingest time: those of its record, or when it was known, where that is long after."""
+    return (hit.event_ms, hit.ingest_ms) if hit.known_ms is None else (hit.known_ms, hit.known_ms)
+
+
 def _column(name: str, spec: FieldSpec, hits: Sequence[Hit]) -> pa.Array:
-    return pa.array([_value(name, hit) for hit in hits], _TYPES.get(spec.kind, pa.int64()))
+    return pa.array([_value(name, hit) for hit in hits], arrow_type(spec))
 
 
 def _value(name: str, hit: Hit) -> Any:

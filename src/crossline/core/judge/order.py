@@ -37,15 +37,18 @@ def chunk_floors(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[t
 
 
 def settled(part: WirePart, floors: Mapping[tuple[str, int], int]) -> WirePart:
-    """The part with each bit as it is at the record's ingest time, which only the shard knows of a running log.
+    """The part as it is at the records' ingest times, which only the shard knows of a running log.
 
-    A bit that turns an even number of times up to then is what it was.
+    Each bit: one that turns an even number of times up to then is what it was. And of a record that stands in several
+    forms (see ``Records.spans``), the one that is true then.
     """
     meta, arrays = part
-    if "bits_turn_ms" not in arrays and "stateless_turn_ms" not in arrays:
+    if not _UNSETTLED & arrays.keys():
         return part
     ingest_ms = np.maximum(arrays["clock_ms"], floors[meta["log"], meta["sequence"]])
-    whole = {name: array for name, array in arrays.items() if "_turn_" not in name}
+    whole = {
+        name: array for name, array in arrays.items() if "_turn_" not in name and name not in ("from_ms", "until_ms")
+    }
     for name in ("bits", "stateless"):
         if f"{name}_turn_ms" in arrays:
             rows, bits, instants_ms = (arrays[f"{name}_turn_{what}"] for what in ("row", "bit", "ms"))
@@ -53,19 +56,24 @@ def settled(part: WirePart, floors: Mapping[tuple[str, int], int]) -> WirePart:
             whole[name] = whole[name].copy()
             turned = np.left_shift(1, bits[come] % 8).astype(np.uint8)
             np.bitwise_xor.at(whole[name], (rows[come], bits[come] // 8), turned)
+    if "from_ms" in arrays:
+        true = (arrays["from_ms"] <= ingest_ms) & (ingest_ms < arrays["until_ms"])
+        whole = taken(whole, np.flatnonzero(true))
     return meta, whole
 
 
+_UNSETTLED = {"bits_turn_ms", "stateless_turn_ms", "from_ms"}
 NO_FLOOR = -(2**62)
 
 
 def in_ingest_order(
-    parts: Sequence[WirePart], floors: Mapping[tuple[str, int], int], *, reached: bool = False
+    parts: Sequence[WirePart], floors: Mapping[tuple[str, int], int], *, reached: bool = False, of_hits: bool = False
 ) -> Arrays:
     """The rows of one layer, from all its chunks, in ingest order.
 
     ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is asked for
-    ``reached``, the highest ingest time that the row's log had reached. A chunk of hits comes in several parts.
+    ``reached``, the highest ingest time that the row's log had reached. A chunk of hits comes in several parts, and
+    ``of_hits`` that are known later than their records came some stand before others of an earlier chunk.
     """
     ordered = sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))
     logs = sorted({p[0]["log"] for p in ordered})
@@ -77,18 +85,20 @@ def in_ingest_order(
     whole = _concatenated([a for _, a in ordered])
     whole["ingest_ms"] = np.concatenate(clocks)
     whole["chunk"] = np.repeat(np.arange(len(ordered), dtype=np.int32), [len(c) for c in clocks])
-    if reached or len(logs) > 1:
+    if reached or of_hits or len(logs) > 1:
         heights = [np.maximum(a.get("reached_ms", a["clock_ms"]), f) for (_, a), f in zip(ordered, before, strict=True)]
         whole["reached"] = np.concatenate(heights)
     chunks = list(dict.fromkeys((m["log"], m["sequence"]) for m, _ in ordered))
     order = []
-    if len(chunks) < len(ordered):
+    if len(chunks) < len(ordered) or of_hits:
         number = np.array([chunks.index((m["log"], m["sequence"])) for m, _ in ordered])
         order = [whole["offsets"], number[whole["chunk"]]]
     if len(logs) > 1:
         rank = np.array([logs.index(m["log"]) for m, _ in ordered])
         order = [*(order or [np.arange(len(whole["chunk"]))]), rank[whole["chunk"]], whole["reached"]]
-    return _taken(whole, np.lexsort(order)) if order else whole
+    elif of_hits:
+        order = [*order, whole["reached"]]
+    return taken(whole, np.lexsort(order)) if order else whole
 
 
 _ROW_TEXT = ("id", "figure")  # byte strings per row: NAME_bytes and NAME_offsets
@@ -117,17 +127,17 @@ def _concatenated(parts: Sequence[Arrays]) -> Arrays:
     return whole
 
 
-def _taken(whole: Arrays, order: I64) -> Arrays:
+def taken(whole: Arrays, order: I64) -> Arrays:
     """Rows in another order; keys and texts that rows have by number stay where they are."""
     text = {f"{name}_{part}" for name in _ROW_TEXT for part in ("bytes", "offsets")}
     stays = {f"{name}_{part}" for name in _numbered(whole) for part in ("bytes", "offsets", "hash")}
-    taken = {name: a if name in stays else a[order] for name, a in whole.items() if name not in text}
+    found = {name: a if name in stays else a[order] for name, a in whole.items() if name not in text}
     for name in _ROW_TEXT:
         if f"{name}_bytes" in whole:
-            taken[f"{name}_bytes"], taken[f"{name}_offsets"] = take_bytes(
+            found[f"{name}_bytes"], found[f"{name}_offsets"] = take_bytes(
                 whole[f"{name}_bytes"], whole[f"{name}_offsets"], order
             )
-    return taken
+    return found
 
 
 def take_bytes(data: U8, offsets: I64, rows: I64) -> tuple[U8, I64]:

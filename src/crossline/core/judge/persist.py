@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from crossline.core.basics import wire
-from crossline.core.judge.shard import Bounds, LayerDelta, ShardState, evict_before, store_of
+from crossline.core.judge.contexts import applied
+from crossline.core.judge.output import LayerDelta
+from crossline.core.judge.shard import Bounds, ShardState, evict_before, store_of
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.windows.batch import Delta
 
@@ -23,6 +25,8 @@ def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[LayerDelta])
         "batch": batch_id,
         "kept_from": state.kept_from,
         "log_clock": state.log_clock,
+        "told_ms": state.told_ms,
+        "contexts": {layer: each.changes() for layer, each in state.contexts.items()},
         "layers": layers,
     }
     return wire.encode(meta, arrays)
@@ -34,6 +38,8 @@ def apply_delta(
     """Put what ``encode_delta`` wrote back into ``state``; layers that no rule needs any more are passed over."""
     state.kept_from = meta["kept_from"]
     state.log_clock = {stream: dict(clocks) for stream, clocks in meta["log_clock"].items()}
+    state.told_ms = dict(meta.get("told_ms", {}))
+    applied(state.contexts, plans, meta.get("contexts", {}))
     apply_past(plans, state, meta, arrays, bounds)
 
 
@@ -45,7 +51,10 @@ def apply_past(
     bounds: Bounds,
     only: Collection[str] | None = None,
 ) -> None:
-    """As ``apply_delta``, for records (of the layers ``only``) alone: the clocks stay as they are."""
+    """As ``apply_delta``, for records (of the layers ``only``) alone: the clocks stay as they are.
+
+    What was due by these clocks was told, or is nobody's: it is passed over.
+    """
     known = _layers(plans)
     for number, item in enumerate(meta["layers"]):
         if item["layer"] not in known or (only is not None and item["layer"] not in only):
@@ -58,6 +67,9 @@ def apply_past(
         horizon_ms = state.horizon_ms(plan.stream, bounds)
         if horizon_ms is not None:
             store.evict(evict_before(layer_plan.layer, horizon_ms))
+    for name, (plan, _) in known.items():
+        if name in state.stores and plan.stream in state.told_ms and (only is None or name in only):
+            state.stores[name].due(state.told_ms[plan.stream])
 
 
 def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapping[str, Any]], bounds: Bounds) -> bool:

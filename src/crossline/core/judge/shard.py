@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from crossline.core.alerts.hits import Hit, JudgedRows
+from crossline.core.alerts.corrections import told_again
+from crossline.core.alerts.hits import Hit, JudgedRows, once
+from crossline.core.alerts.waited import due_hits, origins_of
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
+from crossline.core.judge.brought import TOLD, brought_to
+from crossline.core.judge.changes import by_cause, places_of
+from crossline.core.judge.contexts import Contexts, waits
 from crossline.core.judge.kernels import Kernel, new_kernel
 from crossline.core.judge.order import NO_FLOOR, chunk_floors, in_ingest_order, settled
+from crossline.core.judge.output import BoolMask, LayerDelta, Position, Reported, ShardOutput, StreamClocks
+from crossline.core.judge.tellings import tellings_of
 from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.costs import UNMEASURED, Meter
 from crossline.core.plan.layers import Layer
+from crossline.core.reevaluate.kernel import Reevaluation
 from crossline.core.route.facts import facts_from
-from crossline.core.windows.batch import Delta, Failure, KeyedBatch, texts_of
-
-BoolMask = npt.NDArray[np.bool_]
+from crossline.core.windows.batch import Cause, KeyedBatch, texts_of
 
 MANY = 200_000  # records of a store; moving as many together takes some 20 ms
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a record stands, for a dead letter or a late record: its bytes are fetched from the source."""
-
-    stream: str
-    partition: str
-    offset: int
-    record_id: str
-    event_ms: int
-    ingest_ms: int
 
 
 @dataclass(slots=True)
@@ -40,13 +34,16 @@ class ShardState:
     """All that one shard keeps: a store per layer, and the clock of each log of each stream.
 
     ``kept_from``: the oldest batch whose segment the state still needs. ``waiting``: layers whose store could not be
-    seen to after the last batch (see ``evict``).
+    seen to after the last batch (see ``evict``). ``told_ms``: by stream, the clock up to which what was due was told.
+    ``contexts``: by layer, records that wait for context.
     """
 
     stores: dict[str, Kernel] = field(default_factory=dict)
     log_clock: dict[str, dict[str, int]] = field(default_factory=dict)
     kept_from: int = 0
     waiting: set[str] = field(default_factory=set)
+    told_ms: dict[str, int] = field(default_factory=dict)
+    contexts: dict[str, Contexts] = field(default_factory=dict)
 
     def horizon_ms(self, stream: str, bounds: Bounds) -> int | None:
         """The ingest time from which on records of ``stream`` still find their windows whole.
@@ -56,64 +53,13 @@ class ShardState:
         clocks = self.log_clock.get(stream)
         return max(clocks.values()) - bounds.partition_lag_ms if clocks else None
 
+    def passed_ms(self, stream: str, bounds: Bounds) -> int | None:
+        """The ingest time up to which records of ``stream`` are taken to have come: that of its slowest log.
 
-@dataclass(frozen=True, slots=True)
-class LayerDelta:
-    """What a batch added to one layer's store; ``lines``: the rule versions that bits of ``delta.sat`` stand for."""
-
-    layer: str
-    delta: Delta
-    lines: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamClocks:
-    """How far a stream has been read, in epoch ms.
-
-    ``ingest_ms``: the highest ingest time. ``slowest_ms``: where the log stands that is furthest behind. ``event_ms``:
-    the highest event time in the batch, None where it brought no record.
-    """
-
-    ingest_ms: int
-    slowest_ms: int
-    event_ms: int | None = None
-
-    def after(self, before: StreamClocks | None) -> StreamClocks:
-        """These where ``before`` stood: of what only rises the higher, of the slowest log these."""
-        if before is None:
-            return self
-        events = [ms for ms in (before.event_ms, self.event_ms) if ms is not None]
-        return StreamClocks(max(before.ingest_ms, self.ingest_ms), self.slowest_ms, max(events, default=None))
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """All records of a stream that a batch has in this shard, each once, and which of them are copies.
-
-    ``allowed_ms``: lateness past which every rule in force leaves a record unjudged; copies are not known beyond it.
-    """
-
-    judged: JudgedRows
-    duplicates: BoolMask
-    allowed_ms: I64 | int
-
-
-@dataclass(slots=True)
-class ShardOutput:
-    """What one batch gave: hits, duplicates, late records, and the deltas to be persisted.
-
-    ``failed``: how many records a model could not judge, by rule version and why.
-    """
-
-    hits: list[Hit] = field(default_factory=list)
-    reported: list[Reported] = field(default_factory=list)
-    duplicates: list[Position] = field(default_factory=list)
-    late: list[Position] = field(default_factory=list)
-    deltas: list[LayerDelta] = field(default_factory=list)
-    records: int = 0
-    retained: int = 0
-    clocks: dict[str, StreamClocks] = field(default_factory=dict)
-    failed: dict[Failure, int] = field(default_factory=dict)
+        One that is further behind the others than they may be is not waited for. None where nothing came yet.
+        """
+        clocks, horizon_ms = self.log_clock.get(stream), self.horizon_ms(stream, bounds)
+        return None if not clocks or horizon_ms is None else max(min(clocks.values()), horizon_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +67,29 @@ class Bounds:
     """``partition_lag_ms``: how far a record's ingest time may be behind the highest of its stream.
 
     Up to there it finds its windows whole, whether its log lags behind another or its sender's clock behind others.
+    ``aligned``: streams that are judged up to the same ingest instants, however far each was read (see ``aligned``).
     """
 
     partition_lag_ms: int = 0
+    aligned: tuple[str, ...] = ()
 
 
-def judge(plans: Sequence[StreamPlan], state: ShardState, parts: Sequence[WirePart], bounds: Bounds) -> ShardOutput:
-    """Judge one batch's ``parts`` of this shard; ``state`` is moved on in place."""
-    output = ShardOutput()
+def judge(
+    plans: Sequence[StreamPlan],
+    state: ShardState,
+    parts: Sequence[WirePart],
+    bounds: Bounds,
+    meter: Meter = UNMEASURED,
+) -> ShardOutput:
+    """Judge one batch's ``parts`` of this shard; ``state`` is moved on in place, and ``meter`` by what it takes."""
+    output = ShardOutput(meter=meter)
+    for contexts in state.contexts.values():
+        contexts.begin()
     for plan in plans:
-        mine = [p for p in parts if p[0]["stream"] == plan.stream]
+        mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] != TOLD]
         if mine:
-            _judge_stream(plan, state, mine, bounds, output)
+            told = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] == TOLD]
+            _judge_stream(plan, state, mine, bounds, output, told)
     _forget_unplanned(plans, state)
     output.retained = sum(store.records for store in state.stores.values())
     return output
@@ -142,32 +99,74 @@ def _forget_unplanned(plans: Iterable[StreamPlan], state: ShardState) -> None:
     planned = {layer.layer.name for plan in plans for layer in plan.layers}
     for name in [name for name in state.stores if name not in planned]:
         del state.stores[name]
+        state.contexts.pop(name, None)
 
 
 def _judge_stream(
-    plan: StreamPlan, state: ShardState, parts: list[WirePart], bounds: Bounds, output: ShardOutput
+    plan: StreamPlan,
+    state: ShardState,
+    parts: list[WirePart],
+    bounds: Bounds,
+    output: ShardOutput,
+    told: Sequence[WirePart] = (),
 ) -> None:
     reporter = plan.layers[plan.reporter].layer.name
     newest_ms = None
+    before_ms = state.horizon_ms(plan.stream, bounds)
     log_clock = state.log_clock.setdefault(plan.stream, {})
-    if plan.of_hits:
-        floors = _clocks_of_hits(parts, log_clock)
-    else:
-        floors = chunk_floors([p for p in parts if p[0]["layer"] == reporter], log_clock)
+    floors = _clocks_of_hits([p for p in parts if "clocks" in p[0]], log_clock)
+    floors |= chunk_floors([p for p in parts if "clocks" not in p[0] and p[0]["layer"] == reporter], log_clock)
+    logs = log_clock if plan.met is None else plan.met.judged_logs(log_clock)
     horizon_ms = state.horizon_ms(plan.stream, bounds)
+    meter = output.meter
+    meter.start()
     for number, layer_plan in enumerate(plan.layers):
-        store = store_of(state, layer_plan)
+        store_of(state, layer_plan)
         mine = [settled(p, floors) for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
-            rows = in_ingest_order(mine, floors, reached=bool(plan.carried))
-            rows["place_ms"] = rows["ingest_ms"] if len(log_clock) > 1 else np.zeros_like(rows["ingest_ms"])
+            layer = layer_plan.layer
+            reached = bool(plan.carried) or layer.waits or layer.reevaluate or waits(layer_plan)
+            rows = in_ingest_order(mine, floors, reached=reached, of_hits=plan.of_hits)
+            rows, causes = by_cause(plan, layer_plan, rows, mine)
+            rows["place_ms"] = rows["ingest_ms"] if len(logs) > 1 else np.zeros_like(rows["ingest_ms"])
             if number == plan.reporter and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
-            _judge_layer(plan, layer_plan, store, rows, mine, output, reporter=number == plan.reporter)
+            given = _Given(rows, mine, causes, len(logs), told)
+            _judge_layer(plan, layer_plan, state, given, output, reporter=number == plan.reporter)
+        meter.layer(layer_plan.layer.name)
+    passed_ms = state.passed_ms(plan.stream, bounds)
+    if passed_ms is not None:
+        output.hits += tell_due(plan, state, passed_ms)
+        meter.told()
     if horizon_ms is not None:
-        evict([each.layer for each in plan.layers], state, horizon_ms)
-    if log_clock and not plan.of_hits:
+        output.without_context |= _given_up(plan, state, before_ms, horizon_ms)
+        evict([each.layer for each in plan.layers], state, horizon_ms, meter)
+    if log_clock and plan.reports:
         output.clocks[plan.stream] = StreamClocks(max(log_clock.values()), min(log_clock.values()), newest_ms)
+
+
+def _given_up(plan: StreamPlan, state: ShardState, before_ms: int | None, horizon_ms: int) -> dict[str, int]:
+    """How many records no context can come to in time for any more, by rule version.
+
+    ``before_ms``: the horizon before this batch.
+    """
+    found: dict[str, int] = {}
+    for layer_plan in plan.layers:
+        name, store = layer_plan.layer.name, state.stores[layer_plan.layer.name]
+        if isinstance(store, Reevaluation):
+            found |= store.lacking(before_ms, horizon_ms, layer_plan.layer.lateness_ms)
+        elif name in state.contexts:
+            found |= state.contexts[name].give_up(layer_plan, horizon_ms)
+    return found
+
+
+def tell_due(plan: StreamPlan, state: ShardState, passed_ms: int) -> Iterator[Hit]:
+    """The hits that come of it that the stream's clock stands at ``passed_ms``."""
+    state.told_ms[plan.stream] = passed_ms
+    for layer_plan in plan.layers:
+        due = state.stores[layer_plan.layer.name].due(passed_ms)
+        if due is not None:
+            yield from due_hits(plan, layer_plan, due)
 
 
 def _clocks_of_hits(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[tuple[str, int], int]:
@@ -178,7 +177,7 @@ def _clocks_of_hits(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dic
     return {(meta["log"], meta["sequence"]): NO_FLOOR for meta, _ in parts}
 
 
-def evict(layers: Sequence[Layer], state: ShardState, horizon_ms: int) -> None:
+def evict(layers: Sequence[Layer], state: ShardState, horizon_ms: int, meter: Meter = UNMEASURED) -> None:
     """Drop what is in no window of a record ingested at ``horizon_ms`` or later.
 
     Stores of one stream fill alike, and moving the records of a large one together takes long. So where that was done,
@@ -191,6 +190,7 @@ def evict(layers: Sequence[Layer], state: ShardState, horizon_ms: int) -> None:
         state.waiting.discard(name)
         before = store.records
         store.evict(evict_before(by_name[name], horizon_ms))
+        meter.layer(name)
         if store.records < before >= MANY:
             state.waiting.update(names[number + 1 :])
             return
@@ -206,7 +206,7 @@ def store_of(state: ShardState, layer_plan: LayerPlan) -> Kernel:
     name = layer_plan.layer.name
     store = state.stores.get(name)
     if store is None:
-        store = state.stores[name] = new_kernel(layer_plan.kernel)
+        store = state.stores[name] = new_kernel(layer_plan.kernel, again=layer_plan.layer.reevaluate)
     elif store.plan is not layer_plan.kernel and store.plan != layer_plan.kernel:
         store.replan(layer_plan.kernel)
     store.duplicate_ms = layer_plan.layer.known_ms
@@ -218,17 +218,27 @@ def evict_before(layer: Layer, horizon_ms: int) -> int:
     return horizon_ms - layer.remembers_ms - 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The rows of a layer and their parts; ``causes``: of hits that may be taken back. ``logs``: of the stream.
+
+    ``told``: the figures that are brought to them.
+    """
+
+    rows: Arrays
+    parts: list[WirePart]
+    causes: Sequence[Cause]
+    logs: int
+    told: Sequence[WirePart]
+
+
 def _judge_layer(
-    plan: StreamPlan,
-    layer_plan: LayerPlan,
-    store: Kernel,
-    rows: Arrays,
-    parts: list[WirePart],
-    output: ShardOutput,
-    *,
-    reporter: bool,
+    plan: StreamPlan, layer_plan: LayerPlan, state: ShardState, given: _Given, output: ShardOutput, *, reporter: bool
 ) -> None:
-    lateness = rows["ingest_ms"] - rows["event_ms"]
+    rows, parts, meter = given.rows, given.parts, output.meter
+    lateness, store = rows["ingest_ms"] - rows["event_ms"], state.stores[layer_plan.layer.name]
+    chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
+    again = layer_plan.layer.reevaluate
     batch = KeyedBatch(
         clock_ms=rows["event_ms"] if layer_plan.layer.time_mode == "event_time" else rows["ingest_ms"],
         ingest_ms=rows["ingest_ms"],
@@ -243,14 +253,29 @@ def _judge_layer(
         entries=entries_in_time(layer_plan, rows["bits"], lateness),
         texts=texts_of(rows, len(layer_plan.layer.columns)),
         facts=facts_from(plan.spec, layer_plan.facts, rows, len(layer_plan.layer.columns)),
+        places=places_of(plan, rows, chunks, given.causes) if again else None,
     )
+    if layer_plan.brought:
+        facts = brought_to(JudgedRows(plan, layer_plan, batch, rows, chunks), given.told)
+        batch = replace(batch, facts={**batch.facts, **facts})
+    if layer_plan.layer.waits:
+        batch = replace(batch, reached_ms=rows["reached"], origins=origins_of(rows, chunks, batch.facts))
     hits = store.judge(batch)
+    meter.rows(layer_plan, batch.entries)
+    meter.layer(layer_plan.layer.name)
     for failure, count in hits.failed.items():
         output.failed[failure] = output.failed.get(failure, 0) + count
-    chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
     judged = JudgedRows(plan, layer_plan, batch, rows, chunks)
     if len(hits.line):
-        output.hits += judged.window_hits(hits)
+        found = judged.window_hits(hits)
+        output.hits += found if plan.level == 1 else once(found)
+    if hits.again:
+        output.hits += told_again(plan, layer_plan, hits.again, given.logs)
+    if waits(layer_plan) and not again:
+        contexts = state.contexts.setdefault(layer_plan.layer.name, Contexts())
+        output.hits += contexts.judge(judged, hits.without, hits.duplicates)
+    meter.told()
+    output.tellings += tellings_of(judged, hits.told)
     output.deltas.append(LayerDelta(layer_plan.layer.name, store.delta(batch, hits), lines_of(layer_plan)))
     if reporter:
         _report(judged, hits.duplicates, parts, output)
@@ -276,12 +301,15 @@ def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
 def _report(judged: JudgedRows, known: BoolMask, parts: list[WirePart], output: ShardOutput) -> None:
     """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone."""
     plan, batch = judged.plan, judged.batch
-    if plan.of_hits:
+    if not plan.reports:
         # A record that was hit is reported where it came in.
         if plan.stateless and "stateless" in judged.rows:
-            output.hits += judged.stateless_hits(known)
+            output.hits += once(judged.stateless_hits(known))
         return
     output.records += len(batch.clock_ms)
+    for number, table in enumerate(plan.tables if "missed" in judged.rows else ()):
+        count = int((judged.rows["missed"][:, number // 8] >> (number % 8) & 1).sum())
+        output.missed[table] = output.missed.get(table, 0) + count
     # Past what any rule takes, the store may have forgotten the first one or not: a copy is then late, like others.
     late_after_ms, allowed_ms = plan.lateness.at(batch.ingest_ms)
     duplicates = known & (batch.lateness_ms <= allowed_ms)
@@ -292,7 +320,10 @@ def _report(judged: JudgedRows, known: BoolMask, parts: list[WirePart], output: 
         for row in np.flatnonzero(marked).tolist():
             target.append(_position(judged, partitions, row))
     if plan.stateless and "stateless" in judged.rows:
+        output.meter.layer(judged.layer_plan.layer.name)
         output.hits += judged.stateless_hits(duplicates)
+        output.very_late += judged.very_late_hits()
+        output.meter.told()
 
 
 def _position(judged: JudgedRows, partitions: list[str], row: int) -> Position:

@@ -20,6 +20,7 @@ from crossline.core.panes.tables import (
     key_units,
     know_id,
     of_slot,
+    slot_of,
     slot_row,
 )
 from crossline.core.windows.memory.access import (
@@ -66,7 +67,7 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
     That is where it is in no entry, or a duplicate of one with a clock of ``since_ms`` or later; -2: there is no room.
     """
     key = load_i32(word(h, at.KEY_INDEX) + 4 * row)
-    slot = load_i32(word(h, at.KEY_SLOT) + 4 * key)
+    slot = slot_of(h, key)
     bits, each, wanted = word(h, at.BITS), word(h, at.BITS_EACH), 0
     for k in range(each):
         wanted |= load_i64(bits + 8 * (row * each + k))

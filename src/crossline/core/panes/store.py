@@ -14,11 +14,12 @@ from crossline.core.panes.memory import Memory
 from crossline.core.panes.program import compile_plan, cooling
 from crossline.core.panes.verdicts import holds
 from crossline.core.plan.spaces import PaneSpacePlan
-from crossline.core.windows.batch import Delta, FormulaRead, Hits, KeyedBatch, take, take_bytes
+from crossline.core.windows.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take, take_bytes
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.program import INT_KINDS, all_told, classes, judge_class
 from crossline.core.windows.store import Sizes
 from crossline.core.windows.verdicts.formulas import Formulas, Judged, Told
+from crossline.core.windows.verdicts.tellings import Tellings
 
 PIECE = 16_384  # rows whose figures are told at a time
 SWEEP_PART = 4  # a slot is swept for as many records
@@ -63,6 +64,7 @@ class PaneState:
         self._program = compile_plan(plan)
         self._memory = Memory(self._program)
         self._formulas = Formulas(plan, self._program)
+        self._tellings = Tellings(plan, self._program)
         self._classes = classes(plan)
         told = all_told(plan)
         kinds = dict(zip(self._program.group_told.tolist(), self._program.group_kind.tolist(), strict=True))
@@ -78,14 +80,14 @@ class PaneState:
         duplicate, retained = self._enter(batch, sat)
         found = _Found()
         for start in range(0, n, PIECE):
-            self._judge_piece(batch, start, min(start + PIECE, n), found)
+            self._judge_piece(batch, start, min(start + PIECE, n), duplicate, found)
         kept = int(words[at.N_RETAINED])
         self._retained += kept
         self._memory.let_go()
         hits = self._hits(batch, found, duplicate, retained[:kept], sat[:kept])
-        return replace(hits, failed=self._formulas.failed())
+        return replace(hits, failed=self._formulas.failed(), told=self._tellings.told())
 
-    def _judge_piece(self, batch: KeyedBatch, start: int, end: int, found: _Found) -> None:
+    def _judge_piece(self, batch: KeyedBatch, start: int, end: int, copies: U8, found: _Found) -> None:
         memory, words, rows = self._memory, self._memory.words, end - start
         told, lines = Told.of(rows, int(words[at.TOLD])), len(self.plan.judging)
         counts = np.zeros((rows, max(1, len(self.plan.cursors))), np.int64)
@@ -105,8 +107,10 @@ class PaneState:
             column = self._columns[number]
             verdicts[:, number] = holds(line, told, column, integral=self._integral[column])
         facts = {name: column.slice(start, rows) for name, column in batch.facts.items()}
+        judged = Judged(batch, slice(start, end), copies)
+        self._tellings.take(told, judged)
         if self.plan.formulas:
-            verdicts[:, len(self.plan.lines) :] = self._formulas.holds(told, facts, Judged(batch, slice(start, end)))
+            verdicts[:, len(self.plan.lines) :] = self._formulas.holds(told, facts, judged)
         memory.run(EMIT)
         hits = int(words[at.N_HITS])
         found.emitted.append(emitted[: 2 * int(words[at.N_EMITTED])].copy())
@@ -174,7 +178,6 @@ class PaneState:
             emitted_line=np.ascontiguousarray(emitted[0::2]),
             emitted_row=np.ascontiguousarray(emitted[1::2]),
             formed=found.formed,
-            failed=self._formulas.failed(),
         )
 
     def _itself(self, batch: KeyedBatch, row: Any, cursor: Any) -> Any:
@@ -262,6 +265,10 @@ class PaneState:
             if was in cold and i in cooling(plan):
                 emitted = memory.field(_column(memory, at.EMITTED_AT, cooling(plan).index(i)), np.int64)
                 emitted[:] = old.field(_column(old, at.EMITTED_AT, cold.index(was)), np.int64)
+
+    def due(self, clock_ms: int) -> Due | None:  # noqa: ARG002 - a window waits for nothing
+        """Nothing."""
+        return None
 
     def evict(self, cutoff_ms: int) -> None:
         """Drop records with a clock at or before ``cutoff_ms``, in no future window, and settle those that are.

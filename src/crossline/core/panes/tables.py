@@ -112,6 +112,18 @@ def find_keys(h: int) -> None:
         store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
 
 
+@inlined
+def slot_of(h: int, key: int) -> Any:
+    """The slot of key number ``key`` of the batch, or -1: that of one with another number may have been made since."""
+    slot = load_i32(word(h, at.KEY_SLOT) + 4 * key)
+    if slot < 0:
+        start = item(h, at.KEY_OFFSETS, key)
+        length = item(h, at.KEY_OFFSETS, key + 1) - start
+        slot = find_key(h, np.uint64(item(h, at.KEY_HASH, key)), word(h, at.KEY_BYTES) + start, length)
+        store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
+    return slot
+
+
 @jit
 def add_slot(h: int, key: int) -> Any:
     """A slot for key number ``key`` of the batch, which has none."""

@@ -7,11 +7,12 @@ from typing import Any
 
 from numba import njit, types
 
+from crossline.core.patterns.absences import meet_all, meet_rows
 from crossline.core.patterns.close import close_taken
 from crossline.core.patterns.kernel import judge_rows, offer_all
 from crossline.core.windows.memory.sources import digest
 
-JUDGE, CLOSE, OFFER = range(3)
+JUDGE, CLOSE, OFFER, MEET, MEET_ALL = range(5)
 
 
 def _made(sources: int) -> Any:
@@ -23,6 +24,10 @@ def _made(sources: int) -> Any:
             close_taken(h)
         elif task == OFFER:
             done = offer_all(h, argument)
+        elif task == MEET:
+            meet_rows(h)
+        elif task == MEET_ALL:
+            meet_all(h)
         return done
 
     return njit(types.int64(types.int64, types.int64, types.int64), cache=True)(run)

@@ -47,7 +47,7 @@ class PatternSpaceState(RecordStore):
         Raises:
             StateError: more bytes of ids or keys than one key space of a shard can hold.
         """
-        found = self._enter(batch, *_without(batch), stepwise=True)
+        found = self._enter(batch, *without_values(batch), stepwise=True)
         self._memory.words[at.TELLING] = 1
         self._go_through(JUDGE, len(batch))
         hits = hits_of(self._memory, self._buffers, (), np.full(len(self.plan.lines) + 1, -1, np.int64), found)
@@ -63,7 +63,7 @@ class PatternSpaceState(RecordStore):
             StateError: as for ``judge``.
         """
         batch, first = delta.batch, self.records
-        self._enter(batch, *_without(batch), stepwise=False)
+        self._enter(batch, *without_values(batch), stepwise=False)
         words = self._memory.words
         words[at.TELLING], words[at.DUPLICATE_MS] = 0, -ANY_AGE  # what was kept was no duplicate
         self._go_through(JUDGE, len(batch))
@@ -122,7 +122,7 @@ def _emissions(memory: MemoryMap, column: int) -> Any:
     return memory.field(at.SLOTS, int(memory.words[at.EMITTED_AT]) + 4 * column)
 
 
-def _without(batch: KeyedBatch) -> tuple[I64, U8]:
+def without_values(batch: KeyedBatch) -> tuple[I64, U8]:
     """Values of no column, bits of no line."""
     return np.zeros((len(batch), 0), np.int64), np.zeros((len(batch), 0), np.uint8)
 

@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-
-from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
-from crossline.core.basics.values import I64
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.program import Comparison, Feed, Figure, Formed, Ordered, Program
+from crossline.core.figures.program import (
+    Absent,
+    Formed,
+    Ordered,
+    Program,
+    Telling,
+)
+from crossline.core.plan.lateness import LatenessInForce, lateness_of
 from crossline.core.plan.layers import (
     Draft,
-    EntrySpec,
     Layer,
     Layout,
-    Programmed,
     assign,
-    entry_of,
     home_layer,
-    step_entry,
-    streak_entry,
+    kept_for,
+    remembering,
     without_idle,
 )
+from crossline.core.plan.meeting import Meeting, came_log, read_came, read_log, wide_spec
+from crossline.core.plan.orders import absence_of, pattern_of
 from crossline.core.plan.spaces import (
-    Cursor,
+    Absence,
+    AbsenceSpacePlan,
+    Brought,
     FormulaLine,
-    Group,
     KeySpacePlan,
     Line,
     PaneSpacePlan,
     Pattern,
     PatternSpacePlan,
-    Step,
+    TellingLine,
     WindowPlan,
 )
+from crossline.core.plan.windowed import entry_of_step, formula_of, line_of, telling_of
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -47,48 +52,33 @@ class LayerPlan:
     """A layer with the lines judged on it.
 
     ``versions[i]`` is the rule version of line i of ``kernel.judging``, once for each span of time in which it is in
-    force. ``facts``: the fields that formulas read, and those that hits carry for other rules.
+    force. ``facts``: the fields that formulas read, those told with figures, and those that hits carry for other rules.
     """
 
     layer: Layer
-    kernel: WindowPlan | PatternSpacePlan
+    kernel: WindowPlan | PatternSpacePlan | AbsenceSpacePlan
     versions: tuple[tuple[RuleVersion, ...], ...]
     facts: tuple[str, ...] = ()
+
+    @property
+    def brought(self) -> tuple[Brought, ...]:
+        """Figures of other keys that its formulas read."""
+        formulas = self.kernel.formulas if isinstance(self.kernel, KeySpacePlan | PaneSpacePlan) else ()
+        return tuple(each for line in formulas for each in line.brought)
 
 
 @dataclass(frozen=True, slots=True)
 class Stateless:
-    """A rule judged at the record alone."""
+    """A rule judged at the record alone.
+
+    ``scored_after_ms``: lateness beyond which its hits are for risk scores alone; None: there are no such hits.
+    """
 
     version: RuleVersion
     condition: str
     judge_lateness_ms: int | None
     shown_fields: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LatenessInForce:
-    """What the rules in force at an ingest time leave unjudged, and what they take: from ``from_ms[i]`` on the i-th.
-
-    ``late_after_ms``: lateness past which some rule leaves a record unjudged. ``allowed_ms``: past which every rule
-    does. ``widest_ms``: the greatest of these there is.
-    """
-
-    from_ms: tuple[int, ...]
-    late_after_ms: tuple[int, ...]
-    allowed_ms: tuple[int, ...]
-
-    @property
-    def widest_ms(self) -> int:
-        """The greatest lateness that any rule takes at any time."""
-        return max(self.allowed_ms)
-
-    def at(self, ingest_ms: I64) -> tuple[I64 | int, I64 | int]:
-        """``late_after_ms`` and ``allowed_ms`` for records of these ingest times."""
-        if len(self.from_ms) == 1:
-            return self.late_after_ms[0], self.allowed_ms[0]
-        place = np.searchsorted(np.array(self.from_ms), ingest_ms, side="right") - 1
-        return np.array(self.late_after_ms)[place], np.array(self.allowed_ms)[place]
+    scored_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +86,14 @@ class StreamPlan:
     """Everything that routing and the shards need for one stream.
 
     ``conditions``: canonical JSON -> compiled condition. ``reporter``: number of the layer that reports duplicates
-    and late records and judges the stateless rules. ``programs``: by rule id and version.
+    and late records and judges the stateless rules. ``programs``: by rule id and version. ``tables``: those whose
+    fields some rule reads.
 
     Of the hits of a rule, ``base`` is the stream whose records were hit, and ``level`` one more than that of what the
     rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
+    ``corrected``: whether records of it may be taken back: hits of a rule that judges again.
+    ``met``: where records of several sources meet in it. ``order``: all streams, as records of one ingest time count
+    one after the other. ``mixed``: whether what may change its answers is of several of these.
     """
 
     stream: str
@@ -113,20 +107,60 @@ class StreamPlan:
     base: str
     level: int = 1
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    corrected: bool = False
+    tables: tuple[str, ...] = ()
+    met: Meeting | None = None
+    order: tuple[str, ...] = ()
+    mixed: bool = False
+
+    def origin(self, log: str) -> tuple[str, str]:
+        """The stream that a ``log`` of its rows is of in the end, and what it is called there."""
+        return read_log(log, self.base) if self.met is None else self.met.origin(log)
+
+    def came(self, log: str) -> str:
+        """What a ``log`` of its rows is called among what may change its answers."""
+        return log if self.reports else came_log(self.order, *self.origin(log))
+
+    def from_came(self, came: str) -> tuple[str, str]:
+        """The stream and the log that ``came`` names."""
+        return (self.base, came) if self.reports else read_came(came)
 
     @property
     def of_hits(self) -> bool:
-        """Whether its records are hits of a rule."""
-        return self.level > 1
+        """Whether its records are hits of a rule, and nothing else."""
+        return self.level > 1 and self.met is None
+
+    @property
+    def reports(self) -> bool:
+        """Whether it is told here which records came twice or late: where they come in, and only there."""
+        return self.level == 1 and self.met is None
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a stream comes from, and what others need of its hits; see ``StreamPlan``."""
+    """What a stream comes from, and what others need of its hits; see ``StreamPlan``.
+
+    ``corrected_ms``: how late a record may be that takes hits back; None: none does.
+    ``beside``: rule versions that judge its records where those of other streams meet them.
+    ``tellings``: what is told of its records for rules that judge them by another key. ``scored``: the rules whose hits
+    are part of risk scores. ``order``, ``mixed``: see ``StreamPlan``.
+    """
 
     base: str
     level: int = 1
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    corrected_ms: int | None = None
+    met: Meeting | None = None
+    beside: Sequence[RuleVersion] = ()
+    tellings: Sequence[tuple[RuleVersion, Program]] = ()
+    scored: Collection[str] = ()
+    order: tuple[str, ...] = ()
+    mixed: bool = False
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What the plan says of it as it is."""
+        return {name: getattr(self, name) for name in ("base", "level", "carried", "met", "order", "mixed")}
 
 
 def compile_stream(
@@ -144,24 +178,36 @@ def compile_stream(
     ``change``: what becomes of each rule's program before it is compiled.
     """
     layout, of = layout or Layout(), of or Origin(name)
-    mine = [v for v in rules.versions if v.rule.source_topic == name]
-    programs = [(v, v.rule.program(spec, defaults)) for v in mine]
+    mine = [v for v in rules.versions if v.rule.reading.name == name]
+    programs = [(v, _program(v, spec, defaults)) for v in mine]
     if change is not None:
         programs = [(version, change(version, program)) for version, program in programs]
-    windowed = [(version, program) for version, program in programs if program.verdict is not None]
-    stateless = tuple(_stateless(version, program) for version, program in programs if program.verdict is None)
-    lateness = _lateness(programs, defaults)
-    conditions = {c.canonical: c for _, program in programs for c in program.conditions if c.canonical}
+    if of.met is not None:
+        spec = wide_spec(spec, of.met.reading)
+    told = [(v, program if change is None else change(v, program)) for v, program in of.tellings]
+    corrected = of.corrected_ms is not None
+    judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
+    windowed = [(version, program) for version, program in judged if program.verdict is not None] + told
+    stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
+    lateness = lateness_of(
+        [*((v, program.feed) for v, program in programs), *((v, v.rule.feed(defaults)) for v in of.beside)], defaults
+    )
+    conditions = {c.canonical: c for _, program in (*programs, *told) for c in program.conditions if c.canonical}
     drafts = []
     for draft, members in assign(name, spec, windowed, layout, defaults):
         for version, program in members:
             _add(draft, version, program, spec)
-            draft.facts |= dict.fromkeys(of.carried.get(version.rule.rule_id, ()))
+            shown = program.evidence.fields if corrected else ()
+            draft.facts |= dict.fromkeys((*of.carried.get(version.rule.rule_id, ()), *shown))
         if members:
             draft.layer = without_idle(draft.layer, draft.used, draft.programs, defaults)
+            draft.layer = kept_for(draft.layer, of.corrected_ms or 0)
         if members or draft.layer.home:
             drafts.append(draft)
-    reporter = _reporter(drafts, name, spec, lateness.widest_ms, layout)
+    if of.met is None:
+        reporter = _reporter(drafts, name, spec, lateness.widest_ms, layout)
+    else:
+        reporter, drafts = 0, [draft for draft in drafts if not draft.idle]
     return StreamPlan(
         stream=name,
         spec=spec,
@@ -171,31 +217,26 @@ def compile_stream(
         reporter=reporter,
         lateness=lateness,
         programs={(v.rule.rule_id, v.rule.version): program for v, program in programs},
-        base=of.base,
-        level=of.level,
-        carried=of.carried,
+        corrected=corrected,
+        **of.said,
     )
 
 
-def _lateness(programs: Sequence[Programmed], defaults: Defaults) -> LatenessInForce:
-    """Of the versions of one stream that run on event time; the pipeline's own bound where none is in force."""
-    bounds = [(v.effective_from_ms, v.effective_until_ms, program.feed.allowed_lateness_ms) for v, program in programs]
-    changes = {edge for start, end, ms in bounds if ms is not None for edge in (start, end)}
-    edges = sorted({BEGINNING_MS, *changes} - {FOREVER_MS})
-    spans: list[tuple[int, int, int]] = []
-    for edge in edges:
-        allowed = [ms for start, end, ms in bounds if ms is not None and start <= edge < end]
-        allowed = allowed or [defaults.allowed_lateness_ms]
-        if not spans or spans[-1][1:] != (min(allowed), max(allowed)):
-            spans.append((edge, min(allowed), max(allowed)))
-    starts, late_after, widest = zip(*spans, strict=True)
-    return LatenessInForce(starts, late_after, widest)
+def _program(version: RuleVersion, spec: StreamSpec, defaults: Defaults) -> Program:
+    program = version.rule.program(spec, defaults)
+    again = version.rule.judges_again and not version.rule.reading.brought
+    return replace(program, reevaluate=True) if again else program
 
 
-def _stateless(version: RuleVersion, program: Program) -> Stateless:
+def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:
+    scored = of.level == 1 and version.rule.rule_id in of.scored and program.judge_lateness_ms is None
     bounds = [ms for ms in (program.feed.allowed_lateness_ms, program.judge_lateness_ms) if ms is not None]
     return Stateless(
-        version, program.feed.condition.canonical, min(bounds) if bounds else None, program.evidence.fields
+        version,
+        program.feed.condition.canonical,
+        min(bounds) if bounds else None,
+        program.evidence.fields,
+        program.feed.allowed_lateness_ms if scored else None,
     )
 
 
@@ -207,106 +248,31 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
     draft.programs.append(program)
     draft.versions.setdefault(name, []).append(version)
     span = (version.effective_from_ms, version.effective_until_ms)
+    entry = partial(entry_of_step, draft, program, spec)
     if len(draft.versions[name]) > 1:
         # In force again after a pause, or under another status: it goes on from what it remembers.
         draft.lines = [_prolonged(each, name, span) for each in draft.lines]
         draft.formulas = [_prolonged(each, name, span) for each in draft.formulas]
         draft.patterns = [_prolonged(each, name, span) for each in draft.patterns]
+        draft.absences = [_prolonged(each, name, span) for each in draft.absences]
+        draft.tellings = [_prolonged(each, name, span) for each in draft.tellings]
     elif isinstance(program.verdict, Formed):
-        draft.formulas.append(_formula(draft, version, program, program.verdict, spec))
+        draft.formulas.append(formula_of(draft, version, program, program.verdict, spec))
     elif isinstance(program.verdict, Ordered):
-        draft.patterns.append(_pattern(draft, version, program, program.verdict, spec))
+        draft.patterns.append(pattern_of(version, program, program.verdict, entry))
+    elif isinstance(program.verdict, Absent):
+        draft.absences.append(absence_of(version, program, program.verdict, entry))
+    elif isinstance(program.verdict, Telling):
+        draft.tellings.append(telling_of(draft, version, program, program.verdict, spec))
     elif program.verdict is not None:
-        draft.lines.append(_line(draft, version, program, program.verdict, spec))
+        draft.lines.append(line_of(draft, version, program, program.verdict, spec))
 
 
-_Judging = TypeVar("_Judging", Line, FormulaLine, Pattern)
+_Judging = TypeVar("_Judging", Line, FormulaLine, Pattern, Absence, TellingLine)
 
 
 def _prolonged(line: _Judging, name: tuple[str, int], span: tuple[int, int]) -> _Judging:
     return replace(line, spans=(*line.spans, span)) if (line.rule_id, line.version) == name else line
-
-
-def _entry(draft: Draft, entry: EntrySpec) -> int:
-    number = draft.layer.entries.index(entry)
-    draft.used.add(number)
-    return number
-
-
-def _group(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = False) -> int:
-    """The number of the group that is ``figure``, or that counts what is in its window."""
-    window = figure.window
-    cursor = Cursor(
-        entry=_entry(draft, entry_of(figure.feed, spec, figure.column)),
-        window_ms=window.length_ms,
-        left_closed=window.bounds[0] == "[",
-        right_open=window.bounds[1] == ")",
-        include_current=window.include_current,
-        delay_ms=window.delay_ms,
-        resolution_ms=window.resolution_ms,
-    )
-    number = draft.cursors.setdefault(cursor, len(draft.cursors))
-    column = -1
-    if figure.aggregate == "streak" and not counted:
-        column = _entry(draft, streak_entry(figure))
-    elif figure.column is not None and figure.column_kind is not None and not counted:
-        column = draft.layer.columns.index((figure.column, figure.column_kind))
-    group = Group(number, column, "count") if counted else Group(number, column, figure.aggregate, figure.rank)
-    return draft.groups.setdefault(group, len(draft.groups))
-
-
-def _line(draft: Draft, version: RuleVersion, program: Program, verdict: Comparison, spec: StreamSpec) -> Line:
-    if program.figures[0].feed != program.feed:
-        raise ValueError(f"{version.rule.rule_id}: a line is a figure of the feed that is judged")
-    return Line(
-        rule_id=version.rule.rule_id,
-        version=version.rule.version,
-        group=_group(draft, program.figures[0], spec),
-        operator=verdict.operator,
-        threshold=verdict.threshold,
-        emit_every=program.emission.every,
-        cooldown_ms=program.emission.cooldown_ms,
-        spans=((version.effective_from_ms, version.effective_until_ms),),
-        judge_lateness_ms=program.judge_lateness_ms,
-    )
-
-
-def _formula(draft: Draft, version: RuleVersion, program: Program, verdict: Formed, spec: StreamSpec) -> FormulaLine:
-    draft.facts |= dict.fromkeys(verdict.fields)
-    rearm_ms = program.emission.rearm_ms
-    if rearm_ms is None:
-        rearm_ms = max(each.window.rearm_ms for each in program.figures)
-    groups = [(_group(draft, each, spec), _group(draft, each, spec, counted=True)) for each in program.figures]
-    return FormulaLine(
-        rule_id=version.rule.rule_id,
-        version=version.rule.version,
-        entry=_entry(draft, entry_of(program.feed, spec)),
-        figures=tuple((name, *each) for name, each in zip(verdict.names, groups, strict=True)),
-        verdict=verdict,
-        rearm_ms=rearm_ms,
-        emit_every=program.emission.every,
-        cooldown_ms=program.emission.cooldown_ms,
-        spans=((version.effective_from_ms, version.effective_until_ms),),
-        judge_lateness_ms=program.judge_lateness_ms,
-    )
-
-
-def _pattern(draft: Draft, version: RuleVersion, program: Program, verdict: Ordered, spec: StreamSpec) -> Pattern:
-    def entry(feed: Feed) -> int:
-        return _entry(draft, step_entry(program, feed, spec))
-
-    return Pattern(
-        rule_id=version.rule.rule_id,
-        version=version.rule.version,
-        steps=tuple(Step(entry(step.feed), step.times) for step in verdict.steps),
-        within_ms=verdict.within_ms,
-        until=None if verdict.until is None else entry(verdict.until),
-        strict=entry(program.feed) if verdict.strict else None,
-        spans=((version.effective_from_ms, version.effective_until_ms),),
-        judge_lateness_ms=program.judge_lateness_ms,
-        cooldown_ms=program.emission.cooldown_ms,
-        probes=verdict.probes,
-    )
 
 
 def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int, layout: Layout) -> int:
@@ -322,11 +288,13 @@ def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int
     return drafts.index(chosen)
 
 
-def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan:
+def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:
     """What the layer's kernel is to judge; which kernel that is follows from its kind."""
     layer = draft.layer
     if layer.ordered:
         return PatternSpacePlan(len(layer.entries), tuple(draft.patterns), layer.retention_ms)
+    if layer.waits:
+        return AbsenceSpacePlan(len(layer.entries), tuple(draft.absences), layer.retention_ms)
     common: dict[str, Any] = {
         "columns": layer.columns,
         "entries": len(layer.entries),
@@ -335,6 +303,7 @@ def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan:
         "lines": tuple(draft.lines),
         "retention_ms": layer.retention_ms,
         "formulas": tuple(draft.formulas),
+        "tellings": tuple(draft.tellings),
     }
     if not layer.resolution_ms:
         return KeySpacePlan(**common)

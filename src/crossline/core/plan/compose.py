@@ -6,17 +6,20 @@ first, for what they read of a hit is what the rule's own plan has to carry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf
-from crossline.core.figures.program import Feed, Program
+from crossline.core.figures.program import Absent, Feed, Formed, Program, Telling
 from crossline.core.plan.compile import Origin, StreamPlan, compile_stream
 from crossline.core.plan.layers import Layout
+from crossline.core.plan.meeting import Meeting, read_of, wide_program
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.composition import HIT, Sources, rule_of
+from crossline.core.rules.composition import Sources, bases_of
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
+from crossline.core.streams.reading import HIT, RULE, Reading, rule_of, several_of
 from crossline.core.streams.schema import StreamSpec
 
 _IS_ACTIVE = Leaf(f"{HIT}.shadow", "==", False)
@@ -37,27 +40,164 @@ def compile_all(
     have a figure at, or that takes a step; no level above it is judged (0: none).
     """
     sources = sources_of(rules, streams)
-    rules = RuleSet(tuple(v for v in rules.versions if rule_of(v.rule.source_topic) is None or _fits(v, sources)))
-    read = {v.rule.source_topic for v in rules.versions if rule_of(v.rule.source_topic) is not None}
-    there = [name for name in read if not probing or sources.level(name) <= probing]
-    way = sorted(there, key=sources.level, reverse=True)
-    carried: dict[str, tuple[str, ...]] = {}
+    rules = RuleSet(tuple(v for v in rules.versions if _is_stream(v.rule.reading) or _fits(v, sources)))
+    readings = (each for v in rules.versions for each in (v.rule.reading, *v.rule.reading.brought))
+    read = {each.name: each for each in readings if not _is_stream(each)}
+    there = {name: level for name, each in read.items() if (level := sources.level_of(each)) <= (probing or level)}
+    way = sorted(there, key=there.__getitem__, reverse=True)
+    tellings = _tellings(rules, sources, defaults)
+    carried: dict[str, dict[str, None]] = {}
+    scored: set[str] = set()
+    corrected = _corrected(rules, sources, defaults)
+    order = _order(read.values(), sources)
     plans: dict[str, StreamPlan] = {}
     for name in [*way, *streams]:
-        mine = {rule_id: fields for rule_id, fields in carried.items() if sources.heads[rule_id].source_topic == name}
-        rule_id = rule_of(name)
-        change = _change(rules, rule_id, probing=sources.level(name) == probing)
-        origin = Origin(sources.base(name), sources.level(name), mine)
-        plan = plans[name] = compile_stream(rules, name, sources[name], defaults, layout, change=change, of=origin)
-        if rule_id is not None:
-            carried[rule_id] = tuple(field for field in reads(plan) if not field.startswith(f"{HIT}."))
+        reading = read.get(name) or Reading((name,))
+        here = {v.rule.rule_id for v in rules.versions if v.rule.reading.name == name}
+        mine = {rule_id: tuple(fields) for rule_id, fields in carried.items() if rule_id in here}
+        level = sources.level_of(reading)
+        corrected_ms = _corrected_by(reading, corrected)
+        change = _change(rules, reading, probing=level == probing, again=corrected_ms is not None)
+        met = None if reading.single else _meeting(reading, sources)
+        beside = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
+        told = tellings.get(name, ())
+        if met is not None:
+            scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}
+        mixed = len(_bases(reading, sources)) > 1
+        given = (mine, corrected_ms, met, beside, told, scored, order, mixed)
+        origin = Origin(sources.base(reading.judged[0]), level, *given)
+        spec = sources.of_reading(reading)
+        plan = plans[name] = compile_stream(rules, name, spec, defaults, layout, change=change, of=origin)
+        for rule_id, fields in _asked(plan, reading).items():
+            carried.setdefault(rule_id, {}).update(dict.fromkeys(fields))
+    plans = {name: _with_tables(plan, plans.values()) for name, plan in plans.items()}
     return dict(sorted(plans.items(), key=lambda each: each[1].level))
+
+
+def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, int]:
+    """The rules whose hits may be taken back, and how late a record may be that does so.
+
+    Those are the rules that judge again, and those that read their hits; no rule of several keys or of risk scores.
+    """
+    found: dict[str, int] = {}
+    for rule_id, head in sorted(sources.heads.items(), key=lambda each: sources.level_of(each[1].reading)):
+        mine = [version.rule for version in rules.versions if version.rule.rule_id == rule_id]
+        below = _corrected_by(head.reading, found)
+        again = below is not None or any(rule.judges_again for rule in mine)
+        if again and not head.reading.told_once:
+            found[rule_id] = max([below or 0, *(rule.lateness(defaults).allowed_ms or 0 for rule in mine)])
+    return found
+
+
+def _corrected_by(reading: Reading, corrected: Mapping[str, int]) -> int | None:
+    """How late a record may be that takes back what is read; None: nothing is taken back."""
+    if reading.told_once:
+        return None
+    read = {rule_of(source) for source in reading.sources}
+    return max((late_ms for rule_id, late_ms in corrected.items() if rule_id in read), default=None)
+
+
+def _bases(reading: Reading, sources: Sources) -> set[str]:
+    """The streams that what is read rests on."""
+    found: set[str] = set()
+    for source in reading.sources:
+        rule_id = rule_of(source)
+        if several_of(source) is not None:
+            found |= {*bases_of(source, sources.heads)}
+        else:
+            found |= {source} if rule_id is None else _bases(sources.heads[rule_id].reading, sources)
+    return found
+
+
+def _order(readings: Iterable[Reading], sources: Sources) -> tuple[str, ...]:
+    """The streams, those first that rules look at beside the records that they judge; else by name."""
+    before: dict[str, set[str]] = {name: set() for name in sources.streams}
+    for reading in readings:
+        if rule_of(reading.judged[0]) is None:
+            before[reading.judged[0]] |= {look.source for look in reading.looks} & before.keys()
+    found: list[str] = []
+    while len(found) < len(before):
+        left = sorted(before.keys() - set(found))
+        found.append(next((name for name in left if before[name] - {name} <= set(found)), left[0]))
+    return tuple(found)
+
+
+def _with_tables(plan: StreamPlan, plans: Iterable[StreamPlan]) -> StreamPlan:
+    """``plan`` with the tables of its stream that something reads: its own rules, those of hits, those of meetings."""
+    if plan.of_hits or plan.met is not None or not plan.spec.enrich:
+        return plan
+    read = {*reads(plan)}
+    for each in plans:
+        if each.met is not None and plan.stream in each.met.specs:
+            read |= {field for columns in columns_from(each, plan.stream).values() for field in columns.values()}
+    read -= plan.spec.own_columns.keys()
+    return replace(plan, tables=tuple(t for t in plan.spec.enrich if any(name.startswith(f"{t}.") for name in read)))
+
+
+def _tellings(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, list[tuple[RuleVersion, Program]]]:
+    """By plan what is told there of records that are judged by another key."""
+    found: dict[str, list[tuple[RuleVersion, Program]]] = {}
+    for version in rules.versions:
+        if version.rule.reading.brought:
+            program = version.rule.program(sources.of_reading(version.rule.reading), defaults)
+            for each in program.brings:
+                found.setdefault(each.reading.name, []).append((version, each.program))
+    return found
+
+
+def _is_stream(reading: Reading) -> bool:
+    return reading.single and rule_of(reading.judged[0]) is None
+
+
+def _meeting(reading: Reading, sources: Sources) -> Meeting:
+    scores = [source for source in reading.sources if several_of(source) is not None]
+    members = {source: tuple(f"{RULE}{rule_id}" for rule_id in sources.members(source)) for source in scores}
+    of = [*(source for source in reading.sources if source not in members), *chain(*members.values())]
+    return Meeting(
+        reading,
+        {source: sources[source] for source in of},
+        {source: sources.level(source) for source in of},
+        {source: sources.base(source) for source in of},
+        members,
+    )
+
+
+def _asked(plan: StreamPlan, reading: Reading) -> dict[str, list[str]]:
+    """By rule whose hits ``plan`` reads, the fields of these, beside what every hit has."""
+    found: dict[str, list[str]] = {}
+    for source in reading.sources if plan.met is None else plan.met.levels:
+        rule_id = rule_of(source)
+        if rule_id is not None:
+            read = columns_from(plan, source)
+            found[rule_id] = [field for each in read.values() for field in each.values() if not _of_hit(field)]
+    return found
+
+
+def _of_hit(field: str) -> bool:
+    return field.startswith(f"{HIT}.")
+
+
+def columns_from(plan: StreamPlan, source: str) -> dict[str, dict[str, str]]:
+    """By part of ``plan`` that ``source`` has: the columns that come from it, each with the field that it is there."""
+    names = reads(plan)
+    if plan.met is None:
+        return {source: {name: name for name in names}}
+    keys = tuple(dict.fromkeys(key for each in plan.layers for fields in each.layer.namings for key in fields))
+    spec = plan.met.specs[source]
+    found = {name: read_of(names, keys, look, spec) for name, look in plan.met.of(source)}
+    # Of the hits of several rules some may have another field of that name.
+    return {
+        name: {here: there for here, there in each.items() if plan.spec.columns[here].kind == spec.columns[there].kind}
+        for name, each in found.items()
+    }
 
 
 def _fits(version: RuleVersion, sources: Sources) -> bool:
     """Whether there are hits for it, with the fields that it reads."""
-    name = version.rule.source_topic
-    return sources.finding(name) is None and not version.rule.stream_findings(name, sources[name], None)
+    reading = version.rule.reading
+    if sources.findings(reading):
+        return False
+    return not version.rule.stream_findings(reading.judges, sources.of_reading(reading), None)
 
 
 def sources_of(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> Sources:
@@ -67,7 +207,7 @@ def sources_of(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> Sources:
 
 def reads(plan: StreamPlan) -> tuple[str, ...]:
     """The fields of its records that are read by what is judged on it, and by those that read its hits."""
-    found = [plan.spec.id]
+    found = [plan.spec.id] if plan.met is None else []
     for each in plan.layers:
         found += [
             *(name for fields in each.layer.namings for name in fields),
@@ -82,19 +222,53 @@ def reads(plan: StreamPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _change(rules: RuleSet, rule_id: str | None, *, probing: bool) -> Callable[[RuleVersion, Program], Program] | None:
-    """Hits of a shadow rule are for shadow rules.
+def known_later(plans: Iterable[StreamPlan]) -> set[str]:
+    """The rules that rest on hits which may be known long after their records: of absences, of records that waited.
+
+    Such hits themselves say so (``Hit.known_ms``): another version of the rule may be of another type.
+    """
+    found: set[str] = set()
+    begins: set[str] = set()
+    for plan in sorted(plans, key=lambda each: each.level):
+        # What is known later may be part of a risk score, which is that of then.
+        sources = [plan.stream] if plan.met is None else [*plan.met.plain, *_brought(plan.met)]
+        rests = any(rule_of(source) in found | begins for source in sources)
+        for (name, _), program in plan.programs.items():
+            if rests:
+                found.add(name)
+            elif isinstance(program.verdict, Absent) or (isinstance(program.verdict, Formed) and program.verdict.waits):
+                begins.add(name)
+    return found
+
+
+def _brought(met: Meeting) -> list[str]:
+    """The sources of figures of other keys, but for risk scores."""
+    looks = (look.source for each in met.reading.brought for look in each.looks)
+    return [source for source in looks if several_of(source) is None]
+
+
+def _change(
+    rules: RuleSet, reading: Reading, *, probing: bool, again: bool
+) -> Callable[[RuleVersion, Program], Program] | None:
+    """Hits of a shadow rule are for shadow rules; where several sources meet, programs are over the rows of all.
+
+    What reads hits that may be taken back judges ``again``.
 
     A version that is shadow for a while is one thing to its windows: it is as strict as it was when it was active. That
     is so whatever versions of the other rule there are, so that windows do not end with these.
     """
-    if rule_id is None and not probing:
+    if _is_stream(reading) and not probing:
         return None
     strict = {(v.rule.rule_id, v.rule.version) for v in rules.versions if v.kind == "active"}
 
     def changed(version: RuleVersion, program: Program) -> Program:
-        if rule_id is not None and (version.rule.rule_id, version.rule.version) in strict:
+        active = (version.rule.rule_id, version.rule.version) in strict
+        if not reading.single:
+            program = wide_program(program, reading, strict=active)
+        elif active and not _is_stream(reading):
             program = _of_active(program)
+        if again and not program.resolution_ms and not isinstance(program.verdict, Absent | Telling):
+            program = replace(program, reevaluate=True)
         return program.probing() if probing else program
 
     return changed

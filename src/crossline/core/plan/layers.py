@@ -16,8 +16,29 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crossline.core.figures.kinds import ColumnKind, TimeMode
-from crossline.core.figures.program import Comparison, Feed, Figure, Ordered, Program
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line, PanePart, Pattern, parts_of
+from crossline.core.figures.program import (
+    ALWAYS,
+    Absent,
+    Comparison,
+    Emission,
+    Feed,
+    Figure,
+    Formed,
+    Ordered,
+    Program,
+    Window,
+)
+from crossline.core.plan.spaces import (
+    Absence,
+    Cursor,
+    FormulaLine,
+    Group,
+    Line,
+    PanePart,
+    Pattern,
+    TellingLine,
+    parts_of,
+)
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.streams.schema import StreamSpec
@@ -48,7 +69,7 @@ class Layer:
     clock of a record that enters may be (0 on the ingest clock). ``home``: kept for no window, but to know each
     record of the stream again. ``resolution_ms``: it keeps panes of this length, of which each has ``parts``, and as
     records what may still come late and the last ``fresh_ms``; 0: all as records. ``ordered``: kept for patterns, not
-    for windows.
+    for windows. ``waits``: for absences. ``reevaluate``: its records are judged again where one comes late.
     """
 
     name: str
@@ -63,6 +84,8 @@ class Layer:
     parts: tuple[PanePart, ...] = ()
     fresh_ms: int = 0
     ordered: bool = False
+    waits: bool = False
+    reevaluate: bool = False
 
     @property
     def known_ms(self) -> int:
@@ -116,6 +139,8 @@ class Draft:
     lines: list[Line] = field(default_factory=list)
     formulas: list[FormulaLine] = field(default_factory=list)
     patterns: list[Pattern] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+    tellings: list[TellingLine] = field(default_factory=list)
     versions: dict[tuple[str, int], list[RuleVersion]] = field(default_factory=dict)  # of lines, by rule and version
     facts: dict[str, None] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)  # entries
@@ -123,7 +148,7 @@ class Draft:
     @property
     def idle(self) -> bool:
         """Whether nothing is judged on it."""
-        return not self.lines and not self.formulas and not self.patterns
+        return not (self.lines or self.formulas or self.patterns or self.absences or self.tellings)
 
 
 Programmed = tuple[RuleVersion, Program]
@@ -147,8 +172,9 @@ def assign(
             kept_ms = None
             if feed.time_mode == "processing_time":
                 kept_ms = (fresh_of if program.resolution_ms else kept_of)(program, defaults)
-            ordered = isinstance(program.verdict, Ordered)
-            home = fresh.setdefault((feed.time_mode, feed.key_fields, kept_ms, program.resolution_ms, ordered), [])
+            home = fresh.setdefault(
+                (feed.time_mode, feed.key_fields, kept_ms, program.resolution_ms, _kind(program)), []
+            )
         home.append((version, program))
     for number, ((mode, fields, *_), members) in enumerate(fresh.items(), layout.made):
         served.append((Draft(_new_layer(stream, spec, mode, fields, number, members, defaults)), members))
@@ -175,6 +201,8 @@ def _new_layer(
         retention_ms=max(kept_of(program, defaults) for _, program in members),
         lateness_ms=_lateness_of(entries),
         ordered=isinstance(members[0][1].verdict, Ordered),
+        waits=isinstance(members[0][1].verdict, Absent),
+        reevaluate=members[0][1].reevaluate,
     )
     resolution_ms = members[0][1].resolution_ms
     if not resolution_ms:
@@ -246,6 +274,8 @@ def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...],
     if isinstance(program.verdict, Ordered):
         own = (program.feed,) if program.verdict.strict else ()
         return _unique(step_entry(program, feed, spec) for feed in (*program.verdict.feeds, *own)), ()
+    if isinstance(program.verdict, Absent):
+        return _unique(step_entry(program, feed, spec) for feed in program.verdict.feeds), ()
     entries = [entry_of(each.feed, spec, each.column) for each in program.figures]
     if not isinstance(program.verdict, Comparison):
         entries.insert(0, entry_of(program.feed, spec))
@@ -276,7 +306,8 @@ def _serves(layer: Layer, program: Program, spec: StreamSpec, defaults: Defaults
     key, mine = (feed.time_mode, feed.key_fields, program.resolution_ms), (layer.time_mode, layer.group_fields)
     if (*mine, layer.resolution_ms) != key or not set(entries) <= set(layer.entries):
         return False
-    if not set(columns) <= set(layer.columns) or layer.ordered != isinstance(program.verdict, Ordered):
+    kind = (layer.ordered, layer.waits, layer.reevaluate)
+    if not set(columns) <= set(layer.columns) or kind != _kind(program):
         return False
     if not layer.resolution_ms:
         return layer.retention_ms >= kept_ms if on_event_time else layer.retention_ms == kept_ms
@@ -288,6 +319,11 @@ def _serves(layer: Layer, program: Program, spec: StreamSpec, defaults: Defaults
     )
 
 
+def _kind(program: Program) -> tuple[bool, bool, bool]:
+    """Whether its layer is kept for patterns, whether for absences, and whether to judge again."""
+    return isinstance(program.verdict, Ordered), isinstance(program.verdict, Absent), program.reevaluate
+
+
 def without_idle(layer: Layer, used: set[int], programs: Collection[Program], defaults: Defaults) -> Layer:
     """``layer`` without what no line needs any more, given up for good.
 
@@ -297,6 +333,23 @@ def without_idle(layer: Layer, used: set[int], programs: Collection[Program], de
     kept_ms = max(kept_of(program, defaults) for program in programs)
     fresh_ms = max(fresh_of(program, defaults) for program in programs) if layer.resolution_ms else 0
     return replace(layer, entries=entries, retention_ms=kept_ms, lateness_ms=_lateness_of(entries), fresh_ms=fresh_ms)
+
+
+def kept_for(layer: Layer, corrected_ms: int) -> Layer:
+    """``layer``, which keeps the records that are taken back by others that are so late."""
+    return replace(layer, lateness_ms=max(layer.lateness_ms, corrected_ms)) if corrected_ms else layer
+
+
+def remembering(program: Program, spec: StreamSpec) -> Program:
+    """``program``, where the record alone decides, as one over a figure that always holds, by the id of the record.
+
+    So a hit is remembered that may be taken back.
+    """
+    if program.verdict is not None:
+        return program
+    feed = replace(program.feed, key_fields=(spec.id,))
+    figures = (Figure(feed, "count", Window(1)),)
+    return replace(program, feed=feed, figures=figures, verdict=Formed(("seen",), ALWAYS), emission=Emission())
 
 
 def _lateness_of(entries: Iterable[EntrySpec]) -> int:

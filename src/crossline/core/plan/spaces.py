@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from crossline.core.basics.fields import FieldKind
+from crossline.core.basics.values import I64
 from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator
 from crossline.core.figures.program import Formed
 
@@ -42,18 +45,26 @@ class Cursor:
             return start, end
         return start // resolution * resolution, end // resolution * resolution if self.delay_ms else end
 
+    def spans_ms(self, now_ms: I64) -> tuple[I64, I64]:
+        """The same of many records."""
+        spans: Any = self.span_ms
+        starts_ms, ends_ms = spans(now_ms)
+        return starts_ms, ends_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """``aggregate`` of column number ``column`` (-1: of the records themselves) over cursor number ``cursor``.
 
     Of a streak ``column`` is the number of the entry that its records are in. ``rank``: of a quantile, which.
+    ``half_life_ms``: of a decayed sum.
     """
 
     cursor: int
     column: int
     aggregate: Aggregate
     rank: float = 0.0
+    half_life_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +88,39 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Brought:
+    """A figure of another key, told a level below: the name that the formula has for it, its kind and its window."""
+
+    rule_id: str
+    version: int
+    name: str
+    kind: FieldKind
+    cursor: Cursor
+
+    @property
+    def fact(self) -> str:
+        """What it is called among the fields of records."""
+        return f"\x1d{self.rule_id}\x1d{self.version}\x1d{self.name}"
+
+
+def count_of(fact: str) -> str:
+    """What the number of records in the window of a figure that is brought is called."""
+    return f"{fact}\x1dcount"
+
+
+def up_of(fact: str) -> str:
+    """What is called what it lacks beyond 64 bits, in units of 2^64; there is none where no row lacks any."""
+    return f"{fact}\x1dup"
+
+
+@dataclass(frozen=True, slots=True)
 class FormulaLine:
     """One rule version's formula: judged at the records of entry number ``entry``, of the figures that it names.
 
     ``figures``: the name that the formula has for it, the number of a group, and of the group that counts its window;
     the window of the first is what an alert shows, and its records are the evidence. ``rearm_ms``: after so long
-    without a record that is judged, it is no longer satisfied. ``verdict``: what is judged by, and shown. The rest is
-    as in ``Line``.
+    without a record that is judged, it is no longer satisfied. ``verdict``: what is judged by, and shown. ``brought``:
+    figures of other keys that it names. The rest is as in ``Line``.
     """
 
     rule_id: str
@@ -96,13 +133,32 @@ class FormulaLine:
     cooldown_ms: int
     spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
+    brought: tuple[Brought, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TellingLine:
+    """Figures that are told of the records of entry number ``entry``, by one version of what asks for them.
+
+    ``figures``: as in ``FormulaLine``. ``facts``: fields of the record that are told along. It makes no hit and
+    remembers nothing of a key.
+    """
+
+    rule_id: str
+    version: int
+    entry: int
+    figures: tuple[tuple[str, int, int], ...]
+    facts: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+    judge_lateness_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class KeySpacePlan:
     """Everything the window kernel needs to judge one key space.
 
-    ``columns``: (field name, kind) of the values kept per record. Lines, and after them formulas, are numbered through.
+    ``columns``: (field name, kind) of the values kept per record. Lines, and after them formulas, are numbered through;
+    ``tellings``, which judge nothing, are not.
 
     ``entries`` is the number of entries (bits per record). A record whose clock is at or before (cutoff clock -
     ``retention_ms``) is in no future window.
@@ -115,6 +171,7 @@ class KeySpacePlan:
     lines: tuple[Line, ...]
     retention_ms: int
     formulas: tuple[FormulaLine, ...] = ()
+    tellings: tuple[TellingLine, ...] = ()
 
     @property
     def judging(self) -> tuple[Line | FormulaLine, ...]:
@@ -152,6 +209,7 @@ class PaneSpacePlan:
     settled_ms: int
     parts: tuple[PanePart, ...]
     formulas: tuple[FormulaLine, ...] = ()
+    tellings: tuple[TellingLine, ...] = ()
 
     @property
     def judging(self) -> tuple[Line | FormulaLine, ...]:
@@ -221,4 +279,42 @@ class PatternSpacePlan:
     @property
     def judging(self) -> tuple[Pattern, ...]:
         """The patterns, by their numbers."""
+        return self.lines
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """One rule version's absence: a record of entry ``after``, and none of entry ``expect`` up to ``within_ms`` later.
+
+    ``grace_ms``: for how much longer a record that answers may be on its way. ``spans``, ``judge_lateness_ms`` and
+    ``cooldown_ms`` are as in a ``Line``, and asked of the record that waits. ``probes``: one that was answered is a
+    hit too.
+    """
+
+    rule_id: str
+    version: int
+    after: int
+    expect: int
+    within_ms: int
+    grace_ms: int
+    spans: tuple[tuple[int, int], ...]
+    judge_lateness_ms: int | None
+    cooldown_ms: int = 0
+    probes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AbsenceSpacePlan:
+    """Everything that judges absences in one key space needs: as ``PatternSpacePlan``, with absences as lines.
+
+    ``retention_ms``: at least the longest ``within_ms`` and ``cooldown_ms`` together, of any.
+    """
+
+    entries: int
+    lines: tuple[Absence, ...]
+    retention_ms: int
+
+    @property
+    def judging(self) -> tuple[Absence, ...]:
+        """The absences, by their numbers."""
         return self.lines

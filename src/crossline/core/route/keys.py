@@ -7,7 +7,7 @@ written by one run reads in the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,11 +41,16 @@ def key_column(spec: StreamSpec, fields: tuple[str, ...], records: Records) -> K
     if not fields:
         rows = np.zeros(len(records), dtype=np.int32)
         return _hashed(rows, pa.array([b"[]"], pa.binary()))
-    encoded = [records.fields[name].dictionary_encode() for name in fields]
+    return keys_of([records.fields[name] for name in fields], plain=_is_plain(spec, fields))
+
+
+def keys_of(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
+    """Distinct keys of rows that have these columns. ``plain``: the one column is of texts, which are the keys."""
+    encoded = [column.dictionary_encode() for column in columns]
     codes = [e.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for e in encoded]
-    if len(fields) == 1:
+    if len(columns) == 1:
         values = encoded[0].dictionary
-        text = values if _is_plain(spec, fields) else _measured(values)
+        text = values if plain else _measured(values)
         return _hashed(codes[0].astype(np.int32), text.cast(pa.binary()))
     missing = np.logical_or.reduce([code < 0 for code in codes])
     pairs = pa.array(_combined(codes, encoded), mask=missing).dictionary_encode()

@@ -22,6 +22,7 @@ from crossline.core.conditions.lists import Lists
 from crossline.core.conditions.mask import Turns
 from crossline.core.figures.kinds import ColumnKind
 from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.costs import UNMEASURED, Meter
 from crossline.core.plan.layers import RETIRED, EntrySpec, Layer
 from crossline.core.route.facts import facts_of, valid_name
 from crossline.core.route.keys import KeyColumn, bytes_of
@@ -36,12 +37,14 @@ class Chunk:
     """Where routed records come from.
 
     ``log`` is what orders them: within a log by ``sequence`` then row, across logs by ingest time then name.
-    ``partition`` names the place for people (a file, a topic-partition).
+    ``partition`` names the place for people (a file, a topic-partition). ``last``: nothing of its stream comes
+    after it.
     """
 
     log: str
     sequence: int
     partition: str
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +56,34 @@ class Part:
     arrays: Arrays
 
 
-def route(plan: StreamPlan, records: Records, chunk: Chunk, shards: int, lists: Lists) -> list[Part]:
+def route(
+    plan: StreamPlan,
+    records: Records,
+    chunk: Chunk,
+    shards: int,
+    lists: Lists,
+    *,
+    base: str | None = None,
+    meter: Meter = UNMEASURED,
+) -> list[Part]:
     """Parts for all shards and layers.
 
-    Every shard gets the reporter's part, be it empty, since it carries the chunk's clock.
+    Every shard gets the reporter's part, be it empty, since it carries the chunk's clock. ``base``: the stream that
+    the records are of in the end; None: the plan's.
+    ``meter`` is moved on by what it takes.
     """
+    meter.start()
     running = records.ingest_ms is None
     clock: I64 = np.maximum.accumulate(records.event_ms) if records.ingest_ms is None else records.ingest_ms
-    holds = _holds(plan, records, clock, lists, running=running)
+    holds = _holds(plan, records, clock, lists, base or plan.base, running=running)
+    meter.condition(plan.stream)
     reached = records.reached_ms
     if reached is None:
         reached = clock if running else np.maximum.accumulate(clock)
     times = {"clock_ms": clock} if np.array_equal(reached, clock) else {"clock_ms": clock, "reached_ms": reached}
+    times |= records.marks
+    if records.spans is not None:
+        times |= {"from_ms": records.spans[0], "until_ms": records.spans[1]}
     meta = {
         "stream": plan.stream,
         "log": chunk.log,
@@ -73,11 +92,13 @@ def route(plan: StreamPlan, records: Records, chunk: Chunk, shards: int, lists: 
         "running": running,
         "clock_ms": int(clock.max()) if len(records) else None,
         "records": len(records),
+        "last": chunk.last,
     }
     parts: list[Part] = []
     for number, layer_plan in enumerate(plan.layers):
         reporter = number == plan.reporter
         parts.extend(_layer_parts(plan, layer_plan, records, times, holds, meta, shards, reporter=reporter))
+        meter.layer(layer_plan.layer.name)
     return parts
 
 
@@ -93,8 +114,8 @@ class _Holds:
     turns: dict[str, Turns]
 
 
-def _holds(plan: StreamPlan, records: Records, clock: I64, lists: Lists, *, running: bool) -> _Holds:
-    given = (records.fields, len(records), lists, plan.base, clock)
+def _holds(plan: StreamPlan, records: Records, clock: I64, lists: Lists, base: str, *, running: bool) -> _Holds:
+    given = (records.fields, len(records), lists, base, clock)
     masks = {name: condition.mask(*given) for name, condition in plan.conditions.items()}
     listed = {name: condition for name, condition in plan.conditions.items() if running and condition.lists()}
     turns = {name: condition.turns(*given) for name, condition in listed.items()}
@@ -118,7 +139,7 @@ def _layer_parts(
     keys = entering.keys
     turns = _entry_turns(layer, records, holds.turns, entering)
     wanted = keys.rows >= 0
-    if not reporter:
+    if not reporter or plan.met is not None:
         enters: BoolMask = np.asarray(entering.bits.any(axis=1))
         enters[turns.rows] = True
         wanted &= enters
@@ -142,6 +163,8 @@ def _layer_parts(
         arrays = _slice(keys, shard_of_key == shard, mine, of, records, times, entering.bits, columns)
         arrays |= {name: valid[of] for name, valid in given.items()}
         arrays |= turns.within("bits", mine)
+        if reporter and plan.tables and records.missed is not None:
+            arrays["missed"] = records.missed[of]
         if stateless is not None:
             arrays["stateless"] = stateless[of]
             arrays |= later.within("stateless", of)

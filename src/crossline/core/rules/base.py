@@ -16,11 +16,13 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
 from crossline.core.figures.kinds import Operator, TimeMode
 from crossline.core.figures.program import Feed, Program
+from crossline.core.formula.formula import Formula
 from crossline.core.rules.sentence import Sentence, parse_description
+from crossline.core.streams.reading import Reading, written_reading
 from crossline.core.streams.schema import StreamSpec, check_field
 from crossline.core.texts.fieldtypes import OptionalDuration, OptionalInstant, OptionalSeconds, RuleId, Texts
 from crossline.core.texts.problems import Finding, Path, shown
-from crossline.core.texts.validation import refusal, refusals
+from crossline.core.texts.validation import refusals
 
 NOT_YET = "Not in this version yet."
 Status = Literal["draft", "shadow", "active", "paused", "retired"]
@@ -71,6 +73,7 @@ class DrawnLine:
     """A line: what is held against ``threshold``, as a person names it, and where the number stands in the rule.
 
     ``field``: the field of the record that is held against it, where that is no figure: it is in an alert's evidence.
+    ``value``: what is held against it, of what the rule's formula reads; None: an alert's value.
     """
 
     named: str
@@ -78,6 +81,7 @@ class DrawnLine:
     threshold: float
     path: Path
     field: str | None = None
+    value: Formula | None = None
 
 
 def check_raw_conditions(raw: Any) -> Any:
@@ -86,12 +90,6 @@ def check_raw_conditions(raw: Any) -> Any:
     if findings:
         raise refusals(findings)
     return raw or None
-
-
-def _late_policy(value: Any) -> Any:
-    if value == "reevaluate":
-        raise refusal("evaluate or skip; reevaluate is not in this version yet")
-    return value
 
 
 class Rule(BaseModel):
@@ -138,9 +136,11 @@ class Rule(BaseModel):
     allowed_lateness: OptionalSeconds = Field(
         None, description="Beyond this lateness a record is never judged. None: the pipeline's (2 min)."
     )
-    late_policy: Annotated[Literal["evaluate", "skip"], BeforeValidator(_late_policy)] = Field(
+    late_policy: Literal["evaluate", "reevaluate", "skip"] = Field(
         "evaluate",
-        description="Records between the two bounds: `evaluate` judges them, `skip` only lets them into windows.",
+        description="Records between the two bounds: `evaluate` judges them, `skip` only lets them into windows. With "
+        "`reevaluate` any record out of order has those judged again whose answer it may change; what changes is told "
+        "as corrections.",
     )
     resolution: OptionalDuration = Field(
         None,
@@ -157,13 +157,44 @@ class Rule(BaseModel):
         return hash((self.rule_id, self.version))
 
     @cached_property
-    def condition(self) -> Condition:
+    def filter(self) -> Condition:
         """The conditions, parsed."""
         return Condition(parse_conditions(self.conditions)[0])
 
     def all_conditions(self) -> tuple[Condition, ...]:
         """Every condition that the rule asks of records: its own, and those of its figures."""
-        return (self.condition,)
+        return (self.filter,)
+
+    @property
+    def judges_again(self) -> bool:
+        """Whether what is told of it may be corrected by records that come out of order."""
+        return self.late_policy == "reevaluate"
+
+    @property
+    def reading(self) -> Reading:
+        """What it reads: its stream, where a type does not say otherwise."""
+        return Reading((self.source_topic,))
+
+    @classmethod
+    def reading_written(cls, body: Mapping[str, Any]) -> Reading | None:
+        """``reading`` of a rule as it is written, which may be wrong in any way; None where it does not say."""
+        return written_reading(body)
+
+    @classmethod
+    def keys_written(cls, body: Mapping[str, Any]) -> Any:
+        """The fields of its key, or of that of its first figure or step, as they are written; None: none."""
+        figures, steps = body.get("figures"), body.get("steps")
+        parts = [
+            body,
+            *(figures.values() if isinstance(figures, dict) else ()),
+            *(steps if isinstance(steps, list) else ()),
+        ]
+        given = (part.get("group_by") for part in parts if isinstance(part, dict))
+        return next((each for each in given if each is not None), None)
+
+    def place_of_source(self, source: str) -> Path:  # noqa: ARG002 - for types that read several
+        """Where in the rule stands that it reads ``source``."""
+        return ("source_topic",)
 
     def lateness(self, defaults: Defaults) -> Lateness:
         """The bounds on lateness; none on the ingest clock.
@@ -181,15 +212,20 @@ class Rule(BaseModel):
     def feed(self, defaults: Defaults, key_fields: tuple[str, ...] = ()) -> Feed:
         """The records that meet its conditions, by ``key_fields``."""
         mode = self.time_mode or defaults.time_mode
-        return Feed(self.source_topic, key_fields, mode, self.condition, self.lateness(defaults).allowed_ms)
+        return Feed(self.reading.judges, key_fields, mode, self.filter, self.lateness(defaults).allowed_ms)
 
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
         """What the rule becomes on a stream of ``spec``: all that is asked of a type by what compiles and judges."""
         raise NotImplementedError
 
+    def lingers_ms(self, defaults: Defaults) -> int:  # noqa: ARG002 - types whose records wait know
+        """For how long after a version ended, on the ingest clock, there may be hits at records that it judged."""
+        return 0
+
     def canonical(self) -> dict[str, Any]:
         """The body as plain JSON in one way of writing it: without defaults, status and effective_from."""
-        body = self.model_dump(mode="json", exclude_defaults=True, exclude={"status", "effective_from"})
+        left_out = {"status", "effective_from"}
+        body = self.model_dump(mode="json", exclude_defaults=True, exclude=left_out, by_alias=True)
         return {**body, "rule_type": self.rule_type}
 
     def to_json(self) -> dict[str, Any]:
@@ -231,13 +267,25 @@ class Rule(BaseModel):
         if self.resolution is not None and not self.takes_resolution:
             expected = "no resolution here: it belongs to velocity, burst and anomaly, and to the figures of a formula"
             findings.append(Finding(("resolution",), format_duration(self.resolution), expected))
+        if self.late_policy == "reevaluate" and self._has_panes():
+            expected = "evaluate or skip beside a resolution: panes keep no records that could be judged again"
+            findings.append(Finding(("late_policy",), "reevaluate", expected))
         if self.description is not None and self.rule_id is not None:
             findings += parse_description(self.description, self.rule_id, self.placeholder_names(None))[1]
         return findings
 
+    def _has_panes(self) -> bool:
+        """Whether it, or a figure of it, has a resolution."""
+        figures = getattr(self, "figures", None) or {}
+        return any(getattr(each, "resolution", None) is not None for each in (self, *figures.values()))
+
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """What does not fit the stream ``name`` that the rule reads; ``lists``: names of the lists there are."""
-        findings = check_conditions(self.condition.node, spec.columns, name, lists)
+        findings = check_conditions(self.filter.node, spec.columns, name, lists)
+        if self.late_policy == "reevaluate" and self.reading.told_once:
+            what = "several keys" if self.reading.brought else "a risk score"
+            expected = f"evaluate or skip: a rule with {what} judges nothing again"
+            findings.append(Finding(("late_policy",), "reevaluate", expected))
         event_time = spec.event_time.field
         if self.timestamp_field is not None and self.timestamp_field != event_time:
             findings.append(

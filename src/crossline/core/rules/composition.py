@@ -7,29 +7,41 @@ of that record. Hits of hits go on so, to any depth.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from crossline.core.streams.schema import StreamSpec
+from crossline.core.rules.registry import rule_types
+from crossline.core.streams.reading import (
+    HIT,
+    RULE,
+    MetSpec,
+    Reading,
+    nested,
+    rule_of,
+    several_of,
+    spec_like,
+    written_reading,
+)
+from crossline.core.streams.schema import FieldSpec, StreamSpec
 from crossline.core.texts.problems import Finding, nearest, one_of, shown
 
-RULE = "rule:"
-HIT = "hit"
 # What a hit says besides its key; ``value`` is missing where a rule has none to show.
-HIT_FIELDS = {"value": "number?", "severity": "string", "score": "integer", "version": "integer", "shadow": "boolean"}
-
-
-def rule_of(stream: str) -> str | None:
-    """The rule whose hits are the records of ``stream``; None for a stream of its own."""
-    return stream.removeprefix(RULE) if stream.startswith(RULE) else None
+HIT_FIELDS = {
+    "value": "number?",
+    "severity": "string",
+    "score": "integer",
+    "version": "integer",
+    "shadow": "boolean",
+    "record_id": "string",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """What others must know of a rule to read its hits: what it reads, and the fields of its key."""
 
-    source_topic: str
+    reading: Reading
     key_fields: tuple[str, ...] = ()
 
 
@@ -37,11 +49,15 @@ def heads_of(bodies: Iterable[Any]) -> dict[str, Head]:
     """By id the heads of rules as they are written, where they have any (see ``head_of_versions``)."""
     found: dict[str, list[tuple[Rank, Head]]] = {}
     for body in bodies:
-        rule_id, source = (body.get("rule_id"), body.get("source_topic")) if isinstance(body, dict) else (None, None)
-        if isinstance(rule_id, str) and isinstance(source, str):
+        if not isinstance(body, dict) or not isinstance(rule_id := body.get("rule_id"), str):
+            continue
+        kind = rule_types().get(str(body.get("rule_type")))
+        reading = kind.reading_written(body) if kind is not None else written_reading(body)
+        if reading is not None:
             version = body.get("version")
             rank = (body.get("status") != "draft", version if isinstance(version, int) else 0)
-            found.setdefault(rule_id, []).append((rank, Head(source, _keys_written(body))))
+            keys = _key_fields(kind.keys_written(body)) if kind is not None else ()
+            found.setdefault(rule_id, []).append((rank, Head(reading, keys)))
     return {rule_id: head_of_versions(each) for rule_id, each in found.items()}
 
 
@@ -54,19 +70,7 @@ def head_of_versions(ranked: Iterable[tuple[Rank, Head]]) -> Head:
     Hits of earlier versions are among those of later ones, and have the keys that these had.
     """
     heads = [head for _, head in sorted(ranked, key=lambda each: each[0])]
-    return Head(heads[-1].source_topic, tuple(dict.fromkeys(key for head in heads for key in head.key_fields)))
-
-
-def _keys_written(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields of its key, or of that of its first figure or step."""
-    figures, steps = body.get("figures"), body.get("steps")
-    parts = [
-        body,
-        *(figures.values() if isinstance(figures, dict) else ()),
-        *(steps if isinstance(steps, list) else ()),
-    ]
-    given = (part.get("group_by") for part in parts if isinstance(part, dict))
-    return next((_key_fields(each) for each in given if each is not None), ())
+    return Head(heads[-1].reading, tuple(dict.fromkeys(key for head in heads for key in head.key_fields)))
 
 
 class _Reads(Protocol):
@@ -79,13 +83,13 @@ class _Reads(Protocol):
     @property
     def status(self) -> str: ...
     @property
-    def source_topic(self) -> str: ...
+    def reading(self) -> Reading: ...
 
 
 def head_of(rule: _Reads) -> tuple[Rank, Head]:
     """Of a rule that was read, for ``head_of_versions``."""
     keys = getattr(rule, "group_by", None) or getattr(rule, "key_fields", ())
-    return (rule.status != "draft", rule.version), Head(rule.source_topic, _key_fields(keys))
+    return (rule.status != "draft", rule.version), Head(rule.reading, _key_fields(keys))
 
 
 def heads_of_rules(rules: Iterable[_Reads]) -> dict[str, Head]:
@@ -97,21 +101,29 @@ def heads_of_rules(rules: Iterable[_Reads]) -> dict[str, Head]:
 
 
 def _key_fields(given: Any) -> tuple[str, ...]:
-    keys = [given] if isinstance(given, str) else given if isinstance(given, list | tuple) else ()
+    keys = [given] if isinstance(given, str) else given if isinstance(given, list | tuple | dict) else ()
     return tuple(key for key in keys if isinstance(key, str))
 
 
 def way_of(name: str, heads: Mapping[str, Head]) -> list[str]:
-    """From ``name`` down to the stream that it comes from: what is read one after the other.
+    """From ``name`` down to the stream that it comes from: whose records are judged one after the other.
 
     It ends at the first name that comes again, or that there is not.
     """
     found = [name]
     while (rule_id := rule_of(found[-1])) is not None and rule_id in heads:
-        found.append(heads[rule_id].source_topic)
+        found.append(heads[rule_id].reading.judged[0])
         if found[-1] in found[:-1]:
             break
     return found
+
+
+def bases_of(source: str, heads: Mapping[str, Head]) -> list[str]:
+    """The streams that ``source`` comes from: one, or of the hits of several rules those of each."""
+    several = several_of(source)
+    names = [source] if several is None else [f"{RULE}{rule_id}" for rule_id in several or heads]
+    found = (way_of(name, heads)[-1] for name in names)
+    return list(dict.fromkeys(each for each in found if several is None or several_of(each) is None))
 
 
 @dataclass(frozen=True)
@@ -149,10 +161,15 @@ class Sources(Mapping[str, StreamSpec]):
     def __len__(self) -> int:
         return len(self.streams)
 
+    def findings(self, reading: Reading) -> list[Finding]:
+        """Why some of its sources cannot be read; each finding's path is the source alone."""
+        found = ((source, self.finding(source)) for source in reading.sources)
+        return [replace(each, path=(source,)) for source, each in found if each is not None]
+
     def finding(self, name: str) -> Finding | None:
         """Why ``name`` cannot be read; None where it can."""
-        way = way_of(name, self.heads)
-        if way[-1] in self.streams:
+        way, several = self._bad_way(name, [], set()), several_of(name)
+        if way is None:
             return None
         path, last = ("source_topic",), way[-1]
         if last in way[:-1]:
@@ -161,9 +178,52 @@ class Sources(Mapping[str, StreamSpec]):
         rule_id = rule_of(last)
         if rule_id is not None:
             hint = nearest(rule_id, self.heads) or f"it may stand in any file beside this one: {one_of(self.heads)}"
+            if several is not None and rule_id in several:
+                return Finding(path, shown(rule_id), "the id of a rule", hint)
             return Finding(path, shown(last), "rule: and the id of a rule", hint)
         expected = f"the name of a stream: {one_of(self.streams) or 'there is none'}"
         return Finding(path, shown(last), expected, nearest(last, self.streams))
+
+    def _bad_way(self, name: str, before: list[str], sound: set[str]) -> list[str] | None:
+        """From the first of ``before`` over ``name`` to what cannot be read; None where all can."""
+        if name in self.streams or name in sound:
+            return None
+        several = several_of(name)
+        if several is not None:
+            # Of all rules those are left out that rest on a risk score: of these there is no ring.
+            ways = (self._bad_way(f"{RULE}{rule_id}", before, sound) for rule_id in several)
+            return next((each for each in ways if each is not None), None)
+        way, rule_id = [*before, name], rule_of(name)
+        if name in before or rule_id is None or rule_id not in self.heads:
+            return way
+        for source in self.heads[rule_id].reading.sources:
+            bad = self._bad_way(source, way, sound)
+            if bad is not None:
+                return bad
+        sound.add(name)
+        return None
+
+    def members(self, source: str) -> tuple[str, ...]:
+        """The rules whose hits are the records of ``source``; none for a stream."""
+        several, rule_id = several_of(source), rule_of(source)
+        if several is None:
+            return () if rule_id is None else (rule_id,)
+        return several or self._scoring
+
+    @cached_property
+    def _scoring(self) -> tuple[str, ...]:
+        """The rules whose hits are part of every risk score: all that can be read and rest on none."""
+        return tuple(
+            rule_id
+            for rule_id in sorted(self.heads)
+            if self.finding(f"{RULE}{rule_id}") is None and not self._rests_on_risk(f"{RULE}{rule_id}")
+        )
+
+    def _rests_on_risk(self, source: str) -> bool:
+        if several_of(source) is not None:
+            return True
+        head = self.heads.get(rule_of(source) or "")
+        return head is not None and any(map(self._rests_on_risk, head.reading.sources))
 
     def base(self, name: str) -> str:
         """The stream whose records are hit in the end. Raises KeyError where ``name`` cannot be read."""
@@ -174,33 +234,89 @@ class Sources(Mapping[str, StreamSpec]):
 
     def level(self, name: str) -> int:
         """1 for a stream, 2 for the hits of a rule that reads one, and so on."""
-        return len(way_of(name, self.heads))
+        known = self._levels.get(name)
+        if known is None and several_of(name) is not None:
+            hits = (self.level(f"{RULE}{rule_id}") for rule_id in self.members(name))
+            known = self._levels[name] = max(hits, default=2)
+        if known is None:
+            rule_id = rule_of(name)
+            head = self.heads.get(rule_id) if rule_id is not None else None
+            known = self._levels[name] = 1 if head is None else self.level_of(head.reading) + 1
+        return known
+
+    def level_of(self, reading: Reading) -> int:
+        """Of what is read: that of the deepest, and one more where figures are brought to its records."""
+        own = map(self.level, (*reading.judged, *(look.source for look in reading.looks)))
+        return max([*own, *(self.level_of(each) + 1 for each in reading.brought)])
+
+    @cached_property
+    def _levels(self) -> dict[str, int]:
+        return {}
+
+    def of_reading(self, reading: Reading) -> StreamSpec:
+        """The records that are judged: what those of all that it judges have; beside them what it looks at."""
+        if reading.single:
+            return self[reading.judged[0]]
+        first, *more = (self[source] for source in reading.judged)
+        columns = dict(first.columns)
+        for spec in more:
+            shared = {name: (each, spec.columns.get(name)) for name, each in columns.items()}
+            columns = {name: _either(*both) for name, both in shared.items() if _alike(*both)}
+        others = {source: self[source] for source in reading.sources if several_of(source) is None}
+        judged = spec_like(first, columns, others)
+        scores = {look.source for look in reading.looks if several_of(look.source) is not None}
+        scores |= {
+            look.source for each in reading.brought for look in each.looks if several_of(look.source) is not None
+        }
+        others |= {source: self._of_several(source, judged, reading) for source in scores}
+        return spec_like(first, columns, others)
+
+    def _of_several(self, source: str, judged: StreamSpec, reading: Reading) -> StreamSpec:
+        """The hits of several rules, beside ``judged``: their score, and what keys of the judged may be in them.
+
+        A field of that name that is of another type is another one. Of named rules all have it; of all rules it may be
+        that none has, as rules come and go.
+        """
+        looks = [look for each in (reading, *reading.brought) for look in each.looks if look.source == source]
+        pairs = {(look.there(here), here) for look in looks for here in judged.columns}
+        names = [f"{RULE}{rule_id}" for rule_id in self.members(source)]
+        mine = [self[name].columns for name in names if self.finding(name) is None]  # others are told of elsewhere
+        every = bool(several_of(source))
+        keys = {}
+        for there, here in sorted(pairs):
+            have = [_alike(judged.columns[here], columns.get(there)) for columns in mine]
+            there_at_all = all(have) if every else any(have) or there == here
+            if there_at_all and not judged.columns[here].is_list:
+                keys[there] = replace(judged.columns[here], optional=True)
+        hits = {
+            f"{HIT}.{name}": FieldSpec("boolean" if name == "shadow" else "integer") for name in ("score", "shadow")
+        }
+        return spec_like(judged, {**{name: each for name, each in keys.items() if not _of_hit(name)}, **hits}, {})
 
     def _spec(self, name: str) -> StreamSpec:
         if name in self.streams:
             return self.streams[name]
         self.base(name)
         head = self.heads[name.removeprefix(RULE)]
-        read = self[head.source_topic]
+        read = self.of_reading(head.reading)
         single = {field: spec for field, spec in read.columns.items() if not spec.is_list}
-        fields = _nested({field: str(spec) for field, spec in single.items() if not _of_hit(field)})
+        fields = nested({field: str(spec) for field, spec in single.items() if not _of_hit(field)})
         named = single if self.any_key else head.key_fields
         keys = {field: f"{single[field].kind}?" for field in named if field in single and not _of_hit(field)}
-        fields[HIT] = {**HIT_FIELDS, "key": _nested(keys)} if keys else dict(HIT_FIELDS)
-        return StreamSpec.model_validate({**read.model_dump(mode="json", by_alias=True), "fields": fields})
+        fields[HIT] = {**HIT_FIELDS, "key": nested(keys)} if keys else dict(HIT_FIELDS)
+        given = {**read.model_dump(mode="json", by_alias=True), "fields": fields, "enrich": {}}
+        if len(head.reading.judged) > 1:
+            given["id"] = f"{HIT}.record_id"  # records of other streams may have theirs in another field
+        return MetSpec.model_validate(given)
+
+
+def _alike(one: FieldSpec, other: FieldSpec | None) -> bool:
+    return other is not None and (one.kind, one.is_list) == (other.kind, other.is_list)
+
+
+def _either(one: FieldSpec, other: FieldSpec | None) -> FieldSpec:
+    return replace(one, optional=one.optional or (other is not None and other.optional))
 
 
 def _of_hit(field: str) -> bool:
     return field.startswith(f"{HIT}.")
-
-
-def _nested(flat: Mapping[str, str]) -> dict[str, Any]:
-    """Fields by dotted name as a stream's file has them."""
-    nested: dict[str, Any] = {}
-    for name, kind in flat.items():
-        *outer, last = name.split(".")
-        inside = nested
-        for part in outer:
-            inside = inside.setdefault(part, {})
-        inside[last] = kind
-    return nested

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, model_validator
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.basics.times import format_duration
@@ -14,10 +15,13 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
 from crossline.core.figures.kinds import Aggregate, ColumnKind
 from crossline.core.figures.program import Feed, Figure, Window
-from crossline.core.rules.base import NOT_YET, check_raw_conditions
+from crossline.core.rules.base import check_raw_conditions
+from crossline.core.rules.risk import DAY_MS, KEPT, check_risk, risk_findings, without_risk
+from crossline.core.rules.sentence import noun
+from crossline.core.streams.reading import HIT, Look, hits_of, several_of, spec_of
 from crossline.core.streams.schema import FieldSpec, StreamSpec, check_field
-from crossline.core.texts.fieldtypes import Duration, Names, OptionalDuration, not_yet
-from crossline.core.texts.problems import Finding, Path, listed, one_of
+from crossline.core.texts.fieldtypes import Duration, Names, OptionalDuration, RuleId
+from crossline.core.texts.problems import Finding, Path, listed, one_of, shown
 from crossline.core.texts.validation import refusal, refusals
 
 OF_RECORDS: tuple[Aggregate, ...] = ("count", "since", "age", "streak")
@@ -29,9 +33,19 @@ MILLIONTHS = 1_000_000
 
 
 def _keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return not_yet("names of fields; {here: there} for another stream is not in this version yet")(value)
-    return value
+    if not isinstance(value, dict):
+        return _NAMES.validate_python(value)
+    names = [*value, *value.values()]
+    if not value or not all(isinstance(name, str) and name for name in names):
+        raise refusal("names of fields, or {here: there} where the other stream has other names for them")
+    return dict(value)
+
+
+def _as_written(keys: tuple[str, ...] | dict[str, str]) -> list[str] | dict[str, str]:
+    return keys if isinstance(keys, dict) else list(keys)
+
+
+_NAMES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Names)
 
 
 def _part(value: Any) -> Any:
@@ -57,10 +71,20 @@ class QuantileFields(BaseModel):
 
 
 class FigureFields(BaseModel):
-    """One figure: exactly one aggregate, a key and a window."""
+    """One figure: exactly one aggregate, a key and a window; or the name of a shared one, which has these."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    stands_alone: ClassVar[bool] = False  # in a file of its own, with a version
 
+    shared: RuleId | None = Field(
+        None,
+        alias="figure",
+        description="The id of a shared figure, whose definition becomes part of the rule's body as the rule is read; "
+        "nothing stands beside it but `version`.",
+    )
+    version: int | None = Field(
+        None, ge=1, lt=2**31, description="Of the shared figure. None: the highest that is active as the rule is read."
+    )
     count: Literal[True] | None = Field(None, description="How many records.")
     since: Literal[True] | None = Field(
         None, description="Milliseconds since the key's previous record in the window; missing where there is none."
@@ -84,13 +108,25 @@ class FigureFields(BaseModel):
         description="`{field: x, q: 0.99}`: the value that so large a part of the values does not exceed. Needs "
         "`resolution`; within 0.8 % of the true one.",
     )
-    source_topic: Annotated[
-        None, BeforeValidator(not_yet("nothing; figures of other streams are not in this version yet"))
-    ] = Field(None, description=NOT_YET)
-    group_by: Annotated[Names, BeforeValidator(_keys)] = Field(
-        (), description="Field or fields of the key; none: one window over the whole stream."
+    risk: Annotated[Literal[True] | tuple[str, ...] | None, BeforeValidator(check_risk)] = Field(
+        None,
+        description="The risk score of the entity: the scores of the hits on records with its key, each halved every "
+        "`half_life`. `true`: of all rules but those that read a risk score themselves; or a list of rules.",
     )
-    window: OptionalDuration = Field(None, description="How far back the window reaches: `10m`.")
+    half_life: OptionalDuration = Field(None, description="Of `risk`: after so long a hit counts half. None: `1d`.")
+    source_topic: str | None = Field(
+        None,
+        description="The stream that it is of, or `rule:<rule_id>` for the hits of a rule. None: the rule's own.",
+    )
+    group_by: Annotated[tuple[str, ...] | dict[str, str], BeforeValidator(_keys), PlainSerializer(_as_written)] = Field(
+        (),
+        description="Field or fields of the key; none: one window over the whole stream. `{here: there}` where the "
+        "stream of `source_topic` has other names for them.",
+    )
+    window: OptionalDuration = Field(
+        None,
+        description="How far back the window reaches: `10m`. Of `risk` alone there may be none: it is 20 half lives.",
+    )
     resolution: OptionalDuration = Field(
         None,
         description="Keeps panes of this length (`1h`) instead of records, from `1s` on: for long windows. The window "
@@ -109,7 +145,7 @@ class FigureFields(BaseModel):
     @property
     def aggregate(self) -> Aggregate:
         """The one that is given; of several the first."""
-        return self._given[0]
+        return "decayed" if self.risk is not None and not self._given else self._given[0]
 
     @cached_property
     def _given(self) -> list[Aggregate]:
@@ -120,7 +156,39 @@ class FigureFields(BaseModel):
         """The field that it is taken of."""
         if self.quantile is not None:
             return self.quantile.field
+        if self.aggregate == "decayed":
+            return f"{HIT}.score"
         return None if self.aggregate in OF_RECORDS else getattr(self, self.aggregate)
+
+    @property
+    def source(self) -> str | None:
+        """The stream, or the hits, that it is of; None where it is of the records that are judged."""
+        if self.risk is None:
+            return self.source_topic
+        return hits_of(() if self.risk is True else self.risk)
+
+    @property
+    def half_life_ms(self) -> int:
+        """Of a risk score; 0 of others."""
+        return 0 if self.risk is None else self.half_life or DAY_MS
+
+    @property
+    def window_ms(self) -> int:
+        """How far back it reaches."""
+        return self.window or KEPT * self.half_life_ms
+
+    @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The fields of the key, as the record that is judged has them."""
+        return tuple(self.group_by)
+
+    def look(self, judged: str) -> Look | None:
+        """What it is of beside the records that are ``judged`` (see ``Reading.judges``); None where it is of these."""
+        source = self.source
+        if source is None or source in judged.split("&"):
+            return None
+        renamed = self.group_by.items() if isinstance(self.group_by, dict) else ()
+        return Look(source, tuple((here, there) for here, there in renamed if here != there))
 
     @cached_property
     def condition(self) -> Condition:
@@ -130,17 +198,28 @@ class FigureFields(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> FigureFields:
         findings = []
-        if len(self._given) != 1:
-            found = listed(self._given) if self._given else "no aggregate"
+        given: list[str] = [*self._given, *(["risk"] if self.risk is not None else [])]
+        if self.shared is not None and not given:
+            expected = "a shared figure whose definition is known here: it is read with the files of rules"
+            raise refusals([Finding(("figure",), self.shared, expected)])
+        if self.version is not None and self.shared is None and not self.stands_alone:
+            findings.append(Finding(("version",), shown(self.version), "a figure beside it, whose version it is"))
+        if self.risk is not None:
+            written = {name: getattr(self, name) for name in self.model_fields_set}
+            findings += risk_findings(written, self.half_life, self.window, alone=self.stands_alone)
+        else:
+            findings += without_risk(self.half_life)
+        if len(given) != 1:
+            found = listed(given) if given else "no aggregate"
             findings.append(
                 Finding(
                     (),
                     found,
                     one_of([f"{name}: true" for name in OF_RECORDS] + [f"{name}: field" for name in OF_A_FIELD], 20)
-                    + ", or quantile: {field: field, q: 0.99}",
+                    + ", or quantile: {field: field, q: 0.99}, or risk: true",
                 )
             )
-        if not self.window:
+        if not self.window and (self.risk is None or self.window == 0):
             found = "an empty window" if self.window == 0 else "nothing"
             findings.append(Finding(("window",), found, "a window such as 10m"))
         findings += resolution_findings(self.resolution, self.window)
@@ -154,46 +233,64 @@ class FigureFields(BaseModel):
             findings.append(Finding(("resolution",), "nothing", expected))
         if self.streak and self.conditions is None:
             findings.append(Finding(("conditions",), "nothing", "the conditions that the records of the streak meet"))
+        if isinstance(self.group_by, dict) and self.source is None:
+            found = ", ".join(f"{here}: {there}" for here, there in self.group_by.items())
+            expected = "names of fields; {here: there} is for figures that have a source_topic"
+            findings.append(Finding(("group_by",), f"{{{found}}}", expected))
         if findings:
             raise refusals(findings)
         return self
 
     def kind(self, spec: StreamSpec) -> FieldKind:
         """What kind of value it is."""
-        if self.aggregate in {"avg", "stddev", "quantile"}:
+        if self.aggregate in {"avg", "stddev", "quantile", "decayed"}:
             return "number"
         if self.aggregate in {"min", "max", "last", "first", "sum"} and self.field is not None:
-            return spec.columns[self.field].kind
+            return spec_of(spec, self.source).columns[self.field].kind
         return "integer"
 
     def findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
-        """What does not fit the stream ``name``."""
-        found = group_findings(self.group_by, name, spec)
-        found += check_conditions(self.condition.node, spec.columns, name, lists)
+        """What does not fit the stream ``name``, or that which it is of."""
+        found = group_findings(self.key_fields, name, spec)
+        look, theirs = self.look(name), spec_of(spec, self.source)
+        source = name if look is None else look.source
+        if look is not None and not found:
+            found += look_findings(look, self.key_fields, spec, theirs)
+        found += check_conditions(self.condition.node, theirs.columns, source, lists)
         if self.field is not None:
-            found += field_findings(self.aggregate, self.field, name, spec, (self.aggregate,))
+            found += field_findings(self.aggregate, self.field, source, theirs, (self.aggregate,))
         return found
 
     def figure(self, feed: Feed, spec: StreamSpec) -> Figure:
-        """The figure; ``feed``: the records that the rule judges, of whose stream, clock and lateness it is."""
+        """The figure; ``feed``: the records that the rule judges, of whose clock and lateness it is."""
         streak = self.aggregate == "streak"
         mine = Condition(parse_conditions(None)[0]) if streak else self.condition
         included = self.bounds != "[)" and self.aggregate != "since"
+        look = self.look(feed.stream)
+        source = look.name if look is not None else self.source_topic or feed.stream
+        # However late a record is, its hits are part of a risk score.
+        lateness_ms = feed.allowed_lateness_ms if self.risk is None else None
         return Figure(
-            Feed(feed.stream, self.group_by, feed.time_mode, mine, feed.allowed_lateness_ms),
+            Feed(source, self.key_fields, feed.time_mode, mine, lateness_ms),
             self.aggregate,
             Window(
-                self.window or 0,
+                self.window_ms,
                 self.bounds,
                 included if self.include_current is None else self.include_current,
                 self.delay,
                 self.resolution or 0,
             ),
             self.field,
-            column_kind(self.aggregate, self.field, spec),
+            column_kind(self.aggregate, self.field, spec_of(spec, self.source)),
             self.condition if streak else None,
             self.quantile.q if self.quantile is not None else 0.0,
+            self.half_life_ms,
         )
+
+
+def is_shared(data: Any) -> bool:
+    """Whether what stands in a file is meant to be a shared figure, and not a rule."""
+    return isinstance(data, dict) and ("kind" in data or "figure_id" in data) and "rule_id" not in data
 
 
 def made_figure(aggregate: str, field: str | None, common: Mapping[str, Any]) -> FigureFields:
@@ -214,6 +311,27 @@ def resolution_findings(resolution_ms: int | None, window_ms: int | None) -> lis
         least = format_duration(-(-window_ms // MOST_PANES // 1000) * 1000)
         return [Finding(at, found, f"at least {least}: a window of {format_duration(window_ms)} has a million panes")]
     return []
+
+
+def look_findings(look: Look, keys: Collection[str], spec: StreamSpec, theirs: StreamSpec) -> list[Finding]:
+    """What is wrong with the fields of a key where ``look.source`` has them; ``keys``: those of ``spec``."""
+    findings: list[Finding] = []
+    for here in keys:
+        there = look.there(here)
+        at: Path = ("group_by", here) if look.keys else ("group_by",)
+        unknown = check_field(there, theirs.columns, look.source, at)
+        mine, other = spec.columns[here], theirs.columns.get(there)
+        if unknown is not None:
+            hits = several_of(look.source) is not None
+            where = "there" if hits else f"in {look.source}"
+            hint = unknown.hint if look.keys else f"write {{{here}: its name {where}}}"
+            expected = f"a field of the {noun(look.source)}, of type {mine.kind}" if hits else unknown.expected
+            findings.append(replace(unknown, expected=expected, hint=hint))
+        elif other is not None and (other.is_list or other.kind != mine.kind):
+            findings.append(
+                Finding(at, f"{there} of {look.source}, of type {other}", f"type {mine.kind}, as {here} has")
+            )
+    return findings
 
 
 def group_findings(fields: Collection[str], name: str, spec: StreamSpec) -> list[Finding]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import Literal
+from functools import cached_property, partial
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.program import Emission, Evidence, Formed, Program
+from crossline.core.figures.kinds import Operator
+from crossline.core.figures.program import Brings, Emission, Evidence, Formed, Program, Telling
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import FAMILIES
-from crossline.core.rules.base import Defaults, Rule
+from crossline.core.rules.base import Defaults, DrawnLine, Rule
 from crossline.core.rules.figure import FigureFields, kinds
+from crossline.core.rules.risk import beside_panes, risk_written
 from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts
+from crossline.core.streams.reading import Look, Reading
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration
 from crossline.core.texts.problems import Finding, Path
@@ -32,6 +35,11 @@ class FormedRule(Rule):
     cooldown: Duration = Field(0, description="After an alert, none for the same key for this long.")
     emit_to_sink: bool = Field(True, description="`false`: recorded, but not delivered to a sink.")
 
+    def findings(self) -> list[Finding]:
+        """What its figures cannot be together."""
+        figures = getattr(self, "figures", None)
+        return super().findings() + list(beside_panes(figures if isinstance(figures, dict) else {}))
+
     def figures_of(self) -> Mapping[str, FigureFields]:
         """The figures, by the names that the formulas have for them; one at least, all of one key.
 
@@ -45,6 +53,34 @@ class FormedRule(Rule):
         Asked only where there are figures.
         """
         raise NotImplementedError
+
+    def line_of(self) -> tuple[str, Operator, float | None, Path] | None:
+        """What is held against a number, how, that number, and where it stands; None where there is none."""
+        return None
+
+    def drawn(self, spec: StreamSpec) -> DrawnLine | None:
+        """The number of ``line_of``."""
+        line = self.line_of() if self.figures_of() else None
+        if line is None:
+            return None
+        text, operator, threshold, path = line
+        if threshold is None:
+            return None
+        if text == self.formulas_of()[1]:
+            return DrawnLine(text, operator, threshold, path)
+        value = check(text, kinds(self.figures_of(), spec), path, wanted="value")
+        if not isinstance(value, Formula):
+            raise TypeError(f"{self.rule_id}: what is held against {path} is no formula of its figures: {value}")
+        return DrawnLine(value.canonical, operator, threshold, path, value=value)
+
+    def redrawn(self, threshold: float, spec: StreamSpec) -> Self:  # noqa: ARG002 - a formula is read with its stream
+        """With another number there."""
+        line = self.line_of()
+        if line is None:
+            raise ValueError(f"{self.rule_id} draws no line")
+        first, *rest = map(str, line[-1])
+        value = getattr(self, first).model_copy(update={rest[0]: threshold}) if rest else threshold
+        return self.model_copy(update={first: value})
 
     def shows_of(self) -> Mapping[str, str]:
         """What else an alert shows in its evidence, by name; formulas of numbers."""
@@ -75,14 +111,8 @@ class FormedRule(Rule):
     @cached_property
     def _in_order(self) -> Mapping[str, FigureFields]:
         """The figures as the formulas come to them: a mapping in a file has no order that a person means."""
-        text = " ".join(self.texts())
-
-        def first_met(name: str) -> tuple[int, str]:
-            found = re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)
-            return (found.start() if found else len(text)), name
-
         figures = self.figures_of()
-        return {name: figures[name] for name in sorted(figures, key=first_met)}
+        return {name: figures[name] for name in sorted(figures, key=partial(_met, " ".join(self.texts())))}
 
     def all_conditions(self) -> tuple[Condition, ...]:
         """Its own, and those of its figures."""
@@ -90,8 +120,62 @@ class FormedRule(Rule):
 
     @property
     def key_fields(self) -> tuple[str, ...]:
-        """The key that its figures have."""
-        return next(iter(self.figures_of().values())).group_by
+        """The key that its figures have; of several, that of the first that the formulas name."""
+        figures = self.figures_of()
+        several = len({each.key_fields for each in figures.values()}) > 1
+        return next(iter((self._in_order if several else figures).values())).key_fields
+
+    @cached_property
+    def _by_key(self) -> Mapping[tuple[str, ...], Mapping[str, FigureFields]]:
+        """The figures of each key, its own first."""
+        figures = self.figures_of()
+        several = len({each.key_fields for each in figures.values()}) > 1
+        found: dict[tuple[str, ...], dict[str, FigureFields]] = {}
+        for name, figure in (self._in_order if several else figures).items():
+            found.setdefault(figure.key_fields, {})[name] = figure
+        return found
+
+    def _read(self, figures: Iterable[FigureFields]) -> Reading:
+        """What ``figures`` of one key are of."""
+        read = super().reading
+        looks = (figure.look(read.judges) for figure in figures)
+        return replace(read, looks=tuple(sorted({look for look in looks if look is not None}, key=str)))
+
+    @property
+    def reading(self) -> Reading:
+        """Its stream, and those that its figures are of besides."""
+        own, *others = [self._read(each.values()) for each in self._by_key.values()] or [super().reading]
+        return replace(own, brought=tuple(dict.fromkeys(others)))
+
+    @classmethod
+    def keys_written(cls, body: Mapping[str, Any]) -> Any:
+        """Of several figures, that of the first that the formulas name."""
+        figures, features = body.get("figures"), body.get("features")
+        if not isinstance(figures, dict):
+            return super().keys_written(body)
+        listed = [features] if isinstance(features, dict) else features if isinstance(features, list) else []
+        named = [text for each in listed for text in (each.values() if isinstance(each, dict) else [each])]
+        texts = [body.get("when"), body.get("value"), *named]
+        order = sorted(map(str, figures), key=partial(_met, " ".join(map(str, texts))))
+        return super().keys_written({"figures": {name: figures.get(name) for name in order}})
+
+    @classmethod
+    def reading_written(cls, body: Mapping[str, Any]) -> Reading | None:
+        """With the streams of figures, where these are written as such."""
+        read, figures = super().reading_written(body), body.get("figures")
+        if read is None or not isinstance(figures, dict):
+            return read
+        given = [each.get("source_topic") for each in figures.values() if isinstance(each, dict) and "risk" not in each]
+        given += map(risk_written, figures.values())
+        looks = sorted({each for each in given if isinstance(each, str)} - {*read.judged})
+        return replace(read, looks=tuple(Look(each) for each in looks))
+
+    def place_of_source(self, source: str) -> Path:
+        """The figure that is of it, where it is not the rule's own."""
+        for name, figure in self.figures_of().items():
+            if figure.source == source and source not in self.reading.judged:
+                return (*self.path_of(name), "source_topic" if figure.risk is None else "risk")
+        return super().place_of_source(source)
 
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """Fields that the stream does not have or of the wrong type, and what is wrong with the formulas."""
@@ -139,21 +223,45 @@ class FormedRule(Rule):
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
         """Its figures, and the formula over them."""
         feed = self.feed(defaults, self.key_fields)
+        own, others = self.own_figures, list(self._by_key.values())[1:]
+        judged_ms = self.lateness(defaults).judged_ms
         return Program(
             feed,
-            tuple(each.figure(feed, spec) for each in self._in_order.values()),
+            tuple(self._in_order[name].figure(feed, spec) for name in own),
             self.verdict(spec),
             Emission(every=self.emit == "every", cooldown_ms=self.cooldown, delivered=self.emit_to_sink),
             Evidence(lists=self.lists_records),
-            judge_lateness_ms=self.lateness(defaults).judged_ms,
+            judge_lateness_ms=judged_ms,
+            brings=tuple(self._brings(each, spec, defaults, judged_ms) for each in others),
         )
+
+    def _brings(
+        self, figures: Mapping[str, FigureFields], spec: StreamSpec, defaults: Defaults, judged_ms: int | None
+    ) -> Brings:
+        """Figures of another key, told of the records that the rule judges, with what its own key is."""
+        first, *_ = figures.values()
+        feed = self.feed(defaults, first.key_fields)
+        told = Program(
+            feed,
+            tuple(each.figure(feed, spec) for each in figures.values()),
+            Telling(tuple(figures), self.key_fields),
+            judge_lateness_ms=judged_ms,
+        )
+        kinds_of = tuple(each.kind(spec) for each in figures.values())
+        return Brings(self._read(figures.values()), told, kinds_of)
+
+    @property
+    def own_figures(self) -> tuple[str, ...]:
+        """The names of those of its own key, as the formulas come to them."""
+        own = self.key_fields
+        return tuple(name for name, each in self._in_order.items() if each.key_fields == own)
 
     def verdict(self, spec: StreamSpec) -> Formed:
         """What is made of the figures. Raises ValueError where the rule does not fit its stream."""
         (when, *value), findings = self._formulas(spec)
         if when is None or findings:
             raise ValueError(f"{self.rule_id} does not fit its stream: {findings}")
-        return Formed(tuple(self._in_order), when, value[0] if value else _left(when), self._shows(spec))
+        return Formed(self.own_figures, when, value[0] if value else _left(when), self._shows(spec))
 
     def _shows(self, spec: StreamSpec) -> tuple[tuple[str, Formula], ...]:
         known, made = kinds(self.figures_of(), spec), []
@@ -174,6 +282,15 @@ class FormedRule(Rule):
         read = (name for each in formulas if each is not None for name in each.names)
         return tuple(dict.fromkeys((*RESERVED, *self.key_fields, *read, *self.shows_of())))
 
+    def remark(self) -> str | None:
+        """Which of its figures are shared ones."""
+        named = [
+            f"{name} is version {each.version} of the shared figure {each.shared}"
+            for name, each in self.figures_of().items()
+            if each.shared is not None
+        ]
+        return f"{'; '.join(named)}." if named else None
+
     def said_first(self) -> str:
         """How the sentence of a rule without a description begins."""
         return self.formulas_of()[0]
@@ -188,6 +305,12 @@ class FormedRule(Rule):
     def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - the figures say more
         """``tries >= 6 and declines / tries > 0.5 by card hash c1: tries 7, declines 5``."""
         return self._sentence
+
+
+def _met(text: str, name: str) -> tuple[int, str]:
+    """Where ``name`` comes first in ``text``."""
+    found = re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)
+    return (found.start() if found else len(text)), name
 
 
 class MadeRule(FormedRule):

@@ -17,6 +17,7 @@ from crossline.core.basics.times import format_duration
 from crossline.core.rules.base import NOT_YET, Rule
 from crossline.core.rules.figure import FigureFields, QuantileFields
 from crossline.core.rules.registry import rule_types
+from crossline.core.rules.shared import FigureTable, SharedFigure
 from crossline.core.texts import fieldtypes
 
 _HEAD = """\
@@ -66,6 +67,32 @@ A figure is one aggregate over a window of the records of a key: `{count: true, 
 `{avg: amount_cents, group_by: account_id, window: 30d, include_current: false}`. It has exactly one of the aggregates.
 The window of a record with time t reaches from t - `delay` - `window` to t - `delay`. Besides its own `conditions`, a
 figure is of all records of the stream, not only of those that the rule's `conditions` let it judge.
+"""
+
+_SHARED = """\
+### Shared figures
+
+A figure may stand in a file of its own, beside the rules or in the folder that `figures:` of the pipeline names. Beside
+the fields of a figure it has these:
+"""
+
+_TABLES = """\
+```yaml
+kind: figure
+figure_id: card_tries
+version: 1
+source_topic: payments
+description: payments tried with a card
+count: true
+group_by: card_hash
+window: 10m
+```
+
+Rules name it in `figures`: `tries: {figure: card_tries}`, or `{figure: card_tries, version: 1}`.
+
+### Tables of figures
+
+`crossline figures` tells figures of every record. It takes shared figures, and files with these fields:
 """
 
 _FORMULAS = """\
@@ -123,7 +150,10 @@ _PLAIN[float] = "a number"
 def reference() -> str:
     """The whole page, as Markdown."""
     parts = [_HEAD, "## Every rule\n", *_table(Rule.model_fields), _CONDITIONS]
-    parts += [_FIGURES, *_table(FigureFields.model_fields), _FORMULAS, _SENTENCES]
+    parts += [_FIGURES, *_table(FigureFields.model_fields)]
+    envelope = {key: info for key, info in SharedFigure.model_fields.items() if key not in FigureFields.model_fields}
+    envelope |= {key: SharedFigure.model_fields[key] for key in ("version", "source_topic")}
+    parts += [_SHARED, *_table(envelope), _TABLES, *_table(FigureTable.model_fields), _FORMULAS, _SENTENCES]
     for name, cls in rule_types().items():
         own = {key: info for key, info in cls.model_fields.items() if key not in Rule.model_fields}
         parts += [f"## `{name}`\n", f"{_doc(cls)}\n"]
@@ -156,7 +186,7 @@ def _table(fields: dict[str, FieldInfo]) -> Iterable[str]:
     yield "|---|---|---|---|"
     for name, info in fields.items():
         if info.description != NOT_YET:
-            yield f"| `{name}` | {_value(info)} | {_default(info)} | {info.description} |"
+            yield f"| `{info.alias or name}` | {_value(info)} | {_default(info)} | {info.description} |"
     yield ""
 
 

@@ -43,4 +43,4 @@ def find_rule_type(name: object, given: bool = True) -> type[Rule] | Finding:
     known = rule_types()
     if isinstance(name, str) and name in known:
         return known[name]
-    return Finding(("rule_type",), shown(name) if given else "nothing", one_of(known), nearest(name, known))
+    return Finding(("rule_type",), shown(name) if given else "nothing", one_of(known, 30), nearest(name, known))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from crossline.core.basics.times import format_duration
-from crossline.core.rules.composition import rule_of
+from crossline.core.streams.reading import rule_of, several_of
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
 
 RESERVED = ("value", "threshold", "operator", "window", "count", "rule_id")
@@ -121,6 +121,11 @@ def placeholders(text: str) -> tuple[str, ...]:
 
 def noun(stream: str, *, one: bool = False) -> str:
     """What the records of a stream are called: ``payments`` (``payment``), ``hits of r``, ``records of events.raw``."""
+    if len(several := stream.split("&")) > 1:
+        named = [str(rule_of(each) or each) for each in several]
+        return f"hit{'' if one else 's'} of {', '.join(named[:-1])} or {named[-1]}"
+    if (ids := several_of(stream)) is not None:
+        return f"hit{'' if one else 's'} of {', '.join(ids) if ids else 'any rule'}"
     if (rule_id := rule_of(stream)) is not None:
         return f"hit of {rule_id}" if one else f"hits of {rule_id}"
     if not _PLURAL.fullmatch(stream):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -19,6 +19,7 @@ from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.kafka import A_SECRET, is_secret
 from crossline.core.settings.sinks import Sink, takes_decisions
 from crossline.core.settings.sources import Source
+from crossline.core.settings.tables import TableSettings, check_tables, with_tables
 from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, nearest, one_of, shown
 from crossline.core.texts.report import Report, place
@@ -26,7 +27,7 @@ from crossline.core.texts.validation import findings_from_validation, refusal
 from crossline.core.texts.yamltext import Document, load_yaml
 
 # Keys that hold a path, wherever they stand; relative ones start at the pipeline file's folder.
-PATH_KEYS = frozenset({"path", "dead_letters", "decisions", "password_file", "ca_file", "checkpoint"})
+PATH_KEYS = frozenset({"path", "dead_letters", "decisions", "figures", "password_file", "ca_file", "checkpoint"})
 SHARDS_MAX = 4096
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
 
@@ -140,8 +141,18 @@ class PipelineFile(Settings):
         description="Where the records of each stream come from, by the name of the stream."
     )
     rules: WatchedFolder = Field(description="Where the rules are; they are taken up as they change.")
+    figures: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder of the shared figures that rules name; they may stand beside the rules too.",
+    )
     lists: Directory | None = Field(
         default=None, description="Where the named lists are; they are taken up as they change."
+    )
+    enrich: Annotated[dict[str, TableSettings], BeforeValidator(check_tables)] = Field(
+        default_factory=dict,
+        description="Tables by name, whose rows become fields of records, as rules write them: `NAME.COLUMN`; taken up "
+        "as they change.",
     )
     sinks: Annotated[list[Sink], _not_empty("at least one sink, for example {kind: console}")] = Field(
         description="Where alerts go, each to all of these."
@@ -168,7 +179,10 @@ class PipelineFile(Settings):
 
 @dataclass(frozen=True, slots=True)
 class PipelineConfig:
-    """A pipeline that was checked whole: its streams are read, each source has its stream. Paths are as written."""
+    """A pipeline that was checked whole: its streams are read, each source has its stream. Paths are as written.
+
+    ``tables``: by name; ``streams`` have their fields.
+    """
 
     name: str
     streams: dict[str, StreamSpec]
@@ -180,6 +194,8 @@ class PipelineConfig:
     engine: EngineSettings
     policy: Policy | None = None
     decisions: DecisionSettings = field(default_factory=DecisionSettings)
+    tables: Mapping[str, TableSettings] = field(default_factory=dict)
+    figures: str | None = None
 
 
 def rule_defaults(pipeline: PipelineConfig) -> Defaults:
@@ -222,6 +238,10 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
     policy, more = _other_file(document, report, read, "policy", load_policy)
     elsewhere += more
     _check_sources(document, report, streams)
+    if file is not None and streams is not None:
+        streams, findings = with_tables(streams, file.enrich)
+        for finding in findings:
+            report.take(finding)
     _check_paths(document.data, (), report)
     if file is None or streams is None or report.problems or elsewhere:
         problems = sorted(_without_secrets(report.problems), key=lambda problem: problem.line)
@@ -237,6 +257,8 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
         file.engine,
         policy,
         file.decisions or DecisionSettings(),
+        file.enrich,
+        file.figures,
     )
 
 
@@ -315,7 +337,9 @@ def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
         lists=_moved(pipeline.lists, folder) if pipeline.lists is not None else None,
         sinks=tuple(_moved(each, folder) for each in pipeline.sinks),
         engine=_moved(pipeline.engine, folder),
+        tables={name: _moved(each, folder) for name, each in pipeline.tables.items()},
         decisions=_moved(pipeline.decisions, folder),
+        figures=None if pipeline.figures is None else posixpath.join(folder, pipeline.figures),
     )
 
 

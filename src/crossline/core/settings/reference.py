@@ -24,6 +24,7 @@ from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
 from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES
+from crossline.core.settings.tables import TableSettings
 
 _HEAD = """\
 # pipeline.yaml
@@ -72,6 +73,7 @@ def reference() -> str:
     for kind, model in SOURCES.items():
         parts += _section(f"A source of kind `{kind}`", model)
     parts += _section("`rules` and `lists`", Directory)
+    parts += _section("A table, in `enrich`", TableSettings)
     for kind, model in SINKS.items():
         parts += _section(f"A sink of kind `{kind}`", model)
     parts += _section("`security`, in a source or sink of kind `kafka`", KafkaSecurity)

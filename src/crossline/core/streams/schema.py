@@ -52,7 +52,8 @@ class TimeField(_Model):
     unit: TimeUnit = "ms"
 
 
-def _check_fields(value: Any) -> Any:
+def check_fields(value: Any) -> Any:
+    """``value`` where it maps names of fields to types; raises what pydantic takes for its findings."""
     if not isinstance(value, dict) or not value:
         raise refusal("a mapping of field names to types")
     _, findings = flatten(value)
@@ -61,10 +62,29 @@ def _check_fields(value: Any) -> Any:
     return value
 
 
-class StreamSpec(_Model):
-    """One stream. ``columns`` has every field by its dotted name; nested fields are flattened.
+class TableSpec(_Model):
+    """A table whose rows become fields of a stream's records, as it is declared.
 
-    ``future_bound``: how far ahead of its being there to be read a record may be dated, in milliseconds.
+    ``key``: by field of the record, the column of the table that it is looked up in. ``fields``: columns and their
+    types, nested as those of a stream. ``valid_from``: the column with the ingest time from which a row holds.
+    """
+
+    key: dict[str, str]
+    fields: Annotated[dict[str, Any], BeforeValidator(check_fields)]
+    valid_from: str | None = None
+
+    @cached_property
+    def columns(self) -> dict[str, FieldSpec]:
+        """Dotted column name -> type, in the order of the file."""
+        return flatten(self.fields)[0]
+
+
+class StreamSpec(_Model):
+    """One stream. ``own_columns`` has every field of its records by its dotted name; nested fields are flattened.
+
+    ``columns`` has those of tables too, each as ``TABLE.COLUMN``, which may be missing. ``future_bound``: how far ahead
+    of its being there to be read a record may be dated, in milliseconds. ``enrich``: tables by name, which a pipeline
+    file declares.
     """
 
     format: Format = "json"
@@ -72,12 +92,23 @@ class StreamSpec(_Model):
     event_time: TimeField
     ingest_time: TimeField | None = None
     future_bound: Duration = FUTURE_MS
-    fields: Annotated[dict[str, Any], BeforeValidator(_check_fields)]
+    fields: Annotated[dict[str, Any], BeforeValidator(check_fields)]
+    enrich: dict[str, TableSpec] = {}
+
+    @cached_property
+    def own_columns(self) -> dict[str, FieldSpec]:
+        """Dotted field name -> type, in the order of the file."""
+        return flatten(self.fields)[0]
 
     @cached_property
     def columns(self) -> dict[str, FieldSpec]:
-        """Dotted field name -> type, in the order of the file."""
-        return flatten(self.fields)[0]
+        """As ``own_columns``, and behind them the fields that tables add."""
+        added = {
+            f"{table}.{name}": FieldSpec(field.kind, True, field.is_list)
+            for table, spec in self.enrich.items()
+            for name, field in spec.columns.items()
+        }
+        return {**self.own_columns, **added}
 
     @model_validator(mode="after")
     def _check(self) -> StreamSpec:
@@ -96,9 +127,9 @@ class StreamSpec(_Model):
         return [found for path, name, time in roles if (found := self._role(path, name, time))]
 
     def _role(self, path: Path, name: str, time: TimeField | None) -> Finding | None:
-        spec = self.columns.get(name)
+        spec = self.own_columns.get(name)
         if spec is None:
-            return Finding(path, shown(name), "a field of this stream", nearest(name, self.columns))
+            return Finding(path, shown(name), "a field of this stream", nearest(name, self.own_columns))
         wanted: tuple[str, ...] = ("string", "integer")
         if time is not None:
             wanted = ("string", "timestamp") if time.unit == "iso8601" else ("integer", "number", "timestamp")
@@ -117,6 +148,12 @@ def _check_streams(value: Any) -> Any:
         Finding((name,), shown(name), "a stream name of letters, digits, and . _ -, at most 249; not . or ..")
         for name in value
         if not _STREAM_NAME.fullmatch(name)
+    ]
+    hint = "write it in pipeline.yaml: enrich: {TABLE: {kind: files, path: …, key: …, fields: …}}"
+    findings += [
+        Finding((name, "enrich"), "tables of one stream", "tables in the pipeline file, for all its streams", hint)
+        for name, spec in value.items()
+        if isinstance(spec, dict) and "enrich" in spec
     ]
     if findings:
         raise refusals(findings)

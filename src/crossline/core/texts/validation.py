@@ -90,15 +90,16 @@ def field_names(model: type[BaseModel], path: Path) -> list[str]:
     current: Any = model
     for step in path:
         current = _step(current, step)
-    return [info.alias or name for name, info in current.model_fields.items()] if _is_model(current) else []
+    return [info.alias or name for name, info in current.model_fields.items()] if is_model(current) else []
 
 
-def _is_model(annotation: Any) -> bool:
+def is_model(annotation: Any) -> bool:
+    """Whether ``annotation`` is a model itself."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _step(annotation: Any, step: str | int) -> Any:
-    if _is_model(annotation):
+    if is_model(annotation):
         for name, info in annotation.model_fields.items():
             if (info.alias or name) == step:
                 return _bare(info.annotation)

@@ -13,6 +13,7 @@ from crossline.core.windows.arithmetic.sums import (
     add_float,
     add_whole,
     clear_deviation,
+    decayed,
     pair_of,
 )
 from crossline.core.windows.arithmetic.wide import FLOAT_UNIT, wide_add_bits, wide_add_whole, wide_clear, wide_rounded
@@ -64,6 +65,7 @@ from crossline.core.windows.memory.layout import (
     SAME_BEFORE,
     SCRATCH,
     SD_COL,
+    SD_HALF,
     SF_COL,
     SI_COL,
     SQUARES,
@@ -73,6 +75,7 @@ from crossline.core.windows.memory.layout import (
 from crossline.core.windows.program import (
     AVG_FLOAT,
     AVG_INT,
+    DECAYED,
     DISTINCT,
     FIRST,
     LAST,
@@ -357,6 +360,10 @@ def figure(h: int, slot: int, c: int, g: int, i: int, extra: int) -> Any:  # noq
             store_f64(at + 8, spread)
             store_f64(at + 16, off)
         return n >= 2
+    if kind == DECAYED:
+        half_ms, kept_at = item(h, SD_HALF, k), deviation_at(h, slot, k)
+        store_f64(at + 8, decayed(h, kept_at, i, item(h, SD_COL, k), half_ms, extra) if n else 0.0)
+        return True
     if kind == STREAK:
         store_64(at, _streak(h, slot, c, item(h, GROUP_COL, g), extra))
         return True

@@ -121,7 +121,7 @@ def judge_rows(h: int, start: int) -> Any:
 
     The row to go on from: ROW_END, or an earlier one where another row's hits may not fit.
     """
-    lines, rows, end, formulas = word(h, at.LINES), word(h, at.ROWS), word(h, at.ROW_END), word(h, at.FORMULAS)
+    lines, rows, end, told = word(h, at.LINES), word(h, at.ROWS), word(h, at.ROW_END), word(h, at.TOLD)
     if start == 0:
         find_keys(h)
     for row in range(start, end):
@@ -135,7 +135,7 @@ def judge_rows(h: int, start: int) -> Any:
             continue
         slot = load_i32(row_of(h, i) + at.SLOT)
         newest = place(h, slot, i)
-        if formulas:
+        if told:
             store_32(word(h, at.ROW_RECORD) + 4 * row, i)
         if not judging(h, i, row):
             continue
@@ -150,7 +150,7 @@ def judge_rows(h: int, start: int) -> Any:
                 else:
                     defined = figure(h, slot, c, g, i, extra)
                 compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined)
-                if formulas and item(h, at.GROUP_TOLD, g) < word(h, at.TOLD):
+                if told and item(h, at.GROUP_TOLD, g) < told:
                     tell(h, slot, c, g, row, extra, defined)
         remember(h, slot, i, 0, word(h, at.LINE_CLASSES))
     return end

@@ -134,6 +134,10 @@ class MemoryMap:
         self._kept[name] = array
         self.words[name] = array.ctypes.data
 
+    def array(self, name: int) -> Any:
+        """The array that is held for word ``name``."""
+        return self._kept[name]
+
     def let_go(self, names: Iterable[int]) -> None:
         """Hold the arrays of these words no longer."""
         for name in names:

@@ -10,14 +10,15 @@ import numpy as np
 
 from crossline.core.basics.values import F64, I32, I64, U8
 from crossline.core.figures.kinds import Operator
-from crossline.core.plan.spaces import FormulaLine, Group, KeySpacePlan, Line, WindowPlan
+from crossline.core.plan.spaces import FormulaLine, Group, KeySpacePlan, Line, TellingLine, WindowPlan
 
 # Kinds of pointers into a window, and of group results.
 MIN, MAX, FIRST, LAST = 0, 1, 2, 3
 COUNT, SUM_INT, SUM_FLOAT, AVG_INT, AVG_FLOAT, VALUE_INT, VALUE_FLOAT, DISTINCT, STDDEV, SINCE, STREAK = range(11)
+DECAYED = 12  # 11 is a kind that panes alone have
 INT_KINDS = (COUNT, SUM_INT, VALUE_INT, DISTINCT, SINCE, STREAK)
 _POINTERS = {"min": MIN, "max": MAX, "first": FIRST, "last": LAST}
-_KINDS = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "streak": STREAK}
+_KINDS = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "streak": STREAK, "decayed": DECAYED}
 _KINDS |= {"since": SINCE, "age": SINCE}  # the same of the last record and of the first
 _KINDS_OF_NUMBERS = {"sum": SUM_INT, "avg": AVG_INT}  # of integers; one more of floats
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
@@ -41,8 +42,9 @@ class KernelProgram(NamedTuple):
     pt_kind: I32
     pt_col: I32
     pt_chain: I32
-    sd_at: I32  # standard deviations
+    sd_at: I32  # standard deviations, and decayed sums
     sd_col: I32
+    sd_half: I64  # of a decayed sum the half life; 0 of a deviation
     plain: U8  # per cursor: it has no accumulators, only the count
     dc_at: I32  # distinct counts
     dc_link: I32
@@ -95,26 +97,28 @@ class KernelProgram(NamedTuple):
 JudgeClass = tuple[int, tuple[tuple[int, int], ...], int, bool]
 
 
-def judge_class(plan: WindowPlan, line: Line | FormulaLine) -> JudgeClass:
+def judge_class(plan: WindowPlan, line: Line | FormulaLine | TellingLine) -> JudgeClass:
     """What decides which records a line judges: entry, spans of ingest time, the latest lateness; and when."""
     formed = isinstance(line, FormulaLine)
-    entry = line.entry if isinstance(line, FormulaLine) else plan.cursors[plan.groups[line.group].cursor].entry
+    entry = plan.cursors[plan.groups[line.group].cursor].entry if isinstance(line, Line) else line.entry
     late = I64_MAX if line.judge_lateness_ms is None else line.judge_lateness_ms
     return entry, tuple((_clip(start), _clip(end)) for start, end in line.spans), _clip(late), formed
 
 
 def classes(plan: WindowPlan) -> dict[JudgeClass, int]:
-    """The classes of the plan's lines, numbered; those of its formulas come after."""
-    return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in plan.judging))}
+    """The classes of the plan's lines, and of what it tells, numbered; those of its formulas come after."""
+    lines: tuple[Line | FormulaLine | TellingLine, ...] = (*plan.lines, *plan.tellings, *plan.formulas)
+    return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in lines))}
 
 
 def told_groups(plan: WindowPlan) -> tuple[int, ...]:
-    """The numbers of the groups whose figures formulas read, in the order in which they are told."""
-    return tuple(sorted({number for each in plan.formulas for _, *groups in each.figures for number in groups}))
+    """The numbers of the groups whose figures formulas read, or that are told, in the order in which they are."""
+    asked = [each.figures for each in plan.formulas] + [each.figures for each in plan.tellings]
+    return tuple(sorted({number for each in asked for _, *groups in each for number in groups}))
 
 
 def all_told(plan: WindowPlan) -> tuple[int, ...]:
-    """The groups in use: first those that formulas read, then those that lines alone do."""
+    """The groups in use: first those of ``told_groups``, then those that lines alone read."""
     return tuple(dict.fromkeys((*told_groups(plan), *sorted(line.group for line in plan.lines))))
 
 
@@ -153,8 +157,8 @@ class _Parts:
         entry = self.plan.cursors[group.cursor].entry
         if group.aggregate in {"sum", "avg"}:
             return "sf" if is_float(self.plan, group) else "si", (group.cursor, group.column)
-        if group.aggregate == "stddev":
-            return "sd", (group.cursor, group.column)
+        if group.aggregate in {"stddev", "decayed"}:
+            return "sd", (group.cursor, group.column, group.half_life_ms)
         if group.aggregate in {"since", "age"}:
             return "pt", (group.cursor, LAST if group.aggregate == "since" else FIRST, -1, -1)
         if group.aggregate in _POINTERS:
@@ -188,6 +192,7 @@ class _Parts:
             "si_col": _ints(k[1] for k in self.sorted["si"]),
             "sf_col": _ints(k[1] for k in self.sorted["sf"]),
             "sd_col": _ints(k[1] for k in self.sorted["sd"]),
+            "sd_half": _longs(k[2] for k in self.sorted["sd"]),
             "plain": _bytes(c not in accumulated for c in range(len(self.plan.cursors))),
             "pt_kind": _ints(k[1] for k in pointers),
             "pt_col": _ints(k[2] for k in pointers),
@@ -232,8 +237,9 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     results = [parts.result(plan.groups[g]) for g in groups]
     lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].group), i))
     number = classes(plan)
-    by_group: list[tuple[int, Line | FormulaLine]] = [(x.group, x) for x in plan.lines]
+    by_group: list[tuple[int, Line | FormulaLine | TellingLine]] = [(x.group, x) for x in plan.lines]
     by_group += [(g, x) for x in plan.formulas for _, *read in x.figures for g in read]
+    by_group += [(g, x) for x in plan.tellings for _, *read in x.figures for g in read]
     of_cursor = sorted({(plan.groups[g].cursor, number[judge_class(plan, x)]) for g, x in by_group})
     cooling = [i for i in lines if plan.lines[i].cooldown_ms > 0]
     line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)

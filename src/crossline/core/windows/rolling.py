@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.core.windows.arithmetic.sums import (
+    add_decayed,
     add_deviation,
     add_float,
     add_whole,
@@ -61,6 +62,7 @@ from crossline.core.windows.memory.layout import (
     SAME_BEFORE,
     SD_AT,
     SD_COL,
+    SD_HALF,
     SF_AT,
     SF_COL,
     SI_AT,
@@ -108,7 +110,10 @@ def _add_values(h: int, slot: int, c: int, r: int, first: int, last: int) -> Non
     for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
         add_float(sum_f_at(h, slot, k), rough_at(h, slot, k), value_f(h, r, item(h, SF_COL, k)))
     for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
-        add_deviation(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), 1.0)
+        if item(h, SD_HALF, k):
+            add_decayed(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), item(h, SD_HALF, k), 1.0)
+        else:
+            add_deviation(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), 1.0)
     for k in range(item(h, DC_AT, c), item(h, DC_AT, c + 1)):
         if _only_one(h, k, r, first, last):
             at = distinct_at(h, slot, k)
@@ -160,7 +165,10 @@ def _remove_values(h: int, slot: int, c: int, r: int, first: int, last: int, lef
     for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
         add_float(sum_f_at(h, slot, k), rough_at(h, slot, k), -value_f(h, r, item(h, SF_COL, k)))
     for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
-        add_deviation(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), -1.0)
+        if item(h, SD_HALF, k):
+            add_decayed(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), item(h, SD_HALF, k), -1.0)
+        else:
+            add_deviation(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), -1.0)
     for k in range(item(h, DC_AT, c), item(h, DC_AT, c + 1)):
         if _only_one(h, k, r, first, last):
             at = distinct_at(h, slot, k)

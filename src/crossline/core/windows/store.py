@@ -27,6 +27,7 @@ from crossline.core.windows.memory_map import MemoryMap
 from crossline.core.windows.program import all_told, classes, compile_plan, cooldown_columns, judge_class, told_groups
 from crossline.core.windows.records.record_store import RecordStore, Sizes
 from crossline.core.windows.verdicts.formulas import Formulas, Judged, Told
+from crossline.core.windows.verdicts.tellings import Tellings
 
 __all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm"]
 
@@ -51,6 +52,7 @@ class KeySpaceState(RecordStore):
         super().__init__(MemoryMap(plan, compile_plan(plan)), duplicate_ms)
         self.plan = plan
         self._formulas = Formulas(plan, self._memory.program)
+        self._tellings = Tellings(plan, self._memory.program)
         self._deep = False
         self.in_order: bool | None = None
 
@@ -64,20 +66,27 @@ class KeySpaceState(RecordStore):
         sat = np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8)
         found = self._enter(batch, self._values(batch), sat, stepwise=True)
         ordered = self._deep and bool(self._memory.program.sortable.any()) if self.in_order is None else self.in_order
-        told = ordered or bool(self.plan.formulas)
+        told = ordered or bool(told_groups(self.plan))
         formed: dict[int, FormulaRead] = {}
         for start in range(0, len(batch), PIECE if told else max(1, len(batch))):
             words[at.ROW_END] = min(start + PIECE, len(batch)) if told else len(batch)
             if not told:
+                words[at.TOLD] = 0
                 self._go_through(JUDGE, start)
             else:
-                formed |= self._judge_told(batch, start, ordered=ordered)
+                formed |= self._judge_told(batch, start, found["duplicate"], ordered=ordered)
         self._deep = bool(words[at.N_WALKED] > DEEP * len(batch))
         plan = self.plan
         looked_at = [*(plan.groups[x.group].column for x in plan.lines), *(-1 for _ in plan.formulas), -1]
         hits = hits_of(self._memory, self._buffers, plan.columns, np.array(looked_at, np.int64), found)
         self._leave()
-        return replace(hits, formed=formed, failed=self._formulas.failed())
+        return replace(
+            hits,
+            formed=formed,
+            failed=self._formulas.failed(),
+            without=self._formulas.without(),
+            told=self._tellings.told(),
+        )
 
     def _go_through(self, task: int, start: int) -> None:
         """Have a task done from row ``start`` to ROW_END."""
@@ -85,7 +94,7 @@ class KeySpaceState(RecordStore):
         while (row := self._memory.run(task, row)) < end:
             self._buffers.grow()
 
-    def _judge_told(self, batch: KeyedBatch, start: int, *, ordered: bool) -> dict[int, FormulaRead]:
+    def _judge_told(self, batch: KeyedBatch, start: int, copies: U8, *, ordered: bool) -> dict[int, FormulaRead]:
         """Judge rows from ``start`` with their figures told; what hits of formulas have read, by number of the hit."""
         end = int(self._memory.words[at.ROW_END])
         groups = all_told(self.plan) if ordered else told_groups(self.plan)
@@ -95,10 +104,12 @@ class KeySpaceState(RecordStore):
             self._judge_in_order(start, end)
         else:
             self._go_through(JUDGE, start)
+        judged = Judged(batch, slice(start, end), copies)
+        self._tellings.take(told, judged)
         if not self.plan.formulas:
             return {}
         facts = {name: column.slice(start, end - start) for name, column in batch.facts.items()}
-        self._keep(at.HOLDS, self._formulas.holds(told, facts, Judged(batch, slice(start, end))), start)
+        self._keep(at.HOLDS, self._formulas.holds(told, facts, judged), start)
         before = int(self._memory.words[at.N_HITS])
         self._go_through(EMIT, start)
         return self._formulas.read(self._buffers.hits(before), told, facts, start)
@@ -173,6 +184,7 @@ class KeySpaceState(RecordStore):
         self._memory.run(RELINK)
         self._buffers = Buffers(self._memory)
         self._formulas = Formulas(plan, self._memory.program)
+        self._tellings = Tellings(plan, self._memory.program)
 
     def _carry(self, old: MemoryMap, old_plan: KeySpacePlan) -> None:
         """Satisfied bits, last judged records and last emissions of the lines that stay."""

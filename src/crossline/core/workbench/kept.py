@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crossline.core.plan.compile import LayerPlan, StreamPlan
-from crossline.core.plan.spaces import PatternSpacePlan
+from crossline.core.plan.spaces import AbsenceSpacePlan, PatternSpacePlan
+from crossline.core.streams.reading import said_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Kept:
 
     ``layer``: its name. ``entries``: numbers of the layer's that the rule's windows and judging are over.
     ``shared_with``: other rules that are judged on it. ``base``: the stream whose records came, where ``stream`` is the
-    hits of a rule.
+    hits of a rule, or all that meets on it, in words.
 
     ``retention_ms``: how far back windows reach; ``lateness_ms``: for how much longer a record is kept for late ones.
     """
@@ -51,11 +52,11 @@ def _kept(plan: StreamPlan, layer_plan: LayerPlan, rule_id: str) -> Kept:
     layer = layer_plan.layer
     return Kept(
         layer=layer.name,
-        stream=plan.stream,
+        stream=plan.stream if plan.met is None else plan.met.reading.said,
         base=plan.base,
         key_fields=layer.group_fields,
         time_mode=layer.time_mode,
-        columns=tuple(name for name, _ in layer.columns),
+        columns=tuple(said_column(name) for name, _ in layer.columns),
         entries=tuple(sorted(set(_entries(layer_plan, rule_id)))),
         entries_of_layer=len(layer.entries),
         retention_ms=layer.retention_ms,
@@ -71,6 +72,11 @@ def _entries(layer_plan: LayerPlan, rule_id: str) -> Iterator[int]:
             if pattern.rule_id == rule_id:
                 yield from (step.entry for step in pattern.steps)
                 yield from (entry for entry in (pattern.until, pattern.strict) if entry is not None)
+        return
+    if isinstance(kernel, AbsenceSpacePlan):
+        for absence in kernel.lines:
+            if absence.rule_id == rule_id:
+                yield from (absence.after, absence.expect)
         return
     for line in kernel.lines:
         if line.rule_id == rule_id:

@@ -6,15 +6,16 @@ A finding is true, whatever the records: what is not certain is not said.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, AnyOf, Leaf, Node
-from crossline.core.figures.program import Comparison, Figure, Formed, Ordered, Program
+from crossline.core.figures.program import Absent, Comparison, Figure, Formed, Ordered, Program
 from crossline.core.rules.base import Defaults, Rule
+from crossline.core.rules.composition import Sources
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path
 from crossline.core.workbench.claims import All, Claim, Denied, Opaque, Present, Test
@@ -77,17 +78,19 @@ def meant(rule: Rule, spec: StreamSpec, defaults: Defaults) -> Meant:
         hits = Test(LINE, verdict.operator, verdict.threshold, "number")
     elif isinstance(verdict, Ordered):
         hits = Opaque(f"the steps of {rule.rule_id}")  # of what follows what nothing is claimed
+    elif isinstance(verdict, Absent):
+        hits = Opaque(f"the absences of {rule.rule_id}")
     elif isinstance(verdict, Formed):
         for name, each in zip(verdict.names, program.figures, strict=True):
             known[name] = figure_values(program, each, spec.columns, fields)
-        return Meant(
-            rule,
-            program,
-            spec,
-            known,
-            All((_fields_only(program, spec, verdict), *(each for each in there if each.name not in verdict.names))),
-            claim_of_formula(verdict.when.root, known),
-        )
+        for brings in program.brings:  # to a record that has not their key, none
+            for name, each in brings.figures.items():
+                known[name] = replace(figure_values(program, each, spec.columns, fields), missing=True)
+        there = [each for each in there if each.name not in verdict.names]
+        enters = All((_fields_only(program, spec, verdict), *there))
+        # Of a score nothing is claimed: it is the model's, and that of another model is another.
+        score = Opaque(f"the score of {rule.rule_id}") if verdict.scored is not None else None
+        return Meant(rule, program, spec, known, enters, score or claim_of_formula(verdict.when.root, known))
     return Meant(rule, program, spec, known, All((claim_of(program.feed.condition.node, spec.columns), *there)), hits)
 
 
@@ -101,7 +104,7 @@ def _fields_only(program: Program, spec: StreamSpec, verdict: Formed) -> Claim:
 def lint_rule(rule: Rule, spec: StreamSpec, defaults: Defaults) -> list[LintFinding]:
     """All that is found in a rule by itself."""
     said = meant(rule, spec, defaults)
-    return [*_truth(said), *_figures(said), *_windows(said, defaults), *_keys(said)]
+    return [*_truth(said), *_waits(said), *_figures(said), *_windows(said, defaults), *_keys(said)]
 
 
 def _truth(said: Meant) -> Iterator[LintFinding]:
@@ -196,6 +199,20 @@ def _places(node: Node, *, under_and: bool) -> Iterator[tuple[Node, bool]]:
         yield (node, True)
 
 
+def _waits(said: Meant) -> Iterator[LintFinding]:
+    """Of an absence: that nothing waits, or that nothing can answer."""
+    rule, verdict, fields = said.rule, said.program.verdict, fields_of(said.spec)
+    if not isinstance(verdict, Absent) or impossible(said.enters, said.known):
+        return
+    waiting, answer = (feed.condition for feed in verdict.feeds)
+    if impossible(claim_of(waiting.node, said.spec.columns), fields):
+        what, todo = f"{_short(waiting)} cannot hold", "mend it, or retire the rule"
+        yield LintFinding(rule.rule_id, "never_true", ("after",), what, "no record waits: it never fires", todo)
+    elif verdict.expect.stream == verdict.after.stream and impossible(claim_of(answer.node, said.spec.columns), fields):
+        what = f"{_short(answer)} cannot hold"
+        yield LintFinding(rule.rule_id, "always_true", ("expect",), what, "it fires at each that waits", "mend it")
+
+
 def _figures(said: Meant) -> Iterator[LintFinding]:
     """Figures of their own conditions, which no record meets."""
     rule, program = said.rule, said.program
@@ -212,8 +229,7 @@ def _figures(said: Meant) -> Iterator[LintFinding]:
 
 
 def _named(program: Program) -> list[tuple[str, Figure]]:
-    names = program.verdict.names if isinstance(program.verdict, Formed) else ("",) * len(program.figures)
-    return list(zip(names, program.figures, strict=True))
+    return list(program.named.items()) or [("", figure) for figure in program.figures]
 
 
 def _windows(said: Meant, defaults: Defaults) -> Iterator[LintFinding]:
@@ -243,7 +259,8 @@ def _windows(said: Meant, defaults: Defaults) -> Iterator[LintFinding]:
 def _keys(said: Meant) -> Iterator[LintFinding]:
     """A key that every record has for itself."""
     spec, program = said.spec, said.program
-    if program.figures and spec.id in program.feed.key_fields:
+    looks_back = bool(program.figures) or isinstance(program.verdict, Absent)
+    if looks_back and spec.id in program.feed.key_fields:
         what = f"the key has {spec.id}, the id of the record"
         yield unbounded(said.rule, what, "each record is a key of its own")
 
@@ -259,7 +276,8 @@ def lint(rules: Sequence[Rule], streams: Mapping[str, StreamSpec], defaults: Def
     """All that is found in rules, by themselves and next to each other, each id once; in the order of ``rules``."""
     from crossline.core.workbench.subsumed import subsumed  # noqa: PLC0415 - it needs what is said here
 
-    known = [(rule, streams[rule.source_topic]) for rule in rules if rule.status != "retired"]
+    sources = Sources.of(streams, {})
+    known = [(rule, sources.of_reading(rule.reading)) for rule in rules if rule.status != "retired"]
     found = [finding for rule, spec in known for finding in lint_rule(rule, spec, defaults)]
     hopeless = {each.rule_id for each in found if each.kind in {"never_true", "contradictory"}}
     others = [meant(rule, spec, defaults) for rule, spec in known if rule.rule_id not in hopeless]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from crossline.core.basics.times import format_duration
-from crossline.core.figures.program import Comparison, Feed, Figure, Formed, Ordered, Program, Window
+from crossline.core.figures.program import Absent, Comparison, Feed, Figure, Formed, Ordered, Program, Window
 from crossline.core.rules.base import Rule
 from crossline.core.rules.sentence import noun, number
+from crossline.core.streams.reading import Look
 
 _OF_A_FIELD = {
     "sum": "the sum of {}",
@@ -39,12 +40,18 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     if verdict is None:
         yield "Each of them is a hit."
     elif isinstance(verdict, Comparison):
-        figure = figure_said(program.figures[0], program.feed)
+        figure = figure_said(program.figures[0], program.feed, {})
         yield f"It fires where {figure} is {_line(verdict)}, {_emitted(program)}."
     elif isinstance(verdict, Ordered):
-        yield from _ordered(program, verdict)
+        yield from _ordered(program, verdict, {look.name: look for look in rule.reading.looks})
+    elif isinstance(verdict, Absent):
+        yield from _absent(program, verdict, {look.name: look for look in rule.reading.looks})
     else:
-        yield from _formed(program, verdict)
+        looks = {look.name: look for look in rule.reading.looks}
+        if isinstance(verdict, Formed):
+            yield from _formed(program, verdict, looks)
+        else:
+            yield f"It tells of each {', '.join(_figures(program, verdict.names, looks))}; nothing fires."
     remark = rule.remark()
     if remark:
         yield remark
@@ -55,18 +62,28 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
         yield _STATUS[rule.status]
 
 
-def _formed(program: Program, verdict: Formed) -> Iterator[str]:
-    figures = [
-        f"{name} is {figure_said(each, program.feed)}"
-        for name, each in zip(verdict.names, program.figures, strict=True)
+def _figures(program: Program, names: Sequence[str], looks: Mapping[str, Look]) -> list[str]:
+    return [
+        f"{name} is {figure_said(each, program.feed, looks)}" for name, each in zip(names, program.figures, strict=True)
     ]
+
+
+def _formed(program: Program, verdict: Formed, looks: Mapping[str, Look]) -> Iterator[str]:
+    figures = _figures(program, verdict.names, looks)
+    for brings in program.brings:
+        met = {look.name: look for look in brings.reading.looks}
+        figures += _figures(brings.program, tuple(brings.figures), met)
     yield f"{'; '.join(figures)}."
     yield f"It fires where {' '.join(verdict.when.text.split())}, {_emitted(program)}."
 
 
-def _ordered(program: Program, verdict: Ordered) -> Iterator[str]:
+def _ordered(program: Program, verdict: Ordered, looks: Mapping[str, Look]) -> Iterator[str]:
+    def taken_by(feed: Feed) -> str:
+        look = looks.get(feed.stream)
+        return f"{noun(feed.stream if look is None else look.source)}{_where(feed)}"
+
     steps = [
-        f"{step.name}{f' {step.times} times' if step.times > 1 else ''} ({noun(step.feed.stream)}{_where(step.feed)})"
+        f"{step.name}{f' {step.times} times' if step.times > 1 else ''} ({taken_by(step.feed)})"
         for step in verdict.steps
     ]
     within = format_duration(verdict.within_ms)
@@ -77,38 +94,71 @@ def _ordered(program: Program, verdict: Ordered) -> Iterator[str]:
         yield f"What is under way ends at {noun(verdict.until.stream)}{_where(verdict.until)}."
 
 
-def figure_said(figure: Figure, judged: Feed) -> str:
-    """``the number of payments where status == declined in the last 10 min``; ``judged``: the rule's own feed."""
+def _absent(program: Program, verdict: Absent, looks: Mapping[str, Look]) -> Iterator[str]:
+    one, key = noun(program.feed.stream, one=True), program.feed.key_fields
+    by, look = f" with the same {_and(key)}" if key else "", looks.get(verdict.expect.stream)
+    other = "one" if look is None else f"a {noun(look.source, one=True)}"
+    same = by if look is None else f" with the same {_and([_key(name, look) for name in key])}" if key else ""
+    expect = _where(verdict.expect)
+    yield (
+        f"It fires at each {one} where {verdict.after.condition.text} that is not followed by {other}{same}{expect} "
+        f"within {format_duration(verdict.within_ms)}."
+    )
+    grace_ms, cooldown_ms = program.feed.allowed_lateness_ms or 0, program.emission.cooldown_ms
+    later = f" and another {format_duration(grace_ms)}, for what comes late" if grace_ms else ""
+    yield f"That is known once the ingest times of the stream have passed that time{later}, whatever a clock says."
+    if cooldown_ms:
+        yield f"After an alert there is none{by} for {format_duration(cooldown_ms)}."
+
+
+def figure_said(figure: Figure, judged: Feed, looks: Mapping[str, Look]) -> str:
+    """``the number of payments where status == declined in the last 10 min``; ``judged``: the rule's own feed.
+
+    ``looks``: by name, the records of other streams that figures may be of.
+    """
     feed = figure.feed
-    records = noun(feed.stream) + ("" if feed.condition == judged.condition else _where(feed))
-    if feed.condition == judged.condition and feed.condition.canonical:
+    look = looks.get(feed.stream)
+    same = feed.condition == judged.condition and look is None
+    records = noun(feed.stream if look is None else look.source) + ("" if same else _where(feed))
+    if same and feed.condition.canonical:
         records = f"such {records}"
-    by = f" with the same {_and(feed.key_fields)}" if feed.key_fields else ""
-    return f"{_aggregate(figure, records)}{by} {_window(figure.window)}"
+    keys = [_key(name, look) for name in feed.key_fields]
+    by = f" with the same {_and(keys)}" if keys else ""
+    # Of a rule that judges the hits of several, a figure of one of these has the record itself only where it is one.
+    own = feed.stream == judged.stream
+    return f"{_aggregate(figure, records, own=own)}{by} {_window(figure.window, own=own)}"
 
 
-def _aggregate(figure: Figure, records: str) -> str:
+def _key(name: str, look: Look | None) -> str:
+    there = name if look is None else look.there(name)
+    return name if there == name else f"{name} (there {there})"
+
+
+def _aggregate(figure: Figure, records: str, *, own: bool) -> str:  # noqa: PLR0911 - a table
     if figure.aggregate == "count":
         return f"the number of {records}"
     if figure.aggregate == "since":
-        return f"the milliseconds since the one before among {records}"
+        return f"the milliseconds since the {'one before among' if own else 'last of'} {records}"
     if figure.aggregate == "age":
         return f"the milliseconds since the first of {records}"
     if figure.aggregate == "streak":
         meets = figure.streak_of.text if figure.streak_of is not None else ""
         return f"how many of the latest {records} in a row have {meets},"
+    if figure.aggregate == "decayed":
+        return f"the risk score, of the scores of {records}, each halved every {format_duration(figure.half_life_ms)},"
     if figure.aggregate == "quantile":
         return f"the {figure.rank:g} quantile of {figure.column} of {records}"
     return f"{_OF_A_FIELD[figure.aggregate].format(figure.column)} of {records}"
 
 
-def _window(window: Window) -> str:
+def _window(window: Window, *, own: bool) -> str:
     ends = {"(]": "", "[]": "both ends", "[)": "without its end"}[window.bounds]
-    itself = "" if window.delay_ms else "itself included" if window.include_current else "itself left out"
+    itself = "itself included" if window.include_current else "itself left out"
+    itself = itself if own and not window.delay_ms else ""
     delayed = f"as of {format_duration(window.delay_ms)} before" if window.delay_ms else ""
     panes = f"beginning with a pane of {format_duration(window.resolution_ms)}" if window.resolution_ms else ""
     notes = ", ".join(filter(None, (ends, itself, delayed, panes)))
-    return f"in the last {format_duration(window.length_ms)} ({notes})"
+    return f"in the last {format_duration(window.length_ms)}{f' ({notes})' if notes else ''}"
 
 
 def _where(feed: Feed) -> str:
@@ -135,7 +185,8 @@ def _times(program: Program, one: str) -> Iterator[str]:
     bounds = [ms for ms in (feed.allowed_lateness_ms, program.judge_lateness_ms) if ms is not None]
     if feed.allowed_lateness_ms is not None:
         yield f"A {one} that is more than {format_duration(min(bounds))} late is not judged."
-    if program.judge_lateness_ms is not None and feed.allowed_lateness_ms is not None and program.figures:
+    others = program.figures or isinstance(program.verdict, Absent)
+    if program.judge_lateness_ms is not None and feed.allowed_lateness_ms is not None and others:
         yield f"Up to {format_duration(feed.allowed_lateness_ms)} late it still counts for others."
 
 

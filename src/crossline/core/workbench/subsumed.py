@@ -88,11 +88,9 @@ def _narrower(rule: Meant, other: Meant) -> bool:
 def _same_figures(rule: Meant, other: Meant) -> bool:
     one, two = rule.program, other.program
     if isinstance(one.verdict, Formed) and isinstance(two.verdict, Formed):
-        if set(one.verdict.names) & set(rule.spec.columns):
+        if set(one.named) & set(rule.spec.columns):
             return False  # a name would mean a figure here and a field there
-        mine = dict(zip(one.verdict.names, one.figures, strict=True))
-        theirs = dict(zip(two.verdict.names, two.figures, strict=True))
-        return all(mine.get(name) == figure for name, figure in theirs.items())
+        return all(one.named.get(name) == figure for name, figure in two.named.items())
     if isinstance(one.verdict, Comparison) and isinstance(two.verdict, Comparison):
         return _same_or_wider(one.figures[0], one.verdict, two.figures[0], two.verdict)
     return False

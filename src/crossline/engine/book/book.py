@@ -18,14 +18,20 @@ from crossline.core.conditions.lists import Lists, list_from_json
 from crossline.core.decide.policy import Deciding
 from crossline.core.decode import RecordLayout as DecodeLayout
 from crossline.core.decode import make_layout
+from crossline.core.enrich.join import Join
+from crossline.core.enrich.versions import Tables, TableVersion
+from crossline.core.judge.decided import deciding_plan
 from crossline.core.judge.shard import Bounds, ShardState
 from crossline.core.plan.compile import StreamPlan, layout_of
 from crossline.core.plan.compose import compile_all
 from crossline.core.plan.layers import EntrySpec, Layer, Layout
 from crossline.core.plan.spaces import PanePart
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
+from crossline.core.rules.shared import read_telling
 from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book.tables import join_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,11 @@ class Past:
 class Book:
     """Rules, streams, lists and layout; compiled once per process.
 
-    ``pasts``: by layer. ``only``: judge by these layers alone, to read their past; ``clocks``: where the streams' own
-    clocks stood when reading starts. ``deciding``: None where nothing is decided. ``probing``: see ``compile_all``; it
-    does not travel. ``levels``: how many levels of plans there ever were (see ``StreamPlan``): the state of one that
-    nothing needs for a while has no gap.
+    ``tables``: their contents lie in files. ``pasts``: by layer. ``only``: judge by these layers alone, to read their
+    past; ``clocks``: where the streams' own clocks stood when reading starts. ``deciding``: None where nothing is
+    decided. ``probing``: see ``compile_all``; it does not travel. ``telling``: what is told of records leaves with the
+    outcome, and the rules are those of ``core.rules.shared.telling``. ``levels``: how many levels of plans there ever
+    were (see ``StreamPlan``): the state of one that nothing needs for a while has no gap.
     """
 
     rules: RuleSet
@@ -52,21 +59,25 @@ class Book:
     shards: int
     bounds: Bounds
     lists: Lists = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
     pasts: Mapping[str, Past] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     clocks: Mapping[str, int] = field(default_factory=dict)
     deciding: Deciding | None = None
     probing: int = 0
+    telling: bool = False
     levels: int = 1
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
+    _joins: dict[str, tuple[Join, ...]] | None = None
 
     def _compiled(self) -> dict[str, StreamPlan]:
         if self._plans is None:
             plans = compile_all(self.rules, self.streams, self.defaults, self.layout, probing=self.probing)
             if self.only:
-                plans = {name: self._chosen(plan) for name, plan in plans.items() if not plan.of_hits}
+                chosen = {name: self._chosen(plan) for name, plan in plans.items()}
+                plans = {name: plan for name, plan in chosen.items() if plan.reports or plan.layers}
             self._plans = plans
         return self._plans
 
@@ -79,6 +90,15 @@ class Book:
         if stream not in self._decoders:
             self._decoders[stream] = make_layout(stream, self.streams[stream])
         return self._decoders[stream]
+
+    def joins(self, stream: str) -> tuple[Join, ...]:
+        """The tables that rules of one stream read, opened once."""
+        if self._joins is None:
+            self._joins = {}
+        if stream not in self._joins:
+            names = self.plan(stream).tables
+            self._joins[stream] = tuple(join_of(name, self.streams[stream], stream, self.tables) for name in names)
+        return self._joins[stream]
 
     def plan(self, stream: str) -> StreamPlan:
         """The plan of one stream."""
@@ -93,28 +113,57 @@ class Book:
         return [plan for plan in self.plans() if plan.level == level]
 
     @property
+    def revises_ms(self) -> int | None:
+        """How late a record may be that revises decisions; None where nothing is decided, or judged again."""
+        again = [lp.layer.lateness_ms for plan in self.plans() for lp in plan.layers if lp.layer.reevaluate]
+        return max(again) if again and self.deciding is not None else None
+
+    def kept_at(self, level: int) -> Sequence[StreamPlan]:
+        """What the states of a level are kept by; level 0: what is known of records that were decided about."""
+        if level:
+            return self.plans()
+        return [deciding_plan(plan, self.revises_ms or 0) for plan in self.plans() if not plan.of_hits]
+
+    @property
     def depth(self) -> int:
         """How many levels a batch is judged at."""
         return max([self.levels, *(plan.level for plan in self.plans())])
 
+    def meeting(self) -> frozenset[str]:
+        """The streams whose records meet in plans, where there are several."""
+        bases = [{*plan.met.bases.values()} for plan in self.plans() if plan.met is not None]
+        return frozenset().union(*(each for each in bases if len(each) > 1))
+
     def new_state(self) -> ShardState:
         """A shard that has seen nothing."""
         # A stream whose ingest times are made from its records is one log, by its own name.
-        return ShardState(log_clock={stream: {stream: ms} for stream, ms in self.clocks.items()})
+        logs = {stream: {stream: ms} for stream, ms in self.clocks.items()}
+        met = {plan.stream: plan.met for plan in self.plans() if plan.met is not None} if logs else {}
+        for name, each in met.items():
+            read = {each.log(part, source, source): self.clocks.get(source) for part, source, _ in each.parts}
+            logs[name] = {log: ms for log, ms in read.items() if ms is not None}
+        return ShardState(log_clock={name: clocks for name, clocks in logs.items() if clocks})
 
-    def begun(self, rules: RuleSet, lists: Lists) -> Book:
+    def begun(self, rules: RuleSet, lists: Lists, tables: Tables | None = None) -> Book:
         """The first book that is judged by: its layers are those that ``rules`` need."""
-        return replace(self, rules=rules, lists=lists, _plans=None)
+        return replace(self, rules=rules, lists=lists, tables=tables or {}, _plans=None, _joins=None)
 
     def with_rules(self, rules: RuleSet, lists: Lists) -> Book:
         """The book after rules or lists changed: layers in use are kept, so that their stores go on."""
-        return self.after(self, rules, lists)
+        return self.after(self, rules, lists, self.tables)
 
-    def after(self, before: Book, rules: RuleSet, lists: Lists) -> Book:
+    def after(self, before: Book, rules: RuleSet, lists: Lists, tables: Tables | None = None) -> Book:
         """This book's streams, defaults and bounds, going on from the layers of ``before`` as it compiled them."""
-        layout = before.layout_after()
         return replace(
-            self, rules=rules, lists=lists, layout=layout, pasts=before.pasts, levels=before.depth, _plans=None
+            self,
+            rules=rules,
+            lists=lists,
+            tables=tables or {},
+            layout=before.layout_after(),
+            pasts=before.pasts,
+            levels=before.depth,
+            _plans=None,
+            _joins=None,
         )
 
     def with_pasts(self, found: Mapping[str, Past]) -> Book:
@@ -137,13 +186,16 @@ class Book:
                 "defaults": self.defaults,
                 "shards": self.shards,
                 "partition_lag_ms": self.bounds.partition_lag_ms,
+                "aligned": self.bounds.aligned,
                 "lists": {name: each.to_json() for name, each in self.lists.items()},
+                "tables": self.tables,
                 "layout": self.layout,
                 "pasts": self.pasts,
                 "only": self.only,
                 "clocks": self.clocks,
                 "deciding": self.deciding.to_json() if self.deciding else None,
                 "levels": self.levels,
+                "telling": self.telling,
             }
         )
 
@@ -158,18 +210,20 @@ def book_from_json(raw: bytes) -> Book:
             "and its alerts have the same ids"
         )
     return Book(
-        rules=RuleSet.from_json(orjson.dumps(data["rules"])),
+        rules=RuleSet.from_json(orjson.dumps(data["rules"]), read_telling if data.get("telling") else read_rule),
         streams={name: StreamSpec.model_validate(spec) for name, spec in data["streams"].items()},
         defaults=Defaults(**data["defaults"]),
         shards=data["shards"],
-        bounds=Bounds(data["partition_lag_ms"]),
+        bounds=Bounds(data["partition_lag_ms"], tuple(data.get("aligned", ()))),
         lists={name: list_from_json(each) for name, each in data["lists"].items()},
+        tables={name: tuple(TableVersion(**v) for v in each) for name, each in data.get("tables", {}).items()},
         layout=Layout(tuple(_layer(item) for item in data["layout"]["layers"]), data["layout"]["made"]),
         pasts={name: Past(**past) for name, past in data["pasts"].items()},
         only=tuple(data["only"]),
         clocks=data["clocks"],
         deciding=Deciding.from_json(data["deciding"]) if data.get("deciding") else None,
         levels=data.get("levels", 1),
+        telling=data.get("telling", False),
     )
 
 
@@ -187,6 +241,8 @@ def _layer(item: dict[str, Any]) -> Layer:
         parts=tuple(PanePart(**part) for part in item.get("parts", ())),
         fresh_ms=item.get("fresh_ms", 0),
         ordered=item.get("ordered", False),
+        waits=item.get("waits", False),
+        reevaluate=item.get("reevaluate", False),
     )
 
 

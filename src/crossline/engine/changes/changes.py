@@ -1,4 +1,4 @@
-"""Rules and lists that change while batches run: read and checked beside them, logged, put in force between two.
+"""Rules, lists and tables that change while batches run: read and checked beside them, in force between two.
 
 Three steps, so that no batch waits for the slow ones, and a batch that is held by its sinks holds no rule back:
 
@@ -18,8 +18,8 @@ from typing import Any
 
 from crossline.core.basics.errors import StoppedError
 from crossline.core.basics.times import BEGINNING_MS
-from crossline.core.conditions.lists import Lists
-from crossline.core.judge.shard import StreamClocks
+from crossline.core.judge.output import StreamClocks
+from crossline.core.rules.base import Rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.book import Book, BookFile, Past
 from crossline.engine.book.sparklog import committed, unfinished
@@ -151,6 +151,11 @@ class RuleChanges:
             if self._waits() and self._stopping.wait(POLL_S):
                 raise StoppedError("stopped before the rules that were published could be put in force")
 
+    @property
+    def book(self) -> Book:
+        """What the batch that runs is judged by."""
+        return self._book
+
     @contextmanager
     def _reported(self) -> Iterator[None]:
         """Whatever fails, the rules that are live stay live; it is told once, and tried again."""
@@ -187,11 +192,12 @@ class RuleChanges:
             return
         book = self._book
         old = any(v.ended for v in book.rules.versions) or any(len(each.changes) > 1 for each in book.lists.values())
+        old = old or any(len(each) > 1 for each in book.tables.values())
         if not (self._waits() or old) or not self._settled():
             return
         if self._waits():
             self._apply()
-        elif len(self._rules.without_past(self._gone_ms())) < len(book.rules) or self._outlived(book.lists):
+        elif len(self._going_on(self._rules)) < len(book.rules) or self._outlived(book):
             self._change(self._rules, self._lists)
 
     def _waits(self) -> bool:
@@ -211,17 +217,35 @@ class RuleChanges:
                 return False
         return True
 
-    def _outlived(self, lists: Lists) -> bool:
-        """Whether ``lists`` have versions that no record to come meets."""
+    def _outlived(self, book: Book) -> bool:
+        """Whether lists or tables of ``book`` have versions that no record to come meets."""
         now = self._lists.since(self._ends_ms())
-        return any(name in now and now[name].first > each.first for name, each in lists.items())
+        if any(name in now and now[name].first > each.first for name, each in book.lists.items()):
+            return True
+        tables = self._lists.tables_since(self._ends_ms()) if book.tables else {}
+        return any(len(each) < len(book.tables.get(name, ())) for name, each in tables.items())
 
     def _next(self, rules: RuleSet, lists: ListTimes) -> Book:
         mine = lists.since(self._ends_ms())
+        # A batch that is run again meets tables as they were declared then.
+        tables = self._book.tables if self._hold and self._begun else lists.tables_since(self._ends_ms())
         if not self._begun:
-            return self._configured.begun(rules, mine)
+            return self._configured.begun(rules, mine, tables)
         standing = self._book if self._hold else self._configured
-        return standing.after(self._book, rules.without_past(self._gone_ms()), mine)
+        return standing.after(self._book, self._going_on(rules), mine, tables)
+
+    def _going_on(self, rules: RuleSet) -> RuleSet:
+        """Without the versions that ended, whose last records wait for nothing more and are not judged again."""
+        streams, defaults = self._configured.streams, self._configured.defaults
+        again_ms = rules.again_ms(defaults)
+
+        def lingers_ms(rule: Rule) -> int:
+            waits_ms = max(rule.lingers_ms(defaults), again_ms.get(rule.rule_id, 0))
+            # A record may be dated that much later than it came, and waits from there.
+            spec = streams.get(rules.base(rule))
+            return waits_ms and waits_ms + (spec.future_bound if spec is not None else 0)
+
+        return rules.without_past(self._gone_ms(), lingers_ms)
 
     def _ends_ms(self) -> dict[str, int]:
         """As ``_gone_ms``, of all streams: a record of one of which none came may be of any time."""
@@ -243,6 +267,7 @@ class RuleChanges:
         self._book, self._begun, self._later = book, True, self._hold
         if self._past is not None:
             self._past.forget(book)
+        self._feed.in_force(book.tables)
 
     def _read_past(self, book: Book, lists: ListTimes) -> dict[str, Past]:
         if self._past is None:

@@ -17,14 +17,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.base import wall_clock_ms
 from crossline.core.basics.errors import CrosslineError, StoppedError
 from crossline.core.judge.shard import evict_before
+from crossline.core.plan.compile import StreamPlan
 from crossline.core.plan.layers import Layer
-from crossline.core.rules.composition import rule_of
+from crossline.core.streams.reading import rule_of
 from crossline.engine.book.book import Book, BookSource, Past, StaticBook
 from crossline.engine.changes.rulefeed import ListTimes
 from crossline.engine.source.plan_source import SourcePlan
@@ -41,12 +43,12 @@ SLOWEST_MS = 86_400_000
 
 log = get_logger(__name__)
 
-# How a batch is judged: input, book, where its state is.
-Plan = Callable[[Input, BookSource, ShardCache], DataFrame]
+# How a batch is judged: inputs of several streams, book, where its state is.
+Plan = Callable[[Sequence[Input], BookSource, ShardCache], DataFrame]
 
 
 def new_layers(before: Book, after: Book) -> dict[str, tuple[Layer, ...]]:
-    """By stream, the layers of ``after`` that ``before`` did not have."""
+    """By plan, the layers of ``after`` that ``before`` did not have."""
     known = {lp.layer.name for plan in before.plans() for lp in plan.layers}
     fresh = {plan.stream: tuple(lp.layer for lp in plan.layers if lp.layer.name not in known) for plan in after.plans()}
     return {stream: layers for stream, layers in fresh.items() if layers}
@@ -62,11 +64,13 @@ class PastError(CrosslineError):
 
 @dataclass(slots=True)
 class _Reading:
-    """New layers of one stream, and how far their past has been read.
+    """New layers of one plan, and how far their past has been read.
 
-    ``query``: a name of its own for each reading, so that no process takes a slice of one for that of another.
+    ``streams``: numbers of the sources whose records enter them. ``query``: a name of its own for each reading, so that
+    no process takes a slice of one for that of another.
     """
 
+    streams: tuple[int, ...]
     book: StaticBook
     past: Past
     reached: Mark | None
@@ -98,24 +102,25 @@ class PastReader:
         """
         end, found, failures = self.history.last(), dict[str, Past](), list[str]()
         fresh = new_layers(before, after) if end is not None else {}
-        for number, source in enumerate(self.sources):
-            layers = fresh.get(source.stream)
-            if end is None or not layers or end.offsets[number] is None or source.stream not in end.ingest_ms:
+        for plan in after.plans():
+            layers, streams = fresh.get(plan.stream, ()), self._read_by(plan)
+            if end is None or not layers or (streams is not None and not self._came(end, streams)):
+                continue
+            names = ", ".join(layer.name for layer in layers)
+            if streams is None:
+                failures.append(f"{names}: hits of before are not read again; windows over them begin empty")
                 continue
             try:
                 reading = self._readings.get(layers)
                 if reading is None:
-                    reading = self._readings[layers] = self._begin(after, source.stream, layers, end, lists)
-                self._go_on(reading, number, source, end)
+                    reading = self._readings[layers] = self._begin(after, streams, layers, end, lists)
+                self._go_on(reading, end)
             except StoppedError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other sources' pasts are read
-                failures.append(f"{', '.join(layer.name for layer in layers)}: {explained(error)}")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other plans' pasts are read
+                failures.append(f"{names}: {explained(error)}")
                 continue
             found |= {layer.name: reading.past for layer in layers}
-        of_hits = [layer.name for stream, layers in fresh.items() if rule_of(stream) is not None for layer in layers]
-        if of_hits:
-            failures.append(f"{', '.join(of_hits)}: hits of before are not read again; windows over them begin empty")
         if failures:
             raise PastError("; ".join(failures), found)
         return found
@@ -128,39 +133,73 @@ class PastReader:
             if path.name not in used:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _begin(self, book: Book, stream: str, layers: tuple[Layer, ...], end: Mark, lists: ListTimes) -> _Reading:
-        names = tuple(layer.name for layer in layers)
-        log.info("backfill", stream=stream, layers=list(names))
-        slowest_ms = end.ingest_ms[stream] - book.bounds.partition_lag_ms
+    def _read_by(self, plan: StreamPlan) -> tuple[int, ...] | None:
+        """The numbers of the sources whose records enter ``plan``; None where hits do."""
+        read = {plan.stream} if plan.met is None else {source for _, source, _ in plan.met.parts}
+        if any(rule_of(source) is not None for source in read):
+            return None
+        return tuple(number for number, source in enumerate(self.sources) if source.stream in read)
+
+    def _came(self, end: Mark, numbers: Sequence[int]) -> bool:
+        """Whether one of the sources has given a record."""
+        return any(end.offsets[each] is not None and self.sources[each].stream in end.ingest_ms for each in numbers)
+
+    def _begin(
+        self, book: Book, numbers: tuple[int, ...], layers: tuple[Layer, ...], end: Mark, lists: ListTimes
+    ) -> _Reading:
+        names, streams = tuple(layer.name for layer in layers), [self.sources[number].stream for number in numbers]
+        log.info("backfill", streams=streams, layers=list(names))
+        # As live stores are: what no record finds any more by the clock of the stream that is furthest is not kept.
+        slowest_ms = (
+            max(end.ingest_ms[each] for each in streams if each in end.ingest_ms) - book.bounds.partition_lag_ms
+        )
         reach_ms = min(_reach_ms(layer, slowest_ms) for layer in layers)
-        start = self.history.before(stream, reach_ms)
+        starts = [self.history.before(stream, reach_ms) for stream in streams]
+        begun = [mark for mark in starts if mark is not None]
+        start = min(begun, key=lambda mark: mark.batch) if len(begun) == len(starts) else None
         # Layers that are only looked at ahead may be called as those that come instead: of a folder each.
         folder = blake2b(repr(layers).encode(), digest_size=8).hexdigest()
         shutil.rmtree(past_root(self.state_root, folder), ignore_errors=True)  # of a run that ended before it was used
-        clocks = {stream: start.ingest_ms[stream]} if start and stream in start.ingest_ms else {}
-        of_then = lists.since({stream: reach_ms - SLOWEST_MS})
-        mine = replace(book, only=names, clocks=clocks, pasts={}, lists=of_then, deciding=None, levels=1, _plans=None)
-        return _Reading(StaticBook(mine.to_json()), Past(folder, 0), start)
+        clocks = {each: start.ingest_ms[each] for each in streams if each in start.ingest_ms} if start else {}
+        reached_ms = dict.fromkeys(streams, reach_ms - SLOWEST_MS)
+        of_then = replace(book, lists=lists.since(reached_ms), tables=lists.tables_since(reached_ms))
+        alone = replace(of_then, only=names, clocks=clocks, pasts={}, deciding=None, levels=1)
+        mine = replace(alone, _plans=None, _joins=None)
+        return _Reading(numbers, StaticBook(mine.to_json()), Past(folder, 0), start)
 
-    def _go_on(self, reading: _Reading, number: int, source: SourcePlan, end: Mark) -> None:
+    def _go_on(self, reading: _Reading, end: Mark) -> None:
         cache = ShardCache(past_root(self.state_root, reading.past.folder), per_query=False, held_max=self.held_max)
-        for mark in self._ends(reading.reached, end, number, source):
-            start = reading.reached.offsets[number] if reading.reached else None
-            rows = source.history(self.spark, start, mark.offsets[number] or {})
+        for mark in self._ends(reading, end):
+            inputs = [
+                (source.history(self.spark, start, mark.offsets[number] or {}), source.intake)
+                for number, source, start in self._from(reading.streams, reading.reached)
+                if mark.offsets[number] is not None
+            ]
             with self.jobs(), as_batch(self.spark, reading.query, reading.past.slices, wall_clock_ms()):
-                self.plan((rows, source.intake), reading.book, cache).count()
+                self.plan(inputs, reading.book, cache).count()
             reading.past = Past(reading.past.folder, reading.past.slices + 1)
             reading.reached = mark
 
-    def _ends(self, start: Mark | None, end: Mark, number: int, source: SourcePlan) -> Iterator[Mark]:
+    def _from(
+        self, numbers: Sequence[int], mark: Mark | None
+    ) -> Iterator[tuple[int, SourcePlan, dict[str, Any] | None]]:
+        """The sources of these numbers, each with its offset at ``mark``."""
+        return ((number, self.sources[number], mark.offsets[number] if mark else None) for number in numbers)
+
+    def _ends(self, reading: _Reading, end: Mark) -> Iterator[Mark]:
         """Where the slices end: at the last mark each that keeps them within bounds, or one mark further."""
-        begun, last = source.amount(start.offsets[number] if start else None), None
-        for mark in self.history.between(start, end):
-            now = source.amount(mark.offsets[number])
-            if last is not None and now - begun > source.slice_max:
+
+        def amounts(at: Mark | None) -> list[int]:
+            return [source.amount(offsets) for _, source, offsets in self._from(reading.streams, at)]
+
+        most = [self.sources[number].slice_max for number in reading.streams]
+        begun, last = amounts(reading.reached), None
+        for mark in self.history.between(reading.reached, end):
+            now = amounts(mark)
+            if last is not None and any(n - b > m for n, b, m in zip(now, begun, most, strict=True)):
                 yield last
-                begun = source.amount(last.offsets[number])
-            last = mark if now > begun else None
+                begun = amounts(last)
+            last = mark if now != begun else None
         if last is not None:
             yield last
 

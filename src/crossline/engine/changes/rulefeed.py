@@ -1,13 +1,16 @@
-"""Rules and lists as they change: the directory rule log on one side, the running pipeline on the other."""
+"""Rules, lists and tables as they change: the directory rule log on one side, the running pipeline on the other."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from crossline.core.conditions.lists import Lists
+from crossline.core.enrich.versions import Tables
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.sinks import rule_topics
@@ -16,24 +19,46 @@ from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.listlog import ListLog, contents_of
 from crossline.rulelog.lists import ListChanges, ListsDirectory
 from crossline.rulelog.logfile import read_log
+from crossline.rulelog.tablelog import TableLog, TableStore
+from crossline.rulelog.tables import TableChanges, TablesDirectory, forms_of
 
 
 class ListTimes(Protocol):
-    """The lists, and the times that they had."""
+    """The lists and tables, and the times that they had.
+
+    ``gone_ms``: by stream, the ingest time that none of its records to come is before.
+    """
 
     def since(self, gone_ms: Mapping[str, int]) -> Lists:
-        """Without the versions that no record to come meets.
-
-        ``gone_ms``: by stream, the ingest time that none of its records to come is before.
-        """
+        """The lists without the versions that no record to come meets."""
         ...
+
+    def tables_since(self, gone_ms: Mapping[str, int]) -> Tables:
+        """The same of tables; their contents are where tasks read them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTimes:
+    """Those of a log. ``tables`` None: there are none."""
+
+    lists: ListLog
+    tables: TableLog | None = None
+
+    def since(self, gone_ms: Mapping[str, int]) -> Lists:
+        """As of the log."""
+        return self.lists.since(gone_ms)
+
+    def tables_since(self, gone_ms: Mapping[str, int]) -> Tables:
+        """As of the log. Raises StateError where a content that is needed is not to be had."""
+        return {} if self.tables is None else self.tables.since(gone_ms)
 
 
 class RuleFeed(Protocol):
     """Where rule changes come from. ``changed`` is called beside the batches, ``take_up`` between them only."""
 
     def start(self) -> tuple[RuleSet, ListTimes]:
-        """The rules and lists to begin with."""
+        """The rules to begin with, lists and tables."""
         ...
 
     def events(self) -> list[dict[str, Any]]:
@@ -45,7 +70,7 @@ class RuleFeed(Protocol):
         ...
 
     def preview(self) -> tuple[RuleSet, ListTimes]:
-        """What rules and lists would be with what ``changed`` found; what is new judges nothing yet."""
+        """What rules, lists and tables would be with what ``changed`` found; what is new judges nothing yet."""
         ...
 
     def note(self, event: EventKind, text: str) -> dict[str, Any]:
@@ -53,10 +78,14 @@ class RuleFeed(Protocol):
         ...
 
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListTimes, list[dict[str, Any]]]:
-        """Log what ``changed`` found; rules and lists from now on, and the events for the history. Fast.
+        """Log what ``changed`` found; rules, lists and tables from now on, and the events for the history. Fast.
 
         ``highest_ingest_ms``: by stream, of all records judged so far.
         """
+        ...
+
+    def in_force(self, tables: Tables) -> None:
+        """No task reads any other content of a table from here on; they may go."""
         ...
 
     def close(self) -> None:
@@ -69,89 +98,122 @@ def _now_ms() -> int:
 
 
 class DirectoryFeed:
-    """Implements RuleFeed over the folders of rules and lists.
+    """Implements RuleFeed over the folders of rules and lists, and the files of tables.
 
     ``clocks``: by stream; where ingest time comes from the records, a publication holds from the highest one seen.
+    ``folder``: where tasks read tables; beside the log where None.
     """
 
-    def __init__(self, config: Config, clocks: Mapping[str, IngestClock]) -> None:
+    def __init__(self, config: Config, clocks: Mapping[str, IngestClock], folder: Path | None = None) -> None:
         self._path = log_path(config.rules.path, config.name)
         self._contents = contents_of(self._path)
         self._lists = ListsDirectory(config.lists.path, self._contents) if config.lists else None
+        self._store = TableStore(self._path, folder or self._path.parent / "tables", forms_of(config))
+        self._tables = TablesDirectory(config, self._store) if config.tables else None
         topics = rule_topics(config.sinks)
-        self._log = DirectoryRuleLog(config.rules.path, config.name, config.streams, self._list_names, topics)
+        checked = (config.streams, self._list_names, topics, config.figures)
+        self._log = DirectoryRuleLog(config.rules.path, config.name, *checked)
         self._streams = tuple(config.streams)
         self._clocks = clocks
-        self._waiting: tuple[ListChanges | None, Changes | None] = (None, None)
+        self._waiting = _Waiting()
 
     def _list_names(self) -> Collection[str]:
         """Those that there are, or will be once what waits is taken up."""
-        return self._preview().versions
+        return self._preview().lists.versions
 
-    def _preview(self) -> ListLog:
-        if self._lists is None:
-            return ListLog(self._contents.entries)
-        return self._lists.preview(self._waiting[0], dict.fromkeys(self._streams, PREVIEW_MS))
+    def _preview(self) -> LoggedTimes:
+        waiting, then_ms = self._waiting, dict.fromkeys(self._streams, PREVIEW_MS)
+        lists = self._lists.preview(waiting.lists, then_ms) if self._lists else ListLog(self._contents.entries)
+        return LoggedTimes(lists, self._tables.preview(waiting.tables, then_ms) if self._tables else None)
 
     def start(self) -> tuple[RuleSet, ListTimes]:
         """Those of the log, or at the first start those of the folders; lists that it does not know from theirs."""
         now_ms = _now_ms()
-        rules = self._log.start(now_ms, partial(self._lists.start, now_ms=now_ms) if self._lists else None)
+        rules = self._log.start(now_ms, partial(self._begun, now_ms))
         return rules, self._preview()
+
+    def _begun(self, now_ms: int, events: Sequence[RuleEvent]) -> list[RuleEvent]:
+        """The events of lists and tables that a log with ``events`` does not know."""
+        begun = self._lists.start(events, now_ms) if self._lists else []
+        return [*begun, *(self._tables.start(events, now_ms) if self._tables else [])]
 
     def events(self) -> list[dict[str, Any]]:
         """The rule log."""
         return [event.as_dict() for event in read_log(self._path)]
 
     def changed(self) -> bool:
-        """Whether a file of rules or lists changed since the last take-up; those that did are read and checked."""
+        """Whether a file of any kind changed since the last take-up; those that did are read and checked."""
         lists = self._lists.poll() if self._lists else None
-        self._waiting = (lists, None)
+        tables = self._tables.poll() if self._tables else None
+        self._waiting = _Waiting(lists, tables)
         rules = self._log.poll()
-        self._waiting = (lists, rules)
-        return lists is not None or rules is not None
+        self._waiting = _Waiting(lists, tables, rules)
+        return any(each is not None for each in (lists, tables, rules))
 
     def preview(self) -> tuple[RuleSet, ListTimes]:
         """As the log would have it."""
-        return self._log.preview(self._waiting[1]), self._preview()
+        return self._log.preview(self._waiting.rules), self._preview()
 
     def note(self, event: EventKind, text: str) -> dict[str, Any]:
         """In the log, so that a start tells it again where it was not delivered."""
         return self._log.note(event, text, _now_ms()).as_dict()
 
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListTimes, list[dict[str, Any]]]:
-        """Lists and rules with one write, from the same instants: a rule may have waited for a list."""
-        (lists, changes), now_ms = self._waiting, _now_ms()
+        """All with one write, from the same instants: a rule may have waited for a list."""
+        waiting, now_ms = self._waiting, _now_ms()
+        lists, tables = waiting.lists, waiting.tables
         begins_ms = {name: earliest_ms(name, highest_ingest_ms, now_ms, self._clocks) for name in self._streams}
         changed = self._lists.events(lists, now_ms, begins_ms) if self._lists and lists else []
-        rules, events = self._log.take_up(changes, highest_ingest_ms, now_ms, self._clocks, changed)
+        joined = self._tables.events(tables, now_ms, begins_ms) if self._tables and tables else []
+        more = [*changed, *joined]
+        rules, events = self._log.take_up(waiting.rules, highest_ingest_ms, now_ms, self._clocks, more)
         if self._lists and lists:
             self._lists.take(lists, changed)
-        self._waiting = (None, None)
+        if self._tables and tables:
+            self._tables.take(tables, joined)
+        self._waiting = _Waiting()
         return rules, self._preview(), [event.as_dict() for event in events]
+
+    def in_force(self, tables: Tables) -> None:
+        """Contents that are not among ``tables`` go; they can be made again."""
+        self._store.prune({each.path for versions in tables.values() for each in versions})
 
     def close(self) -> None:
         """Let go of the rule log."""
         self._log.close()
 
 
-class _Fixed:
-    """Lists that do not change while they judge."""
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """What changed and was read, and is not taken up yet."""
 
-    def __init__(self, lists: Lists) -> None:
-        self._lists = lists
+    lists: ListChanges | None = None
+    tables: TableChanges | None = None
+    rules: Changes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """Lists and tables that do not change while they judge."""
+
+    lists: Lists
+    tables: Tables
 
     def since(self, gone_ms: Mapping[str, int]) -> Lists:  # noqa: ARG002 - of history, any record may come
         """All of them."""
-        return self._lists
+        return self.lists
+
+    def tables_since(self, gone_ms: Mapping[str, int]) -> Tables:  # noqa: ARG002 - as with lists
+        """All of them."""
+        return self.tables
 
 
 class FixedFeed:
     """Rules that do not change: a backtest's."""
 
-    def __init__(self, rules: RuleSet, lists: Lists) -> None:
+    def __init__(self, rules: RuleSet, lists: Lists, tables: Tables | None = None) -> None:
         self._rules = rules
-        self._lists = _Fixed(lists)
+        self._lists = _Fixed(lists, tables or {})
 
     def start(self) -> tuple[RuleSet, ListTimes]:
         """The rules."""
@@ -176,6 +238,9 @@ class FixedFeed:
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListTimes, list[dict[str, Any]]]:  # noqa: ARG002
         """The same rules."""
         return self._rules, self._lists, []
+
+    def in_force(self, tables: Tables) -> None:
+        """Whoever gave them keeps them."""
 
     def close(self) -> None:
         """Nothing is held."""

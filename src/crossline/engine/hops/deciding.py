@@ -4,6 +4,9 @@ Judging knows a shard of keys, and the hits on one record come from as many shar
 decided by travels to the shard of the record's id: the hits that count, and which records the reporter found to be
 copies; where every record is decided about, the records. A copy is no second record to decide about, also where a rule
 of another key takes it for a new one.
+
+Where rules judge again, what was decided by is kept for as long as a correction may come, by the shards of ids: their
+states are those of level 0. A correction that changes a record's decision makes a revision of it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -19,13 +23,19 @@ import orjson
 import pyarrow as pa
 import xxhash
 
-from crossline.core.alerts.hits import Place
+from crossline.core.alerts.hits import Place, told_at
+from crossline.core.alerts.standing import RETRACTED
 from crossline.core.basics import wire
 from crossline.core.basics.values import I64
 from crossline.core.decide.decision import RulesInForce, decide
 from crossline.core.decide.hits import DecidedRecord, DecidingHit, hit_of
+from crossline.core.decide.revise import Change, Known, deciding_hit, revise, revision_json
+from crossline.core.judge.changes import cause_of
+from crossline.core.judge.decided import DecidedStore, Which
 from crossline.core.judge.order import take_bytes
-from crossline.core.judge.shard import Reported, ShardOutput
+from crossline.core.judge.output import LayerDelta, Reported, ShardOutput
+from crossline.core.judge.shard import ShardState, evict, store_of
+from crossline.core.plan.compose import known_later
 from crossline.core.windows.memory.hashing import xxh64_many
 from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import body_of
@@ -39,7 +49,9 @@ from crossline.engine.work.task import Task
 _HITS, _RECORDS = "hits", "records"
 _IN_ROWS = ("place_ms", "chunk", "offsets", "event_ms")
 
-Decided = list[tuple[Place, dict[str, Any]]]
+Decided = list[tuple[Sequence[Any], dict[str, Any]]]  # each with what puts it among the others
+# Judges, at a level of plans, what a batch has for each shard; what comes of each of them.
+Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Sent]]
 
 
 def decides_at(book: Book) -> int:
@@ -47,22 +59,35 @@ def decides_at(book: Book) -> int:
     return book.depth + 1
 
 
-def deciding_rows(book: Book, output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Sent:
+def deciding_rows(
+    book: Book, output: ShardOutput, alerts: Sequence[Mapping[str, Any]], clocks: Mapping[str, Mapping[str, int]]
+) -> Sent:
     """What is decided by of what a shard judged; ``alerts``: of its hits, in their order.
 
-    A hit on hits is one on the record that they are about.
+    A hit on hits is one on the record that they are about. Absences, and what rests on them, decide nothing.
+    ``clocks``: by stream, where each of its logs stands.
     """
-    to: defaultdict[int, dict[str, list[Any]]] = defaultdict(lambda: {"hits": [], "copies": []})
-    lateness = {plan.stream: plan.lateness for plan in book.plans()}
+    to: defaultdict[int, dict[str, Any]] = defaultdict(lambda: {"hits": [], "copies": []})
+    lateness, later = {plan.stream: plan.lateness for plan in book.plans()}, known_later(book.plans())
+    streams = next((plan.order for plan in book.plans()), ())
+    if book.revises_ms is not None:
+        for shard in range(book.shards):
+            to[shard] |= {"changes": [], "clocks": clocks}
     for hit, alert in zip(output.hits, alerts, strict=True):
         counted = hit_of(alert)
-        if counted is None:
-            continue
+        if counted is None or hit.known_ms is not None or hit.version.rule.rule_id in later:
+            continue  # what is known long after its record was decided about
         stream = hit.place[1]
         _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
         if hit.ingest_ms - hit.event_ms <= _bound_ms(book, allowed_ms):
             record = DecidedRecord(stream, hit.record_id, hit.event_ms, hit.ingest_ms)
-            to[_shard(book, hit.record_id)]["hits"].append([hit.place, asdict(record), asdict(counted)])
+            mine, said = to[_shard(book, hit.record_id)], [hit.place, asdict(record), asdict(counted)]
+            if hit.correction is None and hit.cause is None:
+                mine["hits"].append(said)
+            else:
+                stands = hit.correction is None or hit.correction.outcome != RETRACTED
+                order = [told_at(hit), cause_of(hit, streams).order]
+                mine["changes"].append([order, alert["alert_id"], stands, *said])
     for each in output.duplicates:
         to[_shard(book, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     at = decides_at(book)
@@ -96,20 +121,19 @@ def _record_rows(book: Book, reported: Reported) -> Iterator[tuple[int, bytes]]:
             yield shard, wire.encode(meta, arrays)
 
 
-# Which record it is: stream, partition, offset.
-_Which = tuple[str, str, int]
-
-
 @dataclass(slots=True)
 class _Given:
     """What is given to decide by: records, the hits on them, and which of them are copies."""
 
-    records: dict[_Which, tuple[Place, DecidedRecord]] = field(default_factory=dict)
-    hits: defaultdict[_Which, list[DecidingHit]] = field(default_factory=lambda: defaultdict(list))
-    copies: set[_Which] = field(default_factory=set)
+    records: dict[Which, tuple[Place, DecidedRecord]] = field(default_factory=dict)
+    hits: defaultdict[Which, list[DecidingHit]] = field(default_factory=lambda: defaultdict(list))
+    copies: set[Which] = field(default_factory=set)
+    changes: list[tuple[list[Any], Which, DecidedRecord, Change]] = field(default_factory=list)
+    clocks: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def take(self, kind: str, body: bytes | memoryview) -> None:
-        if kind == _RECORDS:
+    def take(self, body: bytes | memoryview) -> None:
+        """Take records, which are packed, or else what is said of hits."""
+        if bytes(body[:1]) != b"{":
             self._take_records(body)
             return
         said = orjson.loads(body)
@@ -117,7 +141,14 @@ class _Given:
             place: Place = tuple(at)
             which = place[1], place[5], place[4]
             self.records[which] = place, DecidedRecord(**record)
-            self.hits[which].append(DecidingHit(**{**hit, "tags": tuple(hit["tags"])}))
+            self.hits[which].append(deciding_hit(hit))
+        for order, because, stands, at, record, told in said.get("changes", ()):
+            hit = deciding_hit(told)
+            change = Change(hit.alert_id, because, hit if stands else None)
+            self.changes.append((order, (at[1], at[5], at[4]), DecidedRecord(**record), change))
+        for stream, logs in said.get("clocks", {}).items():
+            known = self.clocks.setdefault(stream, {})
+            known |= {log: max(ms, known.get(log, ms)) for log, ms in logs.items()}
         self.copies.update((stream, partition, offset) for stream, partition, offset in said["copies"])
 
     def _take_records(self, body: bytes | memoryview) -> None:
@@ -139,30 +170,111 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class DecideShards:
-    """The hits on records to the records' decisions."""
+    """The hits on records to the records' decisions; ``judge``: keeps what is known where these may be revised."""
 
     source: BookSource
     at: int
+    judge: Judge | None = None
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     def __call__(self, task: Task, batches: ArrowBatches) -> ArrowBatches:
         """The decisions of the records of this task's shards, and what is meant for others."""
-        given, watch = defaultdict[int, _Given](_Given), Stopwatch()
+        book, watch = self.source.current(), Stopwatch()
+        given: defaultdict[int, list[memoryview]] = defaultdict(list)
+        if self.judge is not None:  # the log of each shard must have no gap
+            given |= {shard: [] for shard in range(task.partition, book.shards, task.partitions)}
         for batch in batches:
             meant, shard = batch.column(0).to_numpy() == self.at, batch.column(1).to_numpy()
             for row in meant.nonzero()[0].tolist():
-                given[int(shard[row])].take(batch.column(2)[row].as_py(), body_of(batch.column(3)[row].as_buffer()))
+                given[int(shard[row])].append(memoryview(batch.column(3)[row].as_buffer()))
             if not meant.all():
                 yield batch.filter(pa.array(~meant))
-        watch.start()
-        book, told = self.source.current(), Decided()
-        for number, mine in sorted(given.items()):
-            decided = _decided(book, mine, self.clock_ms())
-            watch.lap("decide")
-            told += write_decisions(book, task.batch_id, number, decided)
-            watch.lap("write")
-        rows = [(OUT, 0, "spent", watch.to_json())]
-        yield rows_of([(OUT, 0, "decisions", orjson.dumps(told)), *rows] if told else rows)
+        if self.judge is not None:
+            for sent in self.judge(task, 0, given, watch):
+                yield rows_of(sent)
+        else:
+            watch.start()
+            told = Decided()
+            for number, bodies in sorted(given.items()):
+                mine = _given(bodies)
+                decided = _decided(book, mine, self.clock_ms())
+                watch.lap("decide")
+                told += write_decisions(book, task.batch_id, number, decided)
+                watch.lap("write")
+            if told:
+                yield rows_of([(OUT, 0, "decisions", orjson.dumps(told))])
+        yield rows_of([(OUT, 0, "spent", watch.to_json())])
+
+
+def _given(bodies: Sequence[bytes | memoryview]) -> _Given:
+    found = _Given()
+    for body in bodies:
+        found.take(body_of(body))
+    return found
+
+
+def decided_shard(
+    book: Book, state: ShardState, of: tuple[int, int], bodies: Sequence[bytes | memoryview], watch: Stopwatch
+) -> tuple[Sent, list[LayerDelta]]:
+    """What is decided, and revised, of what a batch has for a shard of ids; ``of``: the batch and the shard.
+
+    ``state`` is moved on in place; what was added to it is returned too.
+    """
+    watch.start()
+    given, now_ms = _given(bodies), time.time_ns() // 1_000_000
+    decided = _decided(book, given, now_ms)
+    for stream, logs in given.clocks.items():
+        known = state.log_clock.setdefault(stream, {})
+        known |= {log: max(ms, known.get(log, ms)) for log, ms in logs.items()}
+    deltas = []
+    for plan in book.kept_at(0):
+        store = store_of(state, plan.layers[0])
+        if not isinstance(store, DecidedStore):
+            raise TypeError(f"{plan.stream}: found {type(store).__name__} where decided records are kept")
+        revised, changed = _revised(book, store, plan.stream, given, now_ms)
+        decided += revised
+        if changed:
+            deltas.append(LayerDelta(plan.layers[0].layer.name, store.delta_of(changed), ()))
+        horizon_ms = state.horizon_ms(plan.stream, book.bounds)
+        if horizon_ms is not None:
+            evict([plan.layers[0].layer], state, horizon_ms)
+    watch.lap("decide")
+    told = write_decisions(book, *of, decided)
+    watch.lap("write")
+    return ([(OUT, 0, "decisions", orjson.dumps(told))] if told else []), deltas
+
+
+def _revised(book: Book, store: DecidedStore, stream: str, given: _Given, now_ms: int) -> tuple[Decided, list[Which]]:
+    """The revisions of decisions on records of ``stream``, and the records of which something new is known."""
+    deciding, in_force = book.deciding, RulesInForce(book.rules, stream)
+    if deciding is None:
+        raise ValueError("there is nothing to decide by: the book has no policy")
+    changed: dict[Which, None] = {}
+    for which, (_, record) in given.records.items():
+        hits = {hit.alert_id: hit for hit in given.hits.get(which, ())}
+        if which[0] == stream and (hits or which in given.copies):
+            store.put(
+                which, None if which in given.copies else Known(record, deciding.policy.version, hits), record.event_ms
+            )
+            changed[which] = None
+    found: Decided = []
+    # In the order in which the records came that brought them about, whatever the order in which they are told.
+    mine = [each for each in given.changes if each[1][0] == stream]
+    mine.sort(key=lambda each: (each[0][1], each[0][0], each[3].because))
+    for (_, which), group in groupby(mine, key=lambda each: (each[0][1], each[1])):
+        changes = list(group)
+        order = changes[0][0][0][:6]
+        record = changes[0][2]
+        if which not in store.known:
+            store.put(which, Known(record, deciding.policy.version), record.event_ms)
+        known = store.known[which]
+        revised = None if known is None else revise(deciding.policy, known, [change for *_, change in changes])
+        changed[which] = None
+        if known is not None and revised is not None:
+            said = revision_json(known, *revised, in_force.digest(record.ingest_ms), now_ms)
+            told = said if deciding.sink_topic is None else {**said, "sink_topic": deciding.sink_topic}
+            found.append(([*order, which[2], which[1]], told))
+    return found, list(changed)
 
 
 def _decided(book: Book, given: _Given, decided_ms: int) -> Decided:
@@ -171,7 +283,7 @@ def _decided(book: Book, given: _Given, decided_ms: int) -> Decided:
     if deciding is None:
         raise ValueError("there is nothing to decide by: the book has no policy")
     rules: dict[str, RulesInForce] = {}
-    found = []
+    found: Decided = []
     for place, record, hits in given.decidable():
         in_force = rules.get(record.stream)
         if in_force is None:

@@ -9,26 +9,27 @@ further item in the list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.route.pack import dead_to_json, pack
-from crossline.core.route.parts import Part, route
-from crossline.engine.book.book import BookSource
-from crossline.engine.hops.deciding import DecideShards, decides_at
-from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
+from crossline.core.basics.values import Records
+from crossline.core.enrich.join import joined
+from crossline.core.plan.costs import UNMEASURED, Meter
+from crossline.core.route.entering import entering
+from crossline.core.route.pack import dead_to_json
+from crossline.core.route.parts import Chunk, Part
+from crossline.engine.book.book import Book, BookSource
+from crossline.engine.hops.deciding import DecideShards, Judge, decides_at
+from crossline.engine.hops.judging import sent_parts
+from crossline.engine.hops.rows import OUT, ArrowBatches, costs_row, rows_of
 from crossline.engine.source.intake import Intake
-from crossline.engine.state.cache import Sent
-from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.stopwatch import Stopwatch, measuring
 from crossline.engine.work.task import Task
 
 Step = Callable[[Task, ArrowBatches], ArrowBatches]
-
-# Judges, at a level of plans, the packed parts that a batch has for each shard; what comes of each of them.
-Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Sent]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ def hops_of(source: BookSource, intake: Intake, judge: Judge) -> tuple[Hop, ...]
     book = source.current()
     levels = range(1, book.depth + 1)
     judging = (Hop("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in levels)
-    deciding = (Hop("decide", DecideShards(source, decides_at(book))),) if book.deciding is not None else ()
-    return (Hop("take in", TakeIn(source, intake, to=1), by_shard=False), *judging, *deciding)
+    keeping = judge if book.revises_ms is not None else None
+    deciding = (Hop("decide", DecideShards(source, decides_at(book), keeping)),) if book.deciding is not None else ()
+    return (Hop("take in", TakeIn(source, intake), by_shard=False), *judging, *deciding)
 
 
 def in_one(hops: Sequence[Hop], task: Task, batches: ArrowBatches) -> ArrowBatches:
@@ -58,35 +60,36 @@ def in_one(hops: Sequence[Hop], task: Task, batches: ArrowBatches) -> ArrowBatch
 
 @dataclass(frozen=True, slots=True)
 class TakeIn:
-    """Raw input to parts per shard: decode, route, pack."""
+    """Raw input to parts per shard, each for the hop that is its level: decode, join with tables, route, pack."""
 
     source: BookSource
     intake: Intake
-    to: int
 
     def __call__(self, task: Task, batches: ArrowBatches) -> ArrowBatches:
-        """Parts for hop ``to``, and dead letters."""
+        """Parts for the hops that judge, and dead letters."""
         book = self.source.current()
-        watch = Stopwatch()
+        watch, meter = Stopwatch(), measuring()
         for number, batch in enumerate(batches):
             watch.start()
             for decoded, chunk in self.intake.decode(book, batch, task, number):
                 watch.lap("decode")
-                plan = book.plan(decoded.records.stream)
-                parts = route(plan, decoded.records, chunk, book.shards, book.lists)
+                parts = parts_of(book, decoded.records, chunk, meter)
+                if book.bounds.aligned:  # what is for hops above waits with the rest
+                    parts = [(1, part) for _, part in parts]
                 watch.lap("route")
-                packed = self._packed(parts, decoded.dead)
+                packed = _packed(parts, decoded.dead)
                 watch.lap("pack")
                 yield packed
                 watch.start()
-        yield _spent(watch)
+        yield rows_of([(OUT, 0, "spent", watch.to_json()), costs_row(meter)])
 
-    def _packed(self, parts: list[Part], dead: list[DeadLetter]) -> pa.RecordBatch:
-        by_shard: dict[int, list[Part]] = {}
-        for part in parts:
-            by_shard.setdefault(part.shard, []).append(part)
-        rows = [(self.to, shard, "parts", pack(mine)) for shard, mine in by_shard.items()]
-        return rows_of([*rows, (OUT, 0, "dead", dead_to_json(dead))] if dead else rows)
+
+def parts_of(book: Book, records: Records, chunk: Chunk, meter: Meter = UNMEASURED) -> list[tuple[int, Part]]:
+    """Records with the fields of tables, cut by shard and layer, each part with the level that it is judged at."""
+    plan = book.plan(records.stream)
+    if plan.tables:
+        records = joined(plan.spec, book.joins(records.stream), records)
+    return list(entering(book.plans(), records, chunk, book.shards, book.lists, meter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,11 @@ class JudgeShards:
         for sent in self.judge(task, self.at, given, watch):
             yield rows_of(sent)
         yield _spent(watch)
+
+
+def _packed(parts: list[tuple[int, Part]], dead: list[DeadLetter]) -> pa.RecordBatch:
+    rows = sent_parts(parts)
+    return rows_of([*rows, (OUT, 0, "dead", dead_to_json(dead))] if dead else rows)
 
 
 def _spent(watch: Stopwatch) -> pa.RecordBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,23 +11,28 @@ import orjson
 
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.alerts.hits import told_at
 from crossline.core.judge.onward import onward
-from crossline.core.judge.shard import ShardOutput, ShardState, judge
+from crossline.core.judge.output import ShardOutput
+from crossline.core.judge.shard import ShardState, judge
+from crossline.core.plan.costs import version_name
 from crossline.core.route.pack import pack
 from crossline.core.route.parts import Part
 from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import parts_of
-from crossline.engine.hops.deciding import deciding_rows
-from crossline.engine.hops.rows import OUT
+from crossline.engine.hops.deciding import decided_shard, deciding_rows
+from crossline.engine.hops.rows import OUT, costs_row
+from crossline.engine.hops.told import told_rows
 from crossline.engine.state.cache import Rows, Sent, ShardCache
-from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.stopwatch import Stopwatch, measuring
 
 
 @dataclass(frozen=True, slots=True)
 class Judging:
     """By what, and for which batch of which query, shards are judged: plain values that travel between processes.
 
-    ``cache`` None: a batch job, whose state ends with it. ``level``: of the plans that they are judged by.
+    ``cache`` None: a batch job, whose state ends with it. ``level``: of the plans that they are judged by; 0: they are
+    shards of ids, and decided about.
     """
 
     source: BookSource
@@ -43,49 +48,76 @@ class Judging:
             known = self.cache.answer(book, self.query_id, shard, self.batch_id, self.level)
             if known is not None:
                 return known
+        if not self.level:
+            return self._decide(book, shard, blobs, watch)
         watch.start()
         parts = list(parts_of(blobs, f"parts of batch {self.batch_id} for shard {shard}"))
         watch.lap("unpack")
         if self.cache is None:
             state = book.new_state()
-            output = judge(book.plans_at(self.level), state, parts, book.bounds)
+            output = judge(book.plans_at(self.level), state, parts, book.bounds, measuring())
             watch.lap("judge")
-            return sent(book, self.level, output, state)
+            return sent(book, self.level, shard, output, state)
         with self.cache.shard(book, self.query_id, shard, self.batch_id, self.level) as held:
             watch.lap("state")
-            output = judge(book.plans_at(self.level), held.state, parts, book.bounds)
-            rows = sent(book, self.level, output, held.state)
+            output = judge(book.plans_at(self.level), held.state, parts, book.bounds, measuring())
+            rows = sent(book, self.level, shard, output, held.state)
             watch.lap("judge")
             held.commit(output.deltas, rows)
             watch.lap("log")
         return rows
 
+    def _decide(self, book: Book, shard: int, blobs: Sequence[bytes | memoryview], watch: Stopwatch) -> Sent:
+        """The decisions of a shard of ids, and revisions of those of before."""
+        if self.cache is None:
+            return decided_shard(book, book.new_state(), (self.batch_id, shard), blobs, watch)[0]
+        with self.cache.shard(book, self.query_id, shard, self.batch_id, self.level) as held:
+            rows, deltas = decided_shard(book, held.state, (self.batch_id, shard), blobs, watch)
+            held.commit(deltas, rows)
+            watch.lap("log")
+        return rows
 
-def sent(book: Book, level: int, output: ShardOutput, state: ShardState) -> Sent:
-    """What came of a batch of a shard: its outcome, which is for nobody in here, and hits for those who read them.
+
+def sent(book: Book, level: int, shard: int, output: ShardOutput, state: ShardState) -> Sent:
+    """What came of a batch of ``shard``: its outcome, which is for nobody in here, and hits for those who read them.
 
     Hits become alerts here, detected now.
     """
+    output.meter.start()
     alerts = alerts_of(book.plans(), output.hits, time.time_ns() // 1_000_000) if output.hits else []
     rows: Sent = [(OUT, 0, *row) for row in outcome_of(output, alerts)]
+    output.meter.told(version_name(hit.version.rule.rule_id, hit.version.rule.version) for hit in output.hits)
+    rows.append(costs_row(output.meter))
     if book.deciding is not None:
-        rows += deciding_rows(book, output, alerts)
-    by_shard: dict[int, list[Part]] = {}
-    for part in onward(book.plans(), level, output.hits, state.log_clock, book.shards, book.lists):
-        by_shard.setdefault(part.shard, []).append(part)
-    return [*rows, *((level + 1, shard, "parts", pack(mine)) for shard, mine in by_shard.items())]
+        rows += deciding_rows(book, output, alerts, state.log_clock)
+    if book.telling:
+        rows += [(OUT, 0, *row) for row in told_rows(book.plans(), output)]
+    given = (state.log_clock, book.shards, book.lists, output.tellings)
+    return rows + sent_parts(onward(book.plans(), level, output.read, *given, own=shard))
+
+
+def sent_parts(parts: Iterable[tuple[int, Part]]) -> Sent:
+    """Rows of ``parts``, each for the hop of its level: one for each shard there."""
+    by_shard: dict[tuple[int, int], list[Part]] = {}
+    for level, part in parts:
+        by_shard.setdefault((level, part.shard), []).append(part)
+    return [(level, shard, "parts", pack(mine)) for (level, shard), mine in by_shard.items()]
 
 
 def outcome_of(output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Rows:
     """What came of a batch of a shard, as rows (kind, body); ``alerts``: of its hits."""
     rows: Rows = []
     if alerts:
-        rows += [("alerts", json_bytes(alerts)), ("places", orjson.dumps([hit.place for hit in output.hits]))]
+        rows += [("alerts", json_bytes(alerts)), ("places", orjson.dumps([told_at(hit) for hit in output.hits]))]
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))
     figures: dict[str, Any] = {"records": output.records, "clocks": output.clocks, "retained": output.retained}
     if output.failed:
         figures["failed"] = [[*failure, records] for failure, records in output.failed.items()]
+    if output.without_context:
+        figures["without_context"] = output.without_context
+    if output.missed:
+        figures["missed"] = output.missed
     rows.append(("figures", orjson.dumps(figures, option=orjson.OPT_SERIALIZE_NUMPY)))
     return rows

@@ -14,8 +14,11 @@ import orjson
 from crossline.connectors.base import LateRecord
 from crossline.core.alerts.alertjson import read_alerts
 from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.judge.shard import StreamClocks
+from crossline.core.judge.output import StreamClocks
+from crossline.core.plan.costs import Meter
 from crossline.core.route.pack import dead_from_json
+from crossline.engine.hops.rows import COSTS
+from crossline.engine.hops.told import TOLD
 from crossline.engine.work.stopwatch import Spent
 from crossline.logs import get_logger
 
@@ -38,7 +41,8 @@ log = get_logger(__name__)
 class Outcome:
     """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read.
 
-    ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values.
+    ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values. ``told``:
+    figures of records, as shards told them (see ``told``).
     """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
@@ -46,9 +50,11 @@ class Outcome:
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
+    told: list[bytes] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
     clocks: dict[str, StreamClocks] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
+    costs: Meter = field(default_factory=Meter)
 
 
 def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
@@ -84,6 +90,10 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
             late += orjson.loads(body)
         elif kind == "decisions":
             decided += orjson.loads(body)
+        elif kind == COSTS:
+            outcome.costs.add(orjson.loads(body))
+        elif kind == TOLD:
+            outcome.told.append(body)
         elif kind == "spent":
             outcome.spent.add(body)
         else:
@@ -138,6 +148,10 @@ def _raw(position: Position, raws: Raws) -> tuple[bytes | None, bool]:
 def _add(outcome: Outcome, more: dict[str, Any]) -> None:
     outcome.figures["records"] += more["records"]
     outcome.figures["retained"] += more["retained"]
+    for figure in ("missed", "without_context"):
+        for name, count in more.get(figure, {}).items():
+            found = outcome.figures.setdefault(figure, {})
+            found[name] = found.get(name, 0) + count
     for stream, each in more["clocks"].items():
         clocks = StreamClocks(**each).after(outcome.clocks.get(stream))
         outcome.clocks[stream] = clocks

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import orjson
 import pyarrow as pa
+
+from crossline.core.plan.costs import Meter
 
 ArrowBatches = Iterator[pa.RecordBatch]
 
 OUT = -1
+COSTS = "costs"  # the kind of rows that say what rules cost
 _ROWS = pa.schema([("hop", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])
 
 
@@ -17,3 +21,8 @@ def rows_of(rows: Sequence[tuple[int, int, str, bytes | memoryview]]) -> pa.Reco
     columns = zip(*rows, strict=True) if rows else ((), (), (), ())
     arrays = [pa.array(list(column), each.type) for column, each in zip(columns, _ROWS, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ROWS)
+
+
+def costs_row(meter: Meter) -> tuple[int, int, str, bytes]:
+    """What was measured, as a row of the kind COSTS."""
+    return OUT, 0, COSTS, orjson.dumps(meter.to_json())

@@ -6,6 +6,7 @@ batch that is run again, by whichever process, adds nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +14,6 @@ from typing import Any, Self
 from crossline.connectors.base import Delivery, RetryPolicy, deliver_all
 from crossline.connectors.jsonl import decision_identity
 from crossline.connectors.once_file import OnceFile
-from crossline.core.alerts.hits import Place
 from crossline.core.basics.errors import UsageError
 from crossline.engine.book.book import Book
 
@@ -22,8 +22,8 @@ PATIENCE = RetryPolicy(max_ms=5_000, attempts_max=10)
 
 
 def write_decisions(
-    book: Book, batch_id: int, shard: int, decided: list[tuple[Place, dict[str, Any]]]
-) -> list[tuple[Place, dict[str, Any]]]:
+    book: Book, batch_id: int, shard: int, decided: list[tuple[Sequence[Any], dict[str, Any]]]
+) -> list[tuple[Sequence[Any], dict[str, Any]]]:
     """Write what ``shard`` decided, where the tasks write it; what is left for the sinks."""
     deciding = book.deciding
     if deciding is None or deciding.folder is None:
@@ -33,7 +33,7 @@ def write_decisions(
         with closing(_ShardFile(path, deciding.pipeline)) as file:
             said = [decision for _, decision in decided]
             deliver_all([file], Delivery(deciding.pipeline, batch_id, decisions=said), PATIENCE)
-    return [each for each in decided if each[1]["reasons"]]
+    return [each for each in decided if each[1]["reasons"] or each[1]["kind"] == "revision"]
 
 
 class _ShardFile:

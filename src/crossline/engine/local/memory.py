@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from crossline.core.basics.wire import WirePart
+from crossline.core.judge.aligned import Waiting
 from crossline.core.judge.shard import ShardState, judge
-from crossline.engine.book.book import BookSource
+from crossline.core.route.parts import Part
+from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import parts_of
-from crossline.engine.hops.judging import sent
+from crossline.engine.hops.deciding import decided_shard
+from crossline.engine.hops.judging import sent, sent_parts
 from crossline.engine.state.cache import Sent
-from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.stopwatch import Stopwatch, measuring
 from crossline.engine.work.task import Task
 
 
@@ -20,6 +24,7 @@ class MemoryJudge:
 
     source: BookSource
     states: dict[tuple[int, int], ShardState] = field(default_factory=dict)
+    waiting: dict[int, Waiting] = field(default_factory=dict)
 
     def __call__(
         self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
@@ -31,8 +36,22 @@ class MemoryJudge:
             state = self.states.get((level, shard))
             if state is None:
                 state = self.states[level, shard] = book.new_state()
+            if not level:
+                yield decided_shard(book, state, (task.batch_id, shard), blobs, watch)[0]
+                continue
             parts = list(parts_of(blobs, f"parts of batch {task.batch_id} for shard {shard}"))
             watch.lap("unpack")
-            output = judge(book.plans_at(level), state, parts, book.bounds)
+            if book.bounds.aligned and level == 1:
+                parts, later = self._aligned(book, shard, parts)
+                yield later
+            output = judge(book.plans_at(level), state, parts, book.bounds, measuring())
             watch.lap("judge")
-            yield sent(book, level, output, state)
+            yield sent(book, level, shard, output, state)
+
+    def _aligned(self, book: Book, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], Sent]:
+        """What a shard judges now of what came and of what waited; what is for hops above waits here too."""
+        waiting = self.waiting.setdefault(shard, Waiting(book.bounds.aligned))
+        level_of = {plan.stream: plan.level for plan in book.plans()}
+        ready = waiting.release(book.plans(), parts)
+        above = [(level_of[m["stream"]], Part(shard, dict(m), a)) for m, a in ready if level_of[m["stream"]] > 1]
+        return [part for part in ready if level_of[part[0]["stream"]] == 1], sent_parts(above)

@@ -24,7 +24,7 @@ from crossline.core.settings.sinks import ConsoleSettings
 from crossline.core.settings.sources import FilesSettings, GeneratorSettings
 from crossline.engine.book.book import Book, BookFile
 from crossline.engine.book.checkpoint import Checkpoint, SourceMark, claim
-from crossline.engine.changes.rulefeed import DirectoryFeed
+from crossline.engine.changes.rulefeed import DirectoryFeed, FixedFeed
 from crossline.engine.pipeline.batches import PipelineSettings
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.session import build_session, wake_workers
@@ -76,15 +76,26 @@ def session_for(config: Config) -> SparkSession:
     return spark
 
 
-def assemble(spark: SparkSession, config: Config, options: RunOptions | None = None) -> Pipeline:
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """Figures that a pipeline tells of every record, and judges nothing: what feeds them, and where they go."""
+
+    feed: FixedFeed
+    sink: Sink
+
+
+def assemble(
+    spark: SparkSession, config: Config, options: RunOptions | None = None, telling: Telling | None = None
+) -> Pipeline:
     """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started.
 
-    It holds its checkpoint from here on, until it is stopped. Raises StateError where that is another's.
+    It holds its checkpoint from here on, until it is stopped. ``telling``: it does this alone. Raises StateError where
+    the checkpoint is another's, UsageError where it tells other figures.
     """
     held = claim(str(Path(config.engine.checkpoint).absolute()))
     try:
         order = held.owned_by(config.name, [_mark(stream, source) for stream, source in config.sources.items()])
-        return _assembled(spark, config, options or RunOptions(), held, order)
+        return _assembled(spark, config, options or RunOptions(), held, order, telling)
     except BaseException:
         held.release()
         raise
@@ -101,7 +112,12 @@ def _mark(stream: str, source: Any) -> SourceMark:
 
 
 def _assembled(
-    spark: SparkSession, config: Config, options: RunOptions, claimed: Checkpoint, order: Sequence[str]
+    spark: SparkSession,
+    config: Config,
+    options: RunOptions,
+    claimed: Checkpoint,
+    order: Sequence[str],
+    telling: Telling | None,
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
     checkpoint = str(claimed.folder)
@@ -109,11 +125,11 @@ def _assembled(
     before = known.current() if Path(known.path).exists() else None
     shards = _shards(config, before, cores)
     bounds = Bounds(config.engine.partition_lag)
-    deciding = deciding_of(config)
-    if deciding is not None and deciding.folder is not None:
-        deciding = replace(deciding, folder=str(Path(deciding.folder).absolute()))
-    _check_policy(deciding, before)
-    book = Book(RuleSet(), dict(config.streams), rule_defaults(config), shards, bounds, deciding=deciding)
+    deciding = None if telling is not None else _deciding(config, before)
+    if telling is not None:
+        _check_figures(telling.feed, before, claimed.folder)
+    given = (dict(config.streams), rule_defaults(config), shards, bounds)
+    book = Book(RuleSet(), *given, deciding=deciding, telling=telling is not None)
     local = spark.sparkContext.master.startswith("local[")
     held = shards if local and _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
@@ -126,9 +142,29 @@ def _assembled(
         one_machine=local and shards <= held,
     )
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
-    feed = DirectoryFeed(config, {stream: _clock_of(config, stream) for stream in config.sources})
+    if telling is not None:
+        return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, claimed, before)
+    clocks = {stream: _clock_of(config, stream) for stream in config.sources}
+    feed = DirectoryFeed(config, clocks, Path(checkpoint) / "tables")
     sinks = [options.sink(sink, config.name) for sink in config.sinks]
     return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch, claimed, before)
+
+
+def _deciding(config: Config, before: Book | None) -> Deciding | None:
+    deciding = deciding_of(config)
+    if deciding is not None and deciding.folder is not None:
+        deciding = replace(deciding, folder=str(Path(deciding.folder).absolute()))
+    _check_policy(deciding, before)
+    return deciding
+
+
+def _check_figures(feed: FixedFeed, before: Book | None, checkpoint: Path) -> None:
+    """A column means one figure: what was told of other records under its name must be of the same."""
+    if before is not None and before.rules.fingerprint != feed.start()[0].fingerprint:
+        raise UsageError(
+            f"{checkpoint.parent}: holds figures of other definitions; expected the same ones; tell these into a "
+            "folder of their own"
+        )
 
 
 def _check_policy(deciding: Deciding | None, before: Book | None) -> None:

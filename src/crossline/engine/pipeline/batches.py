@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from crossline.connectors.base import Delivery, Sink, deliver_all
 from crossline.connectors.chunks import READY
 from crossline.engine.book.book import BookSource
+from crossline.engine.book.costs import Costs, shown
 from crossline.engine.book.sparklog import began_ms
 from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.hops.aside import clear
@@ -24,7 +25,7 @@ from crossline.engine.pipeline.direct import DirectRunner, ranges_of, records_in
 from crossline.engine.runtime.launch import started
 from crossline.engine.source.intake import Intake
 from crossline.engine.source.plan_source import SourcePlan
-from crossline.engine.spark.flow import Input, narrow, wide
+from crossline.engine.spark.flow import Input, narrow, together, wide
 from crossline.engine.spark.task import batch_task, tell_began
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
@@ -78,6 +79,10 @@ class Planner:
         if self._settings.one_machine and self._last_records <= NARROW_RECORDS:
             return narrow(frame, hops)
         return wide(frame, hops, partitions, aside)
+
+    def past(self, inputs: Sequence[Input], book: BookSource, cache: ShardCache) -> DataFrame:
+        """The same of records of the past, of several streams."""
+        return self.plan(together(inputs), book, cache)
 
     def saw(self, records: int) -> None:
         """A batch had so many records."""
@@ -140,6 +145,7 @@ class Batches:
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
         self._aside = folder_aside(settings)
         self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
+        self._costs = Costs()
         self.totals = Totals()
         self.enough: int | None = None
         self.reached = threading.Event()
@@ -190,15 +196,18 @@ class Batches:
             self._direct.close()
 
     def _delivery(self, batch_id: int, outcome: Outcome, begun_s: float, begun_ms: float) -> Delivery:
+        cost_ms = self._costs.of(self._changes.book, outcome.costs)
+        self.totals.cost(cost_ms)
         figures = {
             **outcome.figures,
             "detect_ms": round((time.monotonic() - begun_s) * 1000),
             "wall_ms": outcome.spent.wall_ms(begun_ms, time.time() * 1e3),
             "spent_ms": outcome.spent.spent_ms,
+            "cost_ms": shown(cost_ms),
         }
         events = self._changes.events()
         found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
-        return Delivery(self._settings.name, batch_id, *found, outcome.decisions)
+        return Delivery(self._settings.name, batch_id, *found, outcome.decisions, outcome.told)
 
     def _mark(self, delivery: Delivery) -> None:
         """The batch is with every sink."""

@@ -61,7 +61,7 @@ class Pipeline:
         history = HistoryLog(settings.checkpoint)
         planner = Planner(settings)
         past = PastReader(
-            spark, sources, history, settings.state_root, settings.shards_held, planner.plan, self._jobs.jobs
+            spark, sources, history, settings.state_root, settings.shards_held, planner.past, self._jobs.jobs
         )
         self._changes = RuleChanges(
             book, before, feed, history, settings.checkpoint, past if settings.backfill else None, self._stopping

@@ -20,7 +20,7 @@ def check_frame(frame: DataFrame, stream: str, spec: StreamSpec) -> None:
 
 
 def _findings(schema: pa.Schema, spec: StreamSpec) -> Iterator[str]:
-    for name, field in spec.columns.items():
+    for name, field in spec.own_columns.items():
         found = _type_of(schema, name)
         if found is None:
             if not field.optional:

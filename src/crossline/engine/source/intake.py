@@ -6,7 +6,7 @@ Tasks get chunks of files or of generated traffic, Kafka rows, or the rows of an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ from crossline.engine.work.task import Task
 from crossline.generate.source import Generator
 
 LOG_APPEND_TIME = 1  # as Spark numbers it
-_STREAM = b"stream"
+_STREAM, _LAST = b"stream", b"last"
 
 Taken = Iterator[tuple[Decoded, Chunk]]
 
@@ -110,14 +110,16 @@ class StreamIntake:
     intakes: Mapping[str, Intake]
 
     @staticmethod
-    def marked(stream: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """``rows`` as those of ``stream``."""
-        return rows.replace_schema_metadata({_STREAM: stream.encode()})
+    def marked(stream: str, rows: pa.RecordBatch, last: int = -1) -> pa.RecordBatch:
+        """``rows`` as those of ``stream``, of which chunk number ``last`` is the last there is (-1: none of these)."""
+        return rows.replace_schema_metadata({_STREAM: stream.encode(), _LAST: b"%d" % last})
 
     def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
         """By the intake of its stream."""
-        stream = (batch.schema.metadata or {})[_STREAM].decode()
-        yield from self.intakes[stream].decode(book, batch, task, number)
+        marks = batch.schema.metadata or {}
+        last = int(marks[_LAST])
+        for decoded, chunk in self.intakes[marks[_STREAM].decode()].decode(book, batch, task, number):
+            yield decoded, replace(chunk, last=True) if chunk.sequence == last else chunk
 
 
 @dataclass(frozen=True, slots=True)

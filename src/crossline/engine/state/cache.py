@@ -6,10 +6,12 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from crossline.core.basics.errors import StateError
+from crossline.core.judge.output import LayerDelta
 from crossline.core.judge.persist import apply_delta, apply_past, encode_delta, expired
-from crossline.core.judge.shard import LayerDelta, ShardState
+from crossline.core.judge.shard import ShardState
 from crossline.engine.book.book import Book
 from crossline.engine.state.statelog import MERGE_AT, MERGE_COUNT, StateLog, shards_in
 
@@ -69,22 +71,22 @@ class ShardCache:
         return cached.answer
 
     def _root(self, query_id: str, level: int) -> str:
-        root = f"{self.root}/{query_id}" if self.per_query else self.root
-        return root if level == 1 else f"{root}/level-{level}"
+        return _at_level(f"{self.root}/{query_id}" if self.per_query else self.root, level)
 
-    def _begins(self, log: StateLog, batch_id: int) -> bool:
+    def _begins(self, log: StateLog, batch_id: int, *, ends: bool) -> bool:
         """Whether the log of a level begins with this batch.
 
-        A query of ``detect`` may have had rules of this level before, and none for a while.
+        A query of ``detect`` may have had rules of this level before, and none for a while; so may any, of those whose
+        corrections revise decisions (``ends``).
         """
         lasts = [segment.last for segment in log.segments() if segment.first < batch_id]
-        return not lasts or (self.per_query and max(lasts) < batch_id - 1)
+        return not lasts or ((self.per_query or ends) and max(lasts) < batch_id - 1)
 
     @contextmanager
     def shard(self, book: Book, query_id: str, shard: int, batch_id: int, level: int = 1) -> Iterator[Held]:
         """The shard's state as of batch ``batch_id`` - 1: from the cache, caught up or rebuilt from the log.
 
-        A level above the first, which has states of its own, may begin with any batch.
+        A level other than the first, which has states of its own, may begin with any batch.
         """
         root = self._root(query_id, level)
         key = (root, query_id, shard)
@@ -93,14 +95,15 @@ class ShardCache:
         if cached is None or cached.batch_id >= batch_id:
             cached = _Cached(book.new_state(), -1)
             _check_shards(self._root(query_id, 1), book.shards, batch_id)
-            if level > 1 and self._begins(log, batch_id):
+            if level != 1 and self._begins(log, batch_id, ends=not level):
                 cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
+        fill = partial(_fill, self._root(query_id, 1), level, shard, book, cached.state)
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
-            _fill(root, shard, book, cached.state, [item["layer"] for item in meta["layers"]])
-            apply_delta(book.plans(), cached.state, meta, arrays, book.bounds)
-        _fill(root, shard, book, cached.state, [lp.layer.name for plan in book.plans_at(level) for lp in plan.layers])
+            fill([item["layer"] for item in meta["layers"]])
+            apply_delta(book.kept_at(level), cached.state, meta, arrays, book.bounds)
+        fill([lp.layer.name for plan in book.plans_at(level) for lp in plan.layers])
         if batch_id % MERGE_EVERY == 0:
-            cached.state.kept_from = _tidy(log, book, cached.state, batch_id)
+            cached.state.kept_from = _tidy(log, book, cached.state, batch_id, level)
         held = Held(cached.state, log, batch_id)
         yield held
         if held.answer is not None:
@@ -118,11 +121,16 @@ def _check_shards(root: str, shards: int, batch_id: int) -> None:
         raise StateError(f"{root}: keys are kept in {kept} shards, found a query of {shards}; go on with shards={kept}")
 
 
-def _fill(root: str, shard: int, book: Book, state: ShardState, layers: Sequence[str]) -> None:
+def _at_level(root: str, level: int) -> str:
+    """Where the states of a level are logged, of those below ``root``."""
+    return root if level == 1 else f"{root}/level-{level}" if level else f"{root}/decided"
+
+
+def _fill(root: str, level: int, shard: int, book: Book, state: ShardState, layers: Sequence[str]) -> None:
     """Layers met for the first time begin with their past, where they have one."""
     new = [layer for layer in layers if layer not in state.stores and layer in book.pasts]
     for past in dict.fromkeys(book.pasts[layer] for layer in new):
-        folder = past_root(root, past.folder)
+        folder = _at_level(past_root(root, past.folder), level)
         log = StateLog(folder, shard)
         metas = [meta for segment in log.segments() for meta in log.metas(segment)]
         if not metas or not expired(book.plans(), state, metas, book.bounds):
@@ -137,7 +145,7 @@ def past_root(root: str, folder: str) -> str:
     return f"{root}/pasts/{folder}"
 
 
-def _tidy(log: StateLog, book: Book, state: ShardState, batch_id: int) -> int:
+def _tidy(log: StateLog, book: Book, state: ShardState, batch_id: int, level: int) -> int:
     """Merge old segments, drop those that an earlier batch wrote off; the first batch to be kept from now on.
 
     What is written off now goes at a later batch: if this one dies, the log it is run again on must still be whole.
@@ -149,6 +157,7 @@ def _tidy(log: StateLog, book: Book, state: ShardState, batch_id: int) -> int:
         log.merge(batch_id - MERGE_COUNT)
         segments = [s for s in log.segments() if s.last >= state.kept_from]
     for segment in segments:
-        if segment.last >= batch_id - MERGE_COUNT or not expired(book.plans(), state, log.metas(segment), book.bounds):
+        plans = book.kept_at(level)
+        if segment.last >= batch_id - MERGE_COUNT or not expired(plans, state, log.metas(segment), book.bounds):
             return segment.first
     return state.kept_from

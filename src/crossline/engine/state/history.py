@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from crossline.core.basics.times import BEGINNING_MS
-from crossline.core.judge.shard import StreamClocks
+from crossline.core.judge.output import StreamClocks
 from crossline.engine.book.sparklog import offsets_of, unfinished_batch
 
 EVERY_MS = 1_000  # of ingest time between two marks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crossline.connectors.base import Delivery
@@ -14,7 +15,9 @@ class Totals:
 
     ``first_s`` to ``ended_s``: from the start of the first batch to the end of the last. ``after_ms``: what the
     last batch spent in the driver once its outcome was there. ``left``: what a drained source had and is in no batch.
-    ``share``: how much of all is done, 0 to 1, where that is known.
+    ``share``: how much of all is done, 0 to 1, where that is known. ``missed``: by table, records it had no row for.
+    ``without_context``: by rule version, records that never got the context that they are held against.
+    ``cost_ms``: by rule version, processor time of judging.
     """
 
     batches: int = 0
@@ -29,6 +32,20 @@ class Totals:
     after_ms: dict[str, float] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     share: float | None = None
+    missed: dict[str, int] = field(default_factory=dict)
+    without_context: dict[str, int] = field(default_factory=dict)
+    cost_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def costliest(self) -> list[tuple[str, float]]:
+        """Rule versions with their ``cost_ms``, the costliest first."""
+        return sorted(self.cost_ms.items(), key=lambda each: (-each[1], each[0]))
+
+    def cost(self, cost_ms: Mapping[str, float]) -> None:
+        """A batch cost so much, by rule version; what is of no rule has no name."""
+        for rule, ms in cost_ms.items():
+            if rule:
+                self.cost_ms[rule] = self.cost_ms.get(rule, 0.0) + ms
 
     @property
     def taken(self) -> int:
@@ -41,6 +58,10 @@ class Totals:
         self.ended_s = time.monotonic()
         self.records += delivery.figures["records"]
         self.late += len(delivery.late)
+        for table, count in delivery.figures.get("missed", {}).items():
+            self.missed[table] = self.missed.get(table, 0) + count
+        for rule, count in delivery.figures.get("without_context", {}).items():
+            self.without_context[rule] = self.without_context.get(rule, 0) + count
         for alert in delivery.alerts:
             self.alerts[alert["rule_id"]] = self.alerts.get(alert["rule_id"], 0) + 1
         for each in delivery.decisions:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from crossline.core.basics import wire
-from crossline.core.decode import decode_lines, make_layout
+from crossline.core.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
 from crossline.core.judge.detect import detect, new_state
 from crossline.core.judge.persist import apply_delta, encode_delta
 from crossline.core.judge.shard import Bounds, ShardState, judge
 from crossline.core.panes.store import warm as warm_panes
 from crossline.core.patterns.store import warm as warm_patterns
-from crossline.core.plan.compile import compile_stream
+from crossline.core.plan.compile import StreamPlan, compile_stream
 from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
+from crossline.core.windows.store import warm as warm_windows
 
 _STREAM = """
 schema_version: 1
@@ -30,17 +38,34 @@ _RULE = """
 _LINES = b"".join(b'{"i":"a%d","t":%d,"k":"x","v":1}\n' % (n, 1_000 * n) for n in range(8))
 
 
-def warm(*, panes: bool = False, patterns: bool = False) -> float:
+# What else a record's time may be, and its values.
+_TIMES: dict[str, tuple[str, Any]] = {
+    "{field: t}": ("integer", 1_769_851_800_000),
+    "{field: t, unit: s}": ("number", 1_769_851_800.5),
+    "{field: t, unit: iso8601}": ("string", "2026-01-31T09:30:00Z"),
+}
+_TIMED = """
+schema_version: 1
+streams:
+  s: {id: i, event_time: %s, fields: {i: string, t: %s, u: timestamp, n: number?, b: boolean?}}
+"""
+
+
+def warm(*, panes: bool = False, patterns: bool = False, formats: bool = False) -> float:
     """Run the kernels on a handful of records; the seconds it took.
 
     That is a minute when nothing is cached, else about two seconds. ``panes``, ``patterns``: these kernels too, which
-    take as long again; where no rule has a resolution, or is a sequence, nobody needs them.
+    take as long again; where no rule has a resolution, is a sequence or an absence, nobody needs them. ``formats``:
+    all that records may come in, not JSON lines alone. What judges again has no kernel but those of what it judges.
     """
     begun = time.monotonic()
     if panes:
         warm_panes()
     if patterns:
         warm_patterns()
+    if formats:
+        _decode_all()
+    warm_windows()
     spec = load_streams(_STREAM, "warm")["s"]
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(_RULE, "warm"))
     plan = compile_stream(rules, "s", spec, Defaults())
@@ -53,6 +78,31 @@ def warm(*, panes: bool = False, patterns: bool = False) -> float:
     return time.monotonic() - begun
 
 
+def warm_for(plans: Iterable[StreamPlan]) -> None:
+    """The kernels that ``plans`` are judged by, once, before processes are forked that each would compile them."""
+    layers = [each.layer for plan in plans for each in plan.layers]
+    warm(
+        panes=any(layer.resolution_ms for layer in layers),
+        patterns=any(layer.ordered or layer.waits for layer in layers),
+    )
+
+
+def _decode_all() -> None:
+    """Decode a record of each format, with times of each kind."""
+    at, kinds = np.zeros(1, np.int64), ["i", "t", "u", "n", "b"]
+    for time_of, (kind, given) in _TIMES.items():
+        layout = make_layout("s", load_streams(_TIMED % (time_of, kind), "warm")["s"])
+        rest = '"u":"2026-01-31T09:30:00+01:00","n":0.1234567890123456789,"b":true'
+        line = f'{{"i":"\\u00e9","t":{json.dumps(given)},{rest}}}'.encode()
+        row = f'"e,",{given},2026-01-31T09:30:00Z,1.5,true\n'.encode()
+        table = {"i": ["e"], "t": [given], "n": [1.5], "b": [True]}
+        decode_lines(layout, line + b"\n", "warm", 0)
+        decode_values(layout, pa.array([line]), "warm", at, at)
+        decode_csv(layout, kinds, row, "warm", 0)
+        for column in ([1.5e12], ["2026-01-31T09:30:00Z"]):
+            decode_table(layout, pa.table({**table, "u": column}), "warm", at)
+
+
 if __name__ == "__main__":
     sys.stderr.write("compiling kernels (some three minutes the first time)\n")
-    sys.stderr.write(f"kernels ready after {warm(panes=True, patterns=True):.1f} s\n")
+    sys.stderr.write(f"kernels ready after {warm(panes=True, patterns=True, formats=True):.1f} s\n")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from crossline.core.judge.shard import LayerDelta, ShardOutput
+from crossline.core.judge.output import LayerDelta, ShardOutput
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.workbench.kept import Kept, kept_by
 from crossline.replay.backtest import Judged
@@ -97,9 +97,9 @@ def stores(judged: Judged, sample: Sequence[Batch]) -> dict[str, list[Store]]:
     """By rule id, what each rule keeps, all judged together; rules of streams without records are left out."""
     jury = Jury(judged)
     kept = {
-        version.rule.rule_id: kept_by(jury.plans[version.rule.source_topic], version.rule.rule_id)
+        version.rule.rule_id: kept_by(jury.plans[version.rule.reading.name], version.rule.rule_id)
         for version in judged.rules.versions
-        if version.rule.source_topic in jury.plans
+        if version.rule.reading.name in jury.plans
     }
     seen: dict[str, _Seen] = {}
     for batch in sample:

@@ -7,7 +7,7 @@ fail one condition and no other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,22 @@ from typing import Any
 import numpy as np
 import orjson
 
-from crossline.core.basics.values import Records
+from crossline.core.alerts.standing import last_words
+from crossline.core.basics.values import I64, Records
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import ORDERING, AllOf, Leaf
-from crossline.core.figures.program import Comparison, Formed, Program
+from crossline.core.figures.program import Absent, Comparison, Formed, Program
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.naive import evaluate
 from crossline.core.formula.tree import FAMILIES, Compare, Join, Node
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
+from crossline.engine.book.book import Book
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
+from crossline.replay.shown import Clocks, with_fields
 from crossline.replay.trial import Trial, read_figures, shown_value
+from crossline.replay.waits import waited
 
 KEPT = 3  # of a rule
 _ORDERED = {">", ">=", "<", "<="}
@@ -71,20 +75,33 @@ def near_misses(judged: Judged, trial: Trial, folder: Path) -> dict[str, list[Ne
     fired = {(alert["rule_id"], orjson.dumps(alert["key"])) for alert in trial.alerts}
     rules = {version.rule.rule_id: version.rule for version in judged.rules.versions}
     sources = sources_of(judged.rules, judged.history.streams)
-    programs = {name: rule.program(sources[rule.source_topic], judged.defaults) for name, rule in rules.items()}
+    programs = {name: rule.program(sources.of_reading(rule.reading), judged.defaults) for name, rule in rules.items()}
     found = {name: _Nearest() for name in rules}
-    alone = _Alone(judged, [rules[name] for name, each in programs.items() if each.verdict is None], found)
-    level_of = {name: sources.level(rule.source_topic) for name, rule in rules.items()}
+    of_record = [rules[name] for name, each in programs.items() if each.verdict is None]
+    alone = _Alone(judged, judged.book(judged.rules, 1), of_record, found)
+    level_of = {name: sources.level_of(rule.reading) for name, rule in rules.items()}
     for level in sorted(set(level_of.values())):
         seen = alone if level == 1 else None
-        for outcome in outcomes(replace(judged, probing=level), folder / f"probes-{level}", seen):
-            for alert in outcome.alerts:
-                rule_id = alert["rule_id"]
-                if level_of[rule_id] == level and (rule_id, orjson.dumps(alert["key"])) not in fired:
-                    miss = _missed(programs[rule_id], alert)
-                    if miss is not None:
-                        found[rule_id].take(miss)
+        for alert in _probes(replace(judged, probing=level), folder / f"probes-{level}", seen):
+            rule_id = alert["rule_id"]
+            if level_of[rule_id] == level and (rule_id, orjson.dumps(alert["key"])) not in fired:
+                miss = _missed(programs[rule_id], alert)
+                if miss is not None:
+                    found[rule_id].take(miss)
     return {name: each.best() for name, each in found.items()}
+
+
+def _probes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None) -> Iterator[Mapping[str, Any]]:
+    """All alerts of probes, as they stand in the end; those that may be corrected are kept until then."""
+    corrected: list[dict[str, Any]] = []
+    again = judged.rules.again_ms(judged.defaults)
+    for outcome in outcomes(judged, folder, seen):
+        for alert in outcome.alerts:
+            if alert["rule_id"] in again:
+                corrected.append(alert)
+            else:
+                yield alert
+    yield from last_words(corrected)
 
 
 def _missed(program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
@@ -103,6 +120,11 @@ def _missed(program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
         return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, (0, abs(missing)))
     if isinstance(verdict, Formed):
         return _missed_formula(verdict, alert)
+    if isinstance(verdict, Absent) and alert["value"] is not None:
+        left_ms = verdict.within_ms - alert["value"]
+        return NearMiss(
+            alert["record_id"], alert["key"], alert["value"], left_ms, waited(verdict, alert["value"]), (0, left_ms)
+        )
     return None
 
 
@@ -111,19 +133,31 @@ def _beyond(verdict: Comparison, missing: float) -> bool:
 
 
 def _missed_formula(verdict: Formed, alert: Mapping[str, Any]) -> NearMiss | None:
-    root, read = verdict.when.root, read_figures(alert)
-    parts = root.parts if isinstance(root, Join) and root.word == "and" else (root,)
-    failing = [part for part in parts if evaluate(part, read) is not True]
+    read = read_figures(verdict, alert)
+    failing = _failing(verdict.when.root, read)
     if not failing:
         return None
     gaps = [_gap(part, read) for part in failing]
     missing = gaps[0][0] if len(gaps) == 1 else None
     figures = ", ".join(f"{name} {shown_value(value)}" for name, value in read.items())
     why = f"{figures}: not {' and not '.join(canonical(part) for part in failing)}"
-    if missing is not None:
+    if missing:
         why += f": {shown_value(_rounded(abs(missing)))} is missing"
     distance = (len(failing), sum(share for _, share in gaps))
     return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, distance)
+
+
+def _failing(part: Node, read: Mapping[str, Any]) -> list[Node]:
+    """The comparisons for want of which it does not hold; of alternatives those of the nearest."""
+    if evaluate(part, read) is True:
+        return []
+    match part:
+        case Join("and", parts):
+            return [each for one in parts for each in _failing(one, read)]
+        case Join("or", parts):
+            ways = [_failing(one, read) for one in parts]
+            return min(ways, key=lambda way: (len(way), sum(_gap(each, read)[1] for each in way)))
+    return [part]
 
 
 def _gap(part: Node, read: Mapping[str, Any]) -> tuple[float | None, float]:
@@ -146,18 +180,22 @@ class _Alone:
     """Rules that look at the record alone: shown the records as they are taken in."""
 
     judged: Judged
+    book: Book
     rules: Sequence[Rule]
     found: Mapping[str, _Nearest]
+    clocks: Clocks = field(default_factory=Clocks)
 
     def __call__(self, records: Records) -> None:
-        for rule in self.rules:
-            if rule.source_topic == records.stream and len(records):
-                self._of(rule, records)
+        mine = [rule for rule in self.rules if rule.source_topic == records.stream]
+        if mine and len(records):
+            ingest_ms = self.clocks.of(records)
+            whole = with_fields(self.book, records, ingest_ms)
+            for rule in mine:
+                self._of(rule, whole, ingest_ms)
 
-    def _of(self, rule: Rule, records: Records) -> None:
-        node = rule.condition.node
+    def _of(self, rule: Rule, records: Records, ingest_ms: I64) -> None:
+        node = rule.filter.node
         parts = [Condition(part) for part in (node.parts if isinstance(node, AllOf) else (node,))]
-        ingest_ms = np.maximum.accumulate(records.event_ms) if records.ingest_ms is None else records.ingest_ms
         given = (records.fields, len(records), self.judged.lists, records.stream, ingest_ms)
         passes = np.array([part.mask(*given) for part in parts])
         for place in np.flatnonzero((~passes).sum(axis=0) == 1).tolist():

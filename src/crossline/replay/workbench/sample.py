@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from crossline.core.alerts.alert import alerts_of
+from crossline.core.alerts.standing import last_words
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.values import Records
 from crossline.core.judge.kernels import Kernel
 from crossline.core.judge.onward import onward
-from crossline.core.judge.shard import ShardOutput, ShardState, judge
+from crossline.core.judge.output import ShardOutput
+from crossline.core.judge.shard import ShardState, judge
 from crossline.core.plan.compile import StreamPlan
-from crossline.core.route.parts import Chunk, route
+from crossline.core.route.parts import Chunk
 from crossline.core.rules.ruleset import RuleSet
+from crossline.engine.book.book import Book
+from crossline.engine.hops.hops import parts_of
 from crossline.engine.work.task import Task
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.in_process import Inputs
@@ -57,27 +61,24 @@ class Jury:
 
     judged: Judged
     states: dict[int, ShardState] = field(default_factory=dict)  # by level: rules that read hits are judged after these
+    book: Book = field(init=False)
     plans: Mapping[str, StreamPlan] = field(init=False)
 
     def __post_init__(self) -> None:
-        plans = self.judged.book(self.judged.rules, 1).plans()
-        self.plans = {plan.stream: plan for plan in plans}
+        self.book = self.judged.book(self.judged.rules, 1)
+        self.plans = {plan.stream: plan for plan in self.book.plans()}
 
     def judge(self, batch: Batch) -> ShardOutput:
         """The hits of the next batch, and what it added to each layer."""
-        parts = [
-            (part.meta, part.arrays)
-            for records, chunk in batch.taken
-            for part in route(self.plans[records.stream], records, chunk, 1, self.judged.lists)
-        ]
         plans, whole = list(self.plans.values()), ShardOutput()
+        parts = [each for records, chunk in batch.taken for each in parts_of(self.book, records, chunk)]
         for level in range(1, max((each.level for each in plans), default=1) + 1):
             state = self.states.setdefault(level, ShardState())
-            output = judge([each for each in plans if each.level == level], state, parts, self.judged.bounds)
+            mine = [(part.meta, part.arrays) for at, part in parts if at == level]
+            output = judge([each for each in plans if each.level == level], state, mine, self.judged.bounds)
             whole.hits += output.hits
             whole.deltas += output.deltas
-            further = onward(plans, level, output.hits, state.log_clock, 1, self.judged.lists)
-            parts = [(part.meta, part.arrays) for part in further]
+            parts += onward(plans, level, output.read, state.log_clock, 1, self.judged.lists, output.tellings)
         return whole
 
     def store(self, layer: str) -> Kernel | None:
@@ -90,6 +91,6 @@ class Jury:
 
 
 def alerts_over(judged: Judged, sample: Iterable[Batch]) -> list[dict[str, Any]]:
-    """All alerts of a sample."""
+    """All alerts of a sample, as they stand in the end."""
     jury = Jury(judged)
-    return [alert for batch in sample for alert in jury.alerts(batch)]
+    return last_words(alert for batch in sample for alert in jury.alerts(batch))

@@ -8,7 +8,7 @@ those of a real run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +19,10 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.figures.program import Formed, Program
 from crossline.core.formula.naive import evaluate
+from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import DrawnLine, Rule
 from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import StreamSpec
 from crossline.core.workbench.catch import Marks, Weighed, rests_on, weigh
 from crossline.core.workbench.lines import BEYOND, Judgings, Telling, emissions, lines_at, thinned
 from crossline.replay.backtest import Judged
@@ -70,14 +72,20 @@ class Wanted:
 
 
 def suggest(judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, wanted: Wanted) -> Suggestion:
-    """The line of ``rule``. Raises UsageError where it draws none by order, or looks at no record of the sample."""
-    spec = judged.history.streams[rule.source_topic]
+    """The line of ``rule``; ``judged``: by it, and by the rules whose hits it reads.
+
+    Raises UsageError where it draws none by order, or looks at no record of the sample.
+    """
+    sources = sources_of(judged.rules, judged.history.streams)
+    spec = sources.of_reading(rule.reading)
     drawn = rule.drawn(spec)
     if drawn is None or drawn.operator not in BEYOND:
         found = "no line" if drawn is None else f"a line drawn by {drawn.operator}"
         said = f"rule {rule.rule_id} of type {rule.rule_type}: found {found}"
         raise UsageError(f"{said}; expected one number that a figure or field is held against by >, >=, < or <=")
-    finder = _Finder(judged, rule, drawn, sample, days, wanted)
+    read = [each.rule for each in judged.rules.versions if each.rule.rule_id != rule.rule_id]
+    level = sources.level_of(rule.reading)
+    finder = _Finder(judged, rule, spec, level, read, drawn, sample, days, wanted)
     judgings = finder.judgings().sorted()
     lines = lines_at(judgings.values, drawn.operator)
     if not lines:
@@ -101,6 +109,9 @@ def _same_to(values: Sequence[float], line: float, sign: str) -> float | None:
 class _Finder:
     judged: Judged
     rule: Rule
+    spec: StreamSpec
+    level: int
+    read: Sequence[Rule]
     drawn: DrawnLine
     sample: Sequence[Batch]
     days: float
@@ -110,10 +121,11 @@ class _Finder:
         """The figure at each record that the rule judges."""
         program = self._program(self.rule)
         if program.verdict is None:
-            rules, probing = [self._at(self._weakest)], False
+            rule, probing = self._at(self._weakest), 0
         else:
-            rules, probing = [self._at(self.drawn.threshold)], True
-        alerts = alerts_over(replace(self.judged, rules=RuleSet.from_rules(rules), probing=probing), self.sample)
+            rule, probing = self._at(self.drawn.threshold), self.level
+        found = alerts_over(replace(self.judged, rules=self._with_read([rule]), probing=probing), self.sample)
+        alerts = [each for each in found if each["rule_id"] == rule.rule_id]
         keys: dict[bytes, int] = {}
         numbers: dict[str, int] = {}
         clock = "event_time" if program.feed.time_mode == "event_time" else "ingest_time"
@@ -122,7 +134,7 @@ class _Finder:
         return Judgings(
             np.array([keys.setdefault(orjson.dumps(each["key"]), len(keys)) for each in alerts], np.int64),
             np.array([parse_instant_ms(each[clock]) for each in alerts], np.int64),
-            np.array([self._value(each) for each in alerts], np.float64),
+            np.array([self._value(each, program.verdict) for each in alerts], np.float64),
             np.array([beyond(each) for each in alerts], np.bool_),
             np.array([within(each) for each in alerts], np.bool_),
             [_numbered(each, marks, numbers) for each in alerts] if marks is not None else (),
@@ -137,13 +149,19 @@ class _Finder:
         return 2**63 - 1 if self.drawn.operator in {">", ">="} else -(2**63)
 
     def _at(self, line: float) -> Rule:
-        redrawn = self.rule.redrawn(line, self.judged.history.streams[self.rule.source_topic])
+        redrawn = self.rule.redrawn(line, self.spec)
         return redrawn.model_copy(update={"status": "active", "effective_from": None})
 
     def _program(self, rule: Rule) -> Program:
-        return rule.program(self.judged.history.streams[rule.source_topic], self.judged.defaults)
+        return rule.program(self.spec, self.judged.defaults)
 
-    def _value(self, alert: dict[str, Any]) -> float:
+    def _with_read(self, rules: Sequence[Rule]) -> RuleSet:
+        return RuleSet.from_rules([*self.read, *rules])
+
+    def _value(self, alert: dict[str, Any], verdict: Any) -> float:
+        if self.drawn.value is not None and isinstance(verdict, Formed):
+            value = evaluate(self.drawn.value.root, read_figures(verdict, alert))
+            return math.nan if value is None else float(value)
         value = alert["evidence"]["figures"].get(self.drawn.field) if self.drawn.field else alert["value"]
         return math.nan if value is None else float(value)
 
@@ -151,8 +169,8 @@ class _Finder:
         """Whether the rule is satisfied at a probe if its line were there, whatever else it asks for."""
         verdict = self._program(self._at(line)).verdict
         if isinstance(verdict, Formed):
-            root = verdict.when.root
-            return lambda alert: evaluate(root, read_figures(alert)) is True
+            formed, root = verdict, verdict.when.root
+            return lambda alert: evaluate(root, read_figures(formed, alert)) is True
         return lambda _: line == self._weakest
 
     def worth_judging(self, judgings: Judgings, lines: Sequence[float]) -> list[float]:
@@ -183,15 +201,24 @@ class _Finder:
         caught = {each for frauds in found for each in frauds if each >= 0}
         return Weighed(len(found), sum(map(bool, found)), len(marks.asked), frozenset(map(str, caught))).f1
 
+    def _told(self, judged: Judged) -> Iterator[tuple[str, dict[str, Any]]]:
+        """All that stands in the end, by rule: the records that it rests on."""
+        if any(each.rule.late_policy == "reevaluate" for each in judged.rules.versions):
+            yield from ((alert["rule_id"], alert) for alert in alerts_over(judged, self.sample))
+            return
+        jury = Jury(judged)
+        for batch in self.sample:
+            for hit in jury.judge(batch).hits:  # no alert is made of it: there are many
+                told = {"record_id": hit.record_id, "evidence": {"record_ids": hit.record_ids[-50:]}}
+                yield hit.version.rule.rule_id, told
+
     def judge(self, lines: Sequence[float]) -> list[Outcome]:
         """Each line in a real run; all in one, as rules of their own."""
         rules = [self._at(_plain(line)).model_copy(update={"rule_id": f"line.{n}"}) for n, line in enumerate(lines)]
-        jury = Jury(replace(self.judged, rules=RuleSet.from_rules(rules)))
         hits: dict[str, list[dict[str, Any]]] = {each.rule_id: [] for each in rules}
-        for batch in self.sample:
-            for hit in jury.judge(batch).hits:
-                told = {"record_id": hit.record_id, "evidence": {"record_ids": hit.record_ids[-50:]}}
-                hits[hit.version.rule.rule_id].append(told)
+        for name, told in self._told(replace(self.judged, rules=self._with_read(rules))):
+            if name in hits:
+                hits[name].append(told)
         marks = self.wanted.marks
         return [
             Outcome(line, len(found), len(found) / self.days, weigh(found, marks) if marks is not None else None)

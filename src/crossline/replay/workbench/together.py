@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from crossline.core.alerts.standing import last_words
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import nearest, one_of
 from crossline.replay.backtest import Judged, Recorded
@@ -49,6 +50,7 @@ def judge_together(sets: Sequence[Judged], folder: Path, amount: str | None = No
             amounts.see(batch)
         for alerts, jury in zip(found.alerts, juries, strict=True):
             alerts.extend(jury.alerts(batch))
+    found.alerts[:] = map(last_words, found.alerts)
     if not found.spans:
         raise UsageError("the input has no record that could be read; expected records of the past")
     found.amounts = amounts.by_id() if amounts is not None else None
@@ -57,7 +59,8 @@ def judge_together(sets: Sequence[Judged], folder: Path, amount: str | None = No
 
 def _checked(amount: str, history: Recorded) -> str:
     """The field, if some stream has numbers under that name."""
-    columns = {name: column for stream in history.inputs for name, column in history.streams[stream].columns.items()}
+    streams = [history.streams[name] for name in history.inputs]
+    columns = {name: column for stream in streams for name, column in stream.own_columns.items()}
     numbers = [name for name, column in columns.items() if column.kind in {"integer", "number"} and not column.is_list]
     if amount not in numbers:
         hint = nearest(amount, numbers)

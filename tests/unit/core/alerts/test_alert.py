@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from crossline.core.alerts.alert import ALERT_SCHEMA, AlertMaker, alert_id, alert_table, canonical_key
 from crossline.core.alerts.hits import Hit, WindowRecord
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleVersion, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.streams.schema import load_streams
 
 # Written out: ids are a promise to other programs.
@@ -103,7 +104,7 @@ def make(which: RuleVersion, **changes: Any) -> dict[str, Any]:
         "records": None,
     }
     whole = Hit(version=which, place=(0, "payments", "p", 0, 0, "p"), **{**hit, **changes})
-    return AlertMaker(which, which.rule.program(STREAM, Defaults()), "payments").make(whole, T0 + 200)
+    return AlertMaker(which, which.rule.program(STREAM, Defaults())).make(whole, T0 + 200)
 
 
 def test_the_example_of_the_contract() -> None:

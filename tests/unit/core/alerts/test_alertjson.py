@@ -14,7 +14,8 @@ from crossline.core.alerts.alert import AlertMaker, alert_table
 from crossline.core.alerts.alertjson import json_bytes, json_value, number_of, read_alert, read_alerts
 from crossline.core.alerts.hits import Hit
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 
 RULE = """
@@ -59,7 +60,7 @@ def alert(value: Any) -> dict[str, Any]:
         fields={},
         records=None,
     )
-    return AlertMaker(which, which.rule.program(STREAM, Defaults()), "payments").make(hit, 0)
+    return AlertMaker(which, which.rule.program(STREAM, Defaults())).make(hit, 0)
 
 
 @given(VALUES)

@@ -226,7 +226,7 @@ def same_as_doubles(raw: Any, records: list[dict[str, Any]]) -> bool:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(conditions, records_strategy, st.lists(literals, max_size=4))
 def test_masks_agree_with_the_twin(raw: Any, records: list[dict[str, Any]], members: list[Any]) -> None:
     condition, findings = parse_conditions(raw)
@@ -238,7 +238,7 @@ def test_masks_agree_with_the_twin(raw: Any, records: list[dict[str, Any]], memb
         assert mask.tolist() == [holds(condition, record, lists) for record in records]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(patterns, st.lists(st.text("ab1 \n-_\té", max_size=5), max_size=5))
 def test_translated_regexes_agree_with_re2(pattern: str, samples: list[str]) -> None:
     mask = masked(leaf("name", "regex", pattern), [{"name": text} for text in samples])

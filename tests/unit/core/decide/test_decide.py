@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from crossline.core.decide.decision import Decision, RulesInForce, decide
 from crossline.core.decide.hits import DecidedRecord, DecidingHit, hit_of
 from crossline.core.decide.policy import Policy, load_policy
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from oracle.decisions import ACTIONS, SEVERITIES, WHENS, naive_decision
 
 RECORD = DecidedRecord("payments", "t0000007", 1_767_225_607_120, 1_767_225_607_180)

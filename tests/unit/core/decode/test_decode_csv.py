@@ -130,7 +130,7 @@ def check(lines: list[bytes]) -> None:
     assert told(decode_csv(LAYOUT, HEADER, chunk, "f", 100)) == wanted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(row(), min_size=1, max_size=6))
 def test_rows_agree_with_the_naive_reader(lines: list[bytes]) -> None:
     check(lines)

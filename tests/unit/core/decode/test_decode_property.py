@@ -122,7 +122,7 @@ def check(spec: StreamSpec, layout: RecordLayout, lines: list[bytes]) -> None:
 EVENTS_LAYOUT = layout_of(EVENTS)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(line_bytes(EVENTS), min_size=1, max_size=8))
 def test_decoding_agrees_with_the_naive_reader(lines: list[bytes]) -> None:
     check(EVENTS, EVENTS_LAYOUT, lines)

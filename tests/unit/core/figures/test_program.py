@@ -17,6 +17,7 @@ from crossline.core.figures.program import (
     NamedStep,
     Ordered,
     Program,
+    Telling,
     Window,
 )
 from crossline.core.formula.check import check
@@ -137,3 +138,12 @@ def test_a_probe_of_an_order_is_the_same_order() -> None:
     program = Program(FEED, verdict=ORDERED, emission=Emission(cooldown_ms=5)).probing()
     assert program.verdict == replace(ORDERED, probes=True)
     assert program.emission.cooldown_ms == 0
+
+
+def test_figures_may_be_told_without_a_verdict() -> None:
+    program = Program(FEED, (COUNT,), Telling(("tries",), ("amount",)))
+    assert (program.reach_ms, program.probing()) == (60_000, program)
+    with pytest.raises(ValueError, match="a verdict of 2 figures, and 1 figures"):
+        Program(FEED, (COUNT,), Telling(("tries", "spent")))
+    with pytest.raises(ValueError, match="a verdict needs a figure"):
+        Program(FEED, verdict=Telling(()))

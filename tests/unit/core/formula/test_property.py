@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.core.formula.canonical import canonical
-from crossline.core.formula.columns import FormulaProgram
+from crossline.core.formula.columns import FormulaProgram, compile_formula
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.naive import evaluate, value_of
 from crossline.core.formula.tree import Node
@@ -41,6 +41,18 @@ def test_formulas_judged_together_are_judged_as_alone(nodes: list[Node], rows: l
         for values, valid in found
     ]
     assert [exactly(each) for each in together] == [exactly(by_columns(each, rows)) for each in formulas]
+
+
+@given(NUMBER_NODES | TRUTH_NODES, ROWS)
+def test_of_other_names_it_says_the_same(node: Node, rows: list[Row]) -> None:
+    given = Formula("", node)
+    called = {name: f"\x1f{number}" for number, name in enumerate(columns_of([])) if number % 2}
+    columns = {called.get(name, name): column for name, column in columns_of(rows).items()}
+    other = given.renamed(called)
+    assert set(other.names) == {called.get(name, name) for name in given.names}
+    values, valid = compile_formula(other)(columns, len(rows))
+    found = [value if there else None for value, there in zip(values.tolist(), valid.tolist(), strict=True)]
+    assert exactly(found) == exactly(by_columns(given, rows))
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.integers(-(10**7), 10**7).map(lambda each: each / 2000)), st.integers(0, 15))

@@ -11,7 +11,8 @@ from crossline.core.decode import decode_lines, make_layout
 from crossline.core.judge.detect import detect, new_state
 from crossline.core.plan.compile import compile_stream
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 
 SPEC = load_streams(

@@ -17,7 +17,8 @@ from crossline.core.plan.compile import compile_stream, layout_of
 from crossline.core.plan.spaces import KeySpacePlan, PaneSpacePlan
 from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 from oracle import naive
 from oracle.naive import naive_detect

@@ -1,10 +1,12 @@
 from typing import Any
 
 from crossline.core.basics.times import BEGINNING_MS
-from crossline.core.plan.compile import LatenessInForce, compile_stream, layout_of
+from crossline.core.plan.compile import compile_stream, layout_of
+from crossline.core.plan.lateness import LatenessInForce
 from crossline.core.plan.layers import RETIRED, EntrySpec
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, read_rule
+from crossline.core.rules.reading import read_rule
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 
 SPEC = load_streams(

@@ -20,7 +20,8 @@ from crossline.core.plan.compile import compile_stream
 from crossline.core.route.pack import pack, unpack
 from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 from crossline.core.windows import store
 from crossline.core.windows.memory.hashing import keyed_many

@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 
 from crossline.core.rules.base import Rule
-from crossline.core.rules.ruleset import load_rules_text, read_rule
+from crossline.core.rules.reading import load_rules_text, read_rule
 from crossline.core.streams.schema import StreamSpec, load_streams
 from crossline.core.texts.problems import path_text
 

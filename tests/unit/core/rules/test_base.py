@@ -58,8 +58,7 @@ def test_the_envelope_in_full() -> None:
         ("effective_from", "2026-01-01", "an instant such as"),
         ("source_topic", "payment", "did you mean payments?"),
         ("source_topic", "rule:burst", "rule: and the id of a rule"),
-        ("late_policy", "reevaluate", "not in this version yet"),
-        ("late_policy", "ignore", "one of evaluate, skip"),
+        ("late_policy", "ignore", "one of evaluate, reevaluate, skip"),
         ("resolution", "1m", "no resolution here"),
         ("watermark_delay", "3 parsecs", "a duration such as"),
         ("time_mode", "ingest_time", "one of event_time, processing_time"),
@@ -72,6 +71,28 @@ def test_says_what_is_wrong_with_a_field(field: str, value: Any, words: str) -> 
     problems = said({**THRESHOLD, field: value})
     assert [path for path, _ in problems] == [field]
     assert words in problems[0][1]
+
+
+def test_panes_keep_nothing_that_could_be_judged_again() -> None:
+    again = {"late_policy": "reevaluate"}
+    figures = {"seen": {"count": True, "group_by": "account_id", "window": "1h", "resolution": "1m"}}
+    formula = {**THRESHOLD, "rule_type": "formula", "conditions": None, "figures": figures, "when": "seen > 1"}
+    for body in ({**VELOCITY, "resolution": "1s"}, formula):
+        assert [(path, "panes keep no records" in text) for path, text in said({**body, **again})] == [
+            ("late_policy", True)
+        ]
+    assert said({**VELOCITY, **again}) == []
+
+
+def test_what_has_several_keys_is_not_judged_again() -> None:
+    figures = {
+        "mine": {"count": True, "group_by": "account_id", "window": "1h"},
+        "theirs": {"count": True, "group_by": "merchant_id", "window": "1h"},
+    }
+    keys = {**THRESHOLD, "rule_type": "formula", "conditions": None, "figures": figures, "when": "mine > theirs"}
+    assert ("late_policy", True) in [
+        (path, "several keys" in text) for path, text in said({**keys, "late_policy": "reevaluate"})
+    ]
 
 
 @pytest.mark.parametrize("field", ["rule_id", "version", "source_topic"])

@@ -6,7 +6,7 @@ import time
 import pytest
 import yaml
 
-from crossline.core.rules.ruleset import CONDITIONS_MAX, RULE_SIZE_MAX, RULES_MAX, load_rules_text
+from crossline.core.rules.reading import CONDITIONS_MAX, RULE_SIZE_MAX, RULES_MAX, load_rules_text
 from crossline.core.texts.problems import PROBLEMS_SHOWN, RefusedError
 from crossline.core.texts.yamltext import SIZE_MAX, load_yaml
 

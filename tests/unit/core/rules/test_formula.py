@@ -6,9 +6,10 @@ import pytest
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf
-from crossline.core.figures.program import Comparison, Emission, Feed, Figure, Formed, Window
+from crossline.core.figures.program import Comparison, Emission, Feed, Figure, Formed, Telling, Window
 from crossline.core.rules.base import Defaults
 
+from . import meetings
 from .rulekit import rule, said, streams
 from .scenes import alerts
 
@@ -131,8 +132,8 @@ def test_kinds_of_figures_are_those_of_their_fields() -> None:
         (figure(count=True, resolution="2d"), "figures.f.resolution", "at most the window"),
         (figure(count=True, window="3650d", resolution="1s"), "figures.f.resolution", "a million panes"),
         ({**figure(count=True, resolution="1m"), "emit_mode": "window"}, "emit_mode", "records are not kept"),
-        (figure(avg="rate", source_topic="rates"), "figures.f.source_topic", "not in this version yet"),
-        (figure(count=True, group_by={"account_id": "owner"}), "figures.f.group_by", "not in this version yet"),
+        (figure(avg="rate", source_topic="rates"), "figures.f.source_topic", "the name of a stream: one of"),
+        (figure(count=True, group_by={"account_id": "owner"}), "figures.f.group_by", "that have a source_topic"),
         ({**FORMULA, "when": "tries > 5"}, "figures.declines", "that when or value names"),
         ({**FORMULA, "description": "{tries} of {nothing}"}, "description", "in braces"),
     ],
@@ -143,10 +144,17 @@ def test_what_is_refused(body: dict[str, Any], path: str, words: str) -> None:
     assert any(each.startswith(path) and words in text for each, text in found), found
 
 
-def test_figures_of_several_keys_are_refused_for_now() -> None:
+def test_figures_of_several_keys_are_told_by_theirs_and_brought_to_its_own() -> None:
     other = {"count": True, "group_by": "merchant_id", "window": "10m"}
-    found = said({**FORMULA, "figures": {**FORMULA["figures"], "theirs": other}})
-    assert [path for path, _ in found] == ["figures.theirs.group_by"]
+    body = {**FORMULA, "when": "tries > 1 and theirs > 5", "figures": {"theirs": other, "tries": TRIES}}
+    program = rule(body).program(streams()["payments"], Defaults())
+    assert program.feed.key_fields == ("account_id",), "that of the figure that when names first"
+    assert isinstance(program.verdict, Formed)
+    assert program.verdict.names == ("tries",)
+    (told,) = program.brings
+    assert told.program.feed.key_fields == ("merchant_id",)
+    assert told.program.verdict == Telling(("theirs",), ("account_id",))
+    assert told.kinds == ("integer",)
 
 
 def test_the_sentence() -> None:
@@ -194,3 +202,36 @@ def test_alerts_beyond_what_64_bits_hold() -> None:
     (alert,) = alerts(rule, [{"s": n, "amount": 2**62} for n in range(2)])
     assert alert["value"] == 2**63 - 1
     assert alert["evidence"]["figures"]["spent"]["value"] == 2**63
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_figures_of_other_keys_come_to_the_record_that_they_are_of(*, apart: bool) -> None:
+    """Also where two records have one id under keys of their own, and come in one batch."""
+    body = {
+        "rule_id": "both",
+        "rule_type": "formula",
+        "source_topic": "payments",
+        "figures": {
+            "tries": {"count": True, "group_by": "card", "window": "10m"},
+            "takes": {"sum": "amount", "group_by": "account", "window": "10m"},
+        },
+        "when": "tries >= 1 and takes >= 0",
+        "value": "takes",
+        "emit": "every",
+    }
+
+    def found(*given: tuple[str, str, str, int]) -> list[tuple[str, str, int]]:
+        rows = []
+        for second, (name, card, account, amount) in enumerate(given):
+            rows.append(meetings.row("payments", name, second, card=card, account=account, amount=amount))
+            rows += [meetings.row("logins", f"l{second}", second, account="x", ok=True)] if apart else []
+        found = meetings.alerts([body], rows)
+        return sorted((each["record_id"], each["key"]["card"], each["value"]) for each in found)
+
+    given = [("p1", "c1", "a1", 5), ("p1", "c2", "a2", 70), ("p2", "c2", "a2", 7)]
+    assert found(*given) == [("p1", "c1", 5), ("p1", "c2", 70), ("p2", "c2", 77)]
+    # To the account the second is the first one again: it has no figure there, and none of another record's.
+    assert found(("p1", "c1", "a1", 5), ("p1", "c2", "a1", 70), ("p2", "c2", "a1", 7)) == [
+        ("p1", "c1", 5),
+        ("p2", "c2", 12),
+    ]

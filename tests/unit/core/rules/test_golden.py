@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.reading import load_rules_text
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import RefusedError
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.core.rules.base import Rule
+from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.registry import rule_types
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.texts.problems import RefusedError
 
 from .rulekit import THRESHOLD, VELOCITY, streams
@@ -54,7 +55,7 @@ def load(text: str) -> list[Rule]:
     return []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.sampled_from([THRESHOLD, VELOCITY]), st.dictionaries(st.sampled_from(FIELDS), junk, max_size=4), st.booleans()
 )

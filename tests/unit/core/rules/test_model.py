@@ -16,7 +16,9 @@ from crossline.core.models.model import BLOCK, Model, ModelError, Scorer
 from crossline.core.plan.compile import compile_stream
 from crossline.core.route.parts import Chunk, route
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_document
+from crossline.core.rules.reading import load_rules_document
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.rules.types.model import ModelRule
 from crossline.core.texts.problems import Finding
 from crossline.core.texts.yamltext import load_yaml
 
@@ -62,6 +64,28 @@ def test_features_are_formulas_and_the_sentence_may_cite_the_model() -> None:
     (alert,) = alerts(told, [{"s": 0, "amount": 20}])
     assert alert["evidence"]["features"] == {"share": 5.0, "more": 7}
     assert alert["message"] == "12 1 m.onnx 7"
+
+
+@pytest.mark.parametrize("named", [["tries", "amount"], ["tries", {"amount": "amount"}], {"z": "tries", "a": "amount"}])
+def test_features_keep_their_order_wherever_the_rule_goes(named: Any) -> None:
+    """A set of rules travels as JSON, and stands in the log so; the model takes its columns by their places."""
+    rule = body(weighted(100, 1), features=named, threshold=105)
+    went = RuleSet.from_json(scenes.loaded(rule).to_json())
+    (version,) = went.versions
+    again = version.rule.to_json()
+    assert again["features"] == (["tries", "amount"] if isinstance(named, list) else [{"z": "tries"}, {"a": "amount"}])
+    assert version.rule.body_digest() == scenes.loaded(rule).versions[0].rule.body_digest()
+    assert [each["value"] for each in alerts(again, [{"s": 0, "amount": 5}])] == [105.0]
+    turned = dict(reversed(named.items())) if isinstance(named, dict) else named[::-1]
+    other = scenes.loaded({**rule, "features": turned}).versions[0].rule
+    assert other.body_digest() != version.rule.body_digest()
+
+
+def test_the_key_of_a_rule_that_is_not_read_yet_is_that_of_its_first_feature() -> None:
+    figures = {"a": {"count": True, "group_by": "merchant"}, "b": {"count": True, "group_by": "card"}}
+    for features in (["amount", "b", "a"], ["amount", {"x": "b + 1"}, "a"], {"x": "b + a"}):
+        written = {"rule_type": "model", "figures": figures, "features": features}
+        assert ModelRule.keys_written(written) == "card"
 
 
 def test_it_emits_at_every_hit_or_at_crossings() -> None:
@@ -148,15 +172,18 @@ def test_a_graph_that_raises_at_one_record_scores_the_others() -> None:
     assert "99" in why or "bounds" in why
 
 
-def test_what_failed_is_counted_by_rule_version() -> None:
+@pytest.mark.parametrize("window", [{"window": "1m"}, {"window": "1h", "resolution": "10m"}])
+def test_what_failed_is_counted_by_rule_version_and_copies_are_none_of_it(window: dict[str, Any]) -> None:
+    figures = {"tries": {"count": True, "group_by": "card", **window}}
     data = model([helper.make_node("Log", ["x"], ["y"])], 1, (None, 1))
-    bad = {**body(data, features={"f": "amount + 0 * tries"}, threshold=0), "rule_id": "bad"}
+    bad = {**body(data, figures=figures, features={"f": "amount + 0 * tries"}, threshold=0), "rule_id": "bad"}
     bad |= {"version": 2, "source_topic": "payments", "conditions": [{"field": "amount", "operator": "<", "value": 9}]}
     good = {"rule_id": "good", "version": 1, "source_topic": "payments", **body(weighted(1, 0), threshold=0)}
     spec = scenes.STREAMS["payments"]
     rules = load_rules_document(load_yaml(json.dumps([bad, good]), "r.json"), scenes.STREAMS)
     plan = compile_stream(RuleSet.from_rules(each.rule for each in rules), "payments", spec, Defaults())
     lines = [{"id": f"n{n}", "card": "c", "at": scenes.START_MS + n, "amount": n - 1} for n in range(12)]
+    lines += lines[3:6]
     made = b"".join(json.dumps(each).encode() + b"\n" for each in lines)
     parts = route(plan, decode_lines(make_layout("payments", spec), made, "log", 0).records, Chunk("l", 0, "l"), 1, {})
     output = judge([plan], ShardState(), [(p.meta, p.arrays) for p in parts], Bounds())

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import load_pipeline
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import RefusedError
@@ -132,7 +133,7 @@ def told_well(refused: RefusedError) -> None:
     assert min(problem.line for problem in refused.problems) >= 1
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(mutated(RULES))
 def test_a_rule_file(text: str) -> None:
     try:
@@ -144,7 +145,7 @@ def test_a_rule_file(text: str) -> None:
         assert RuleSet.from_json(found.to_json()) == found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(mutated(PIPELINE))
 def test_a_pipeline_file(text: str) -> None:
     def read(name: str) -> str:

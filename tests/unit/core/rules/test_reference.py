@@ -7,9 +7,11 @@ import yaml
 from crossline.core.conditions.tree import OPERATORS, parse_conditions
 from crossline.core.rules.base import NOT_YET, Rule
 from crossline.core.rules.figure import FigureFields
+from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.reference import reference
 from crossline.core.rules.registry import rule_types
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.shared import FigureTable, SharedFigure, load_figures_document
+from crossline.core.texts.yamltext import load_yaml
 
 PAGE = Path(__file__).parents[4] / "docs" / "rule-reference.md"
 
@@ -25,17 +27,18 @@ def test_its_examples_load(block: str) -> None:
     data = yaml.safe_load(block)
     if "rule_id" in data:
         assert load_rules_text(block, "docs")[0].rule.rule_id == data["rule_id"]
+    elif "kind" in data:
+        assert load_figures_document(load_yaml(block, "docs"))[0].name == data["figure_id"]
     else:
         assert parse_conditions(data["conditions"])[1] == []
 
 
 def test_nothing_is_left_out() -> None:
     page = reference()
-    fields = {
-        name: info for cls in (Rule, FigureFields, *rule_types().values()) for name, info in cls.model_fields.items()
-    }
+    models = (Rule, FigureFields, SharedFigure, FigureTable, *rule_types().values())
+    fields = {info.alias or name: info for cls in models for name, info in cls.model_fields.items()}
     names = {name for name, info in fields.items() if info.description != NOT_YET} | {"count", "since", "age", "streak"}
-    assert [name for name in names if f"| `{name}` |" not in page and name != "rule_type"] == []
+    assert [name for name in names if f"| `{name}` |" not in page and name not in {"rule_type", "shared"}] == []
     assert [operator for operator in OPERATORS if f"`{operator}`" not in page] == []
     assert [name for name in rule_types() if f"## `{name}`" not in page] == []
     assert "None |" not in page

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
-from crossline.core.rules.ruleset import RuleSet, RuleVersion, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.texts.problems import RefusedError
 
 from .rulekit import VELOCITY, rule, streams

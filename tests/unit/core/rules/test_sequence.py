@@ -222,7 +222,7 @@ def changed(step: dict[str, Any]) -> dict[str, Any]:
         (changed({"group_by": "amount"}), "steps[1].group_by", "of type string"),
         (changed({"group_by": "cards"}), "steps[1].group_by", "stream"),
         ({**changed({"group_by": "merchant"}), "strict": True}, "steps[1].group_by", "strict"),
-        (changed({"source_topic": "logins"}), "steps[1].source_topic", "not in this version yet"),
+        (changed({"source_topic": "logins"}), "steps[1].source_topic", "the name of a stream"),
     ],
 )  # fmt: skip
 def test_what_is_refused(body: dict[str, Any], path: str, words: str) -> None:

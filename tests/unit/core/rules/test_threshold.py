@@ -9,9 +9,9 @@ from .rulekit import THRESHOLD, rule, said, streams, without
 
 def test_the_condition_is_parsed() -> None:
     found = rule(THRESHOLD)
-    assert found.condition.fields() == ("amount_cents",)
-    assert found.condition.holds({"amount_cents": 50_000})
-    assert not found.condition.holds({"amount_cents": 49_999})
+    assert found.filter.fields() == ("amount_cents",)
+    assert found.filter.holds({"amount_cents": 50_000})
+    assert not found.filter.holds({"amount_cents": 49_999})
 
 
 def test_without_conditions_it_would_fire_on_everything() -> None:

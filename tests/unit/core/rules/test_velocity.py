@@ -6,7 +6,7 @@ import pytest
 
 from crossline.core.figures.program import Comparison, Emission, Evidence, Feed, Figure, Program, Window
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import load_rules_text
+from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.types.velocity import VelocityRule
 
 from .rulekit import VELOCITY, rule, said, streams, without
@@ -79,7 +79,7 @@ def test_rules_of_the_article_load_unchanged() -> None:
         "on_crossing",
     )
     assert everywhere.group_by == ()
-    assert everywhere.condition.canonical == ""
+    assert everywhere.filter.canonical == ""
     assert (purchases.window_ms, purchases.watermark_delay, purchases.emit_to_sink) == (60_000, 3000, False)
 
 
@@ -98,7 +98,7 @@ def test_the_plan_gets_all_it_needs() -> None:
         late_policy="skip",
         watermark_delay="10s",
     ).program(spec, Defaults())
-    feed = Feed("payments", ("account_id", "merchant_id"), "event_time", velocity().condition, 120_000)
+    feed = Feed("payments", ("account_id", "merchant_id"), "event_time", velocity().filter, 120_000)
     assert found == Program(
         feed=feed,
         figures=(Figure(feed, "sum", Window(600_000, "[)", include_current=False), "amount_cents", "int"),),

@@ -178,6 +178,9 @@ def check_sums(seen: Seen, c: int, slot: int, inside: list[int]) -> None:
         if not seen.part(at.SLOTS, at.ROUGH_AT, 1, k, 0, np.uint8)[slot]:
             assert math.fsum([high, rest, *(-values[r] for r in inside)]) == 0.0
     for k in spans(program.sd_at, c):
+        if program.sd_half[k]:
+            check_decayed(seen, k, slot, inside)
+            continue
         error = seen.part(at.SLOTS, at.DEVIATION_AT, 40, k, at.ERROR, np.float64)[slot]
         column = seen.values(int(program.sd_col[k]))
         if math.isfinite(error):
@@ -190,6 +193,15 @@ def check_sums(seen: Seen, c: int, slot: int, inside: list[int]) -> None:
     for k in spans(program.dc_at, c):
         values = seen.bits(int(program.link_col[program.dc_link[k]]))
         assert seen.part(at.SLOTS, at.DISTINCT_AT, 4, k)[slot] == len({values[r] for r in inside})
+
+
+def check_decayed(seen: Seen, k: int, slot: int, inside: list[int]) -> None:
+    half_ms, column = int(seen.program.sd_half[k]), seen.values(int(seen.program.sd_col[k]))
+    fields = (0, 8, at.SQUARES)
+    high, rest, kept = (seen.part(at.SLOTS, at.DEVIATION_AT, 40, k, field, np.float64)[slot] for field in fields)
+    ages = [(int(kept) * half_ms - seen.clock[r]) / half_ms for r in inside]
+    worth = [column[r] * 2.0**-age for r, age in zip(inside, ages, strict=True)]
+    assert abs(high + rest - math.fsum(worth)) <= 1e-9 * max(map(abs, worth), default=0.0)
 
 
 def check_pointers(seen: Seen, c: int, slot: int, inside: list[int]) -> None:

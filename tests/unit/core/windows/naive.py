@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.core.formula.naive import evaluate
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line, TellingLine
 from crossline.core.windows.batch import Hits, KeyedBatch
 from crossline.core.windows.memory.hashing import xxh64_many
 
@@ -68,9 +68,11 @@ class Naive:
         default_factory=dict
     )  # clock at which the last judged record was satisfied
     emitted: dict[tuple[int, str], int] = field(default_factory=dict)
+    told: list[Any] = field(default_factory=list)  # of the batch judged last, as ``plainly_told`` has it
 
     def judge(self, rows: Sequence[Row]) -> tuple[list[Hit], list[bool]]:
         hits, duplicates = [], []
+        self.told = []
         for number, row in enumerate(rows):
             duplicates.append(any(r.key == row.key and r.id == row.id for r in self.rows))
             if duplicates[-1] or not row.entries:
@@ -81,6 +83,12 @@ class Naive:
             for i, formula in enumerate(self.plan.formulas, len(self.plan.lines)):
                 hit = self._formula(i, formula, row, number)
                 hits += [hit] if hit else []
+            self.told += [
+                (i, number, name, self.value(self.plan.groups[group], cursor, row), len(self.window(cursor, row)))
+                for i, telling in enumerate(self.plan.tellings)
+                for name, group, _ in telling.figures
+                if self._judges(telling, telling.entry, row) and (cursor := self._cursor(group))
+            ]
             self.rows.append(row)
         return hits, duplicates
 
@@ -107,7 +115,10 @@ class Naive:
         value = evaluate(shown.root, read) if shown else None
         return self._hit(i, number, value, self.plan.cursors[self.plan.groups[formula.figures[0][2]].cursor], row)
 
-    def _judges(self, line: Line | FormulaLine, entry: int, row: Row) -> bool:
+    def _cursor(self, group: int) -> Cursor:
+        return self.plan.cursors[self.plan.groups[group].cursor]
+
+    def _judges(self, line: Line | FormulaLine | TellingLine, entry: int, row: Row) -> bool:
         late = line.judge_lateness_ms is not None and row.lateness > line.judge_lateness_ms
         effective = any(start <= row.ingest_ms < end for start, end in line.spans)
         return entry in row.entries and not late and effective
@@ -152,6 +163,10 @@ class Naive:
             return row.clock - window[0].clock if window else None
         if group.aggregate == "streak":
             return len(list(itertools.takewhile(lambda r: group.column in r.entries, reversed(window))))
+        if group.aggregate == "decayed":
+            ages = [(row.clock - r.clock) / group.half_life_ms for r in window]
+            worth = (r.values[group.column] * 2.0**-age for r, age in zip(window, ages, strict=True))
+            return math.fsum(worth)
         values = [r.values[group.column] for r in window] if group.column >= 0 else [1] * len(window)
         whole = all(isinstance(v, int) for v in values) and (
             group.column < 0 or self.plan.columns[group.column][1] != "float"
@@ -253,6 +268,17 @@ def plain(hits: Hits) -> list[Hit]:
             )
         )
     return sorted(out, key=lambda h: (h.row, h.line))
+
+
+def plainly_told(hits: Hits) -> list[Any]:
+    """The figures that the kernel told: number of the telling, row, name, value, records in the window."""
+    out = []
+    for i, told in enumerate(hits.told):
+        for name, figure in told.figures.items():
+            for k, row in enumerate(told.rows.tolist()):
+                value = figure.values[k].item() + (0 if figure.up is None else int(figure.up[k]) * 2**64)
+                out.append((i, row, name, value if figure.defined[k] else None, int(figure.counts[k])))
+    return out
 
 
 def line(group: int = 0, op: Any = ">=", threshold: float = 0, **changes: Any) -> Line:

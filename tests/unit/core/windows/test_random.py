@@ -14,12 +14,12 @@ from crossline.core.basics.fields import FieldKind
 from crossline.core.figures.program import Formed
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan
+from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, TellingLine
 from crossline.core.windows import store
 from crossline.core.windows.store import Delta, KeySpaceState
 
 from .invariants import check as check_state
-from .naive import FOREVER, Naive, Row, batch_of, line, plain
+from .naive import FOREVER, Naive, Row, batch_of, line, plain, plainly_told
 
 RETENTION_MS = 120  # as long as the longest window with its delay
 FACT_KINDS: dict[str, FieldKind] = {"x": "integer", "y": "number", "s": "string"}
@@ -71,7 +71,16 @@ def plans(draw: Any) -> KeySpacePlan:
     formulas = tuple(
         draw(_formulas(f"f{i}", every, [every.index(each) for each in counts])) for i in range(draw(st.integers(0, 3)))
     )
-    return KeySpacePlan(COLUMNS, 2, tuple(cursors), tuple(every), lines, RETENTION_MS, formulas)
+    tellings = tuple(draw(st.lists(_tellings(every, [every.index(each) for each in counts]), max_size=2)))
+    return KeySpacePlan(COLUMNS, 2, tuple(cursors), tuple(every), lines, RETENTION_MS, formulas, tellings)
+
+
+@st.composite
+def _tellings(draw: Any, groups: list[Group], counts: list[int]) -> TellingLine:
+    read = [(name, draw(st.integers(0, len(groups) - 1))) for name in ("f0", "f1")]
+    figures = tuple((name, number, counts[groups[number].cursor]) for name, number in read)
+    late = draw(st.sampled_from([None, None, 5]))
+    return TellingLine("told", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
 
 
 WHENS = ["f0 >= 2", "f0 > f1", "f0 / f1 > 0.5 or x > 2", "missing(f1) or f0 + x * 2 != 3", 'not f0 < 1 and s == "a"']
@@ -186,6 +195,7 @@ def test_same_as_the_naive_twin(
         hits = state.judge(batch)
         expected, duplicates = naive.judge(rows)
         assert plain(hits) == expected
+        assert sorted(plainly_told(hits), key=lambda each: each[:3]) == sorted(naive.told, key=lambda each: each[:3])
         assert not (hits.duplicates & ~np.array(duplicates, bool)).any()
         check_state(state)
         deltas.append(state.delta(batch, hits))

@@ -8,8 +8,8 @@ import pytest
 
 from crossline.cli.rules.lint import place
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.registry import rule_types
-from crossline.core.rules.ruleset import load_rules_text
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import RefusedError
 from crossline.core.workbench.lint import KINDS, lint
@@ -78,3 +78,62 @@ def test_the_examples_of_types_are_clean(name: str) -> None:
     except RefusedError:
         pytest.skip("it is written for another stream")
     assert lint([each.rule for each in items], streams, Defaults()) == []
+
+
+TWO_KEYS = """\
+rule_id: {name}
+version: 1
+rule_type: formula
+source_topic: payments
+figures:
+  mine: {{count: true, group_by: card, window: 10m}}
+  theirs: {{count: true, group_by: device, window: {window}}}
+when: "mine >= 3 and theirs {line}"
+"""
+
+
+def _two_keys(*given: tuple[str, str, str]) -> list[tuple[str, str]]:
+    text = "---\n".join(TWO_KEYS.format(name=name, window=window, line=line) for name, window, line in given)
+    rules = [each.rule for part in text.split("---\n") for each in load_rules_text(part, "r.yaml", STREAMS)]
+    return [(each.rule_id, each.kind) for each in lint(rules, STREAMS, Defaults())]
+
+
+def test_figures_of_other_keys_are_figures_too() -> None:
+    assert _two_keys(("a", "10m", ">= 3")) == []
+    assert _two_keys(("a", "10m", "< 0")) == [("a", "never_true")]
+    # A record that has no device has no such figure, and does not meet the line: it is not always met.
+    assert _two_keys(("a", "10m", ">= 0")) == []
+    assert _two_keys(("a", "10s", ">= 3")) == [("a", "short_window")]
+    assert _two_keys(("a", "10m", ">= 3"), ("b", "10m", ">= 5")) == [("b", "subsumed")]
+    assert _two_keys(("a", "10m", ">= 3"), ("b", "20m", ">= 5")) == []
+
+
+@pytest.mark.parametrize(
+    ("conditions", "after", "expect", "found"),
+    [
+        ("> 5", "< 100", "> 50", []),
+        ("> 5", "< 5", "> 50", [("never_true", ("after",))]),
+        ("> 5", "< 100", "< 3", [("always_true", ("expect",))]),
+        ("> 5", "< 3", "< 4", [("never_true", ("after",))]),  # nothing waits, so that nothing is to be answered
+    ],
+)
+def test_absences_that_nothing_begins_and_that_nothing_ends(
+    conditions: str, after: str, expect: str, found: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    def asked(line: str) -> str:
+        operator, value = line.split()
+        return f'[{{field: amount, operator: "{operator}", value: {value}}}]'
+
+    text = f"""\
+rule_id: vain
+version: 1
+rule_type: absence
+source_topic: payments
+group_by: card
+conditions: {asked(conditions)}
+after: {asked(after)}
+expect: {asked(expect)}
+within: 10m
+"""
+    items = load_rules_text(text, "r.yaml", STREAMS)
+    assert [(each.kind, each.path) for each in lint([each.rule for each in items], STREAMS, Defaults())] == found

@@ -13,7 +13,8 @@ from crossline.core.basics.times import FOREVER_MS
 from crossline.core.conditions.lists import named_list
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
 from crossline.engine.book.book import Book, BookFile, StaticBook, book_from_json
 from crossline.engine.changes.past import new_layers

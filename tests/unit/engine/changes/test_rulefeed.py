@@ -79,6 +79,25 @@ def test_a_list_and_the_rule_that_needs_it_come_together(config: Config, tmp_pat
     feed.close()
 
 
+def test_a_shared_figure_and_the_rule_that_names_it_come_together(tmp_path: Path) -> None:
+    for name in ("rules", "lists", "figures"):
+        (tmp_path / name).mkdir()
+    config = in_folder(load_pipeline(PIPELINE + "figures: figures\n", "p.yaml", str), str(tmp_path))
+    feed = DirectoryFeed(config, {})
+    feed.start()
+    rule = "{rule_id: tries, version: 1, rule_type: formula, source_topic: s, when: n > 3, figures: {n: {figure: n}}}"
+    (tmp_path / "rules" / "r.yaml").write_text(rule, encoding="utf-8")
+    assert feed.changed()
+    assert told(feed.take_up({})[2]) == ["refused"]
+    figure = "{kind: figure, figure_id: n, version: 1, source_topic: s, count: true, group_by: card, window: 1m}"
+    (tmp_path / "figures" / "n.yaml").write_text(figure, encoding="utf-8")
+    assert feed.changed()
+    rules, _, events = feed.take_up({})
+    assert (names(rules), told(events)) == (["tries"], ["published"])
+    assert not feed.changed()
+    feed.close()
+
+
 def test_a_list_stays_when_the_log_cannot_be_written(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,8 @@ import pytest
 from crossline.core.decide.policy import Deciding, load_policy
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet, load_rules_text
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 from crossline.engine.book.book import Book, HeldBook, book_from_json
 from crossline.engine.hops.hops import hops_of

@@ -13,7 +13,8 @@ import pytest
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.basics.errors import StateError
 from crossline.core.decode import decode_lines
-from crossline.core.judge.shard import ShardOutput, judge
+from crossline.core.judge.output import ShardOutput
+from crossline.core.judge.shard import judge
 from crossline.core.route.pack import pack, unpack
 from crossline.core.route.parts import Chunk, route
 from crossline.engine.book.book import Book

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crossline.core.judge.shard import StreamClocks
+from crossline.core.judge.output import StreamClocks
 from crossline.engine.book.sparklog import committed, unfinished
 from crossline.engine.state.history import HistoryLog, Mark
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from crossline.core.figures.kinds import Operator
 from crossline.core.rules.figure import FigureFields, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
@@ -95,12 +96,21 @@ window: 30d
         if self.ratio is not None:
             sign, line = (">", self.ratio) if self.direction != "below" else ("<", self.ratio)
             return f"{enough} and average > 0 and {value} {sign} {line} * average", f"{value} / average"
-        far = {"above": f"{value} - average", "below": f"average - {value}"}
-        distance = far.get(self.direction or "both", f"abs({value} - average)")
         return (
-            f"{enough} and deviation > 0 and {distance} > {self.z_score} * deviation",
+            f"{enough} and deviation > 0 and {self._distance} > {self.z_score} * deviation",
             f"({value} - average) / deviation",
         )
+
+    def line_of(self) -> tuple[str, Operator, float | None, Path]:
+        """The number of deviations, or of averages."""
+        if self.ratio is not None:
+            return f"{self.value_field} / average", ">" if self.direction != "below" else "<", self.ratio, ("ratio",)
+        return f"{self._distance} / deviation", ">", self.z_score, ("z_score",)
+
+    @property
+    def _distance(self) -> str:
+        far = {"above": f"{self.value_field} - average", "below": f"average - {self.value_field}"}
+        return f"({far[self.direction]})" if self.direction in far else f"abs({self.value_field} - average)"
 
     def beside(self, spec: StreamSpec) -> Collection[str]:  # noqa: ARG002 - the one field
         """The field whose value is judged."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field
 
+from crossline.core.figures.kinds import Operator
 from crossline.core.rules.figure import OF_A_FIELD, FigureFields, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
+from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Names, OptionalDuration
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
 from crossline.core.texts.validation import refusal, refusals
@@ -34,6 +36,13 @@ def _cases(value: Any) -> Any:
     if findings:
         raise refusals(findings)
     return value
+
+
+def _parted(line: str) -> tuple[Operator, float]:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise ValueError(f"{line} is no comparison")
+    return cast("Operator", found[1]), float(found[2])
 
 
 @rule_type("burst")
@@ -97,6 +106,18 @@ any_of:
         """The cases; the count."""
         cases = [" and ".join(f"{name} {line.strip()}" for name, line in case.items()) for case in self.any_of]
         return " or ".join(f"({case})" for case in cases), "count"
+
+    def line_of(self) -> tuple[str, Operator, float | None, Path]:
+        """The first number of the first case."""
+        name, line = next(iter(self.any_of[0].items()))
+        operator, number = _parted(line)
+        return name, operator, number, ("any_of", 0, name)
+
+    def redrawn(self, threshold: float, spec: StreamSpec) -> Self:  # noqa: ARG002 - the number is in the case
+        """With another number there."""
+        (name, line), *others = self.any_of[0].items()
+        first = {name: f"{_parted(line)[0]} {threshold!r}", **dict(others)}
+        return self.model_copy(update={"any_of": [first, *self.any_of[1:]]})
 
     def shows_of(self) -> Mapping[str, str]:
         """How sure it is: a twentieth for each record, up to 0.95."""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from crossline.core.basics.times import format_duration
+from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Program
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.figure import FigureFields, made_figure
@@ -100,6 +101,10 @@ at_least: 2
         silent = f"last_seen - woke >= {self.inactive_for}"
         silent = f"({silent} or missing(last_seen))" if self.include_unseen else silent
         return f"matching >= {self.at_least} and {silent}", "matching"
+
+    def line_of(self) -> tuple[str, Operator, float | None, Path]:
+        """How many."""
+        return "matching", ">=", self.at_least, ("at_least",)
 
     def shows_of(self) -> Mapping[str, str]:
         """How long the key was silent, in days; missing where nothing is known of it."""

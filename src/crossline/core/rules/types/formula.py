@@ -137,7 +137,7 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
                     f"{format_duration(resolution)} too: beside figures of panes, different values are in sketches"
                 )
                 found.append(Finding(("figures", name, "resolution"), "nothing", expected))
-            elif each.resolution is None and (each.window or 0) + each.delay > reach_ms:
+            elif each.resolution is None and each.risk is None and (each.window or 0) + each.delay > reach_ms:
                 expected = f"{format_duration(resolution)} too: it reaches further back than the figures of panes"
                 found.append(Finding(("figures", name, "resolution"), "nothing", expected))
         if self.emit_mode == "window":
@@ -149,14 +149,4 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
         findings = super().findings()
         if self.figures:
             findings += self._pane_findings()
-            expected = f"{shown(list(self.key_fields))}, as of another figure; figures of several keys in one rule"
-            findings += [
-                Finding(
-                    ("figures", name, "group_by"),
-                    shown(list(each.group_by)),
-                    f"{expected} are not in this version yet",
-                )
-                for name, each in self.figures.items()
-                if each.group_by != self.key_fields
-            ]
         return findings

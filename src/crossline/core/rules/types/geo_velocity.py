@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from crossline.core.figures.kinds import Operator
 from crossline.core.rules.figure import FigureFields, made_figure
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
@@ -94,6 +95,10 @@ window: 12h
         far = f"{self._km()} > 0 and {self._km()} >= {self.min_distance_km}"
         fast = f"{self._km()} * {_HOUR_MS} > {self.max_speed_kmh} * elapsed"
         return f"{far} and {fast}", self._kmh()
+
+    def line_of(self) -> tuple[str, Operator, float | None, Path]:
+        """The speed."""
+        return self._kmh(), ">", self.max_speed_kmh, ("max_speed_kmh",)
 
     def _kmh(self) -> str:
         return f"{self._km()} * {_HOUR_MS} / max(elapsed, 1)"

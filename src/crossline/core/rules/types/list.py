@@ -48,7 +48,7 @@ conditions:
 """
 
     @cached_property
-    def condition(self) -> Condition:
+    def filter(self) -> Condition:
         """That the field is in the list, or is not, and the conditions."""
         node = parse_conditions(self.conditions)[0]
         given = node.parts if isinstance(node, AllOf) else (node,)
@@ -71,7 +71,7 @@ conditions:
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
         """Each record that meets the condition; its alert shows the field, the list, and what the description names."""
         named = placeholders(self.description) if self.description else ()
-        shown = {*self.condition.fields(), *(name for name in named if name in spec.columns)}
+        shown = {*self.filter.fields(), *(name for name in named if name in spec.columns)}
         notes = {"field": self.field, "operator": self.operator, "list": self.list}
         evidence = Evidence(tuple(sorted(shown)), notes=tuple(notes.items()))
         return Program(self.feed(defaults), evidence=evidence, judge_lateness_ms=self.lateness(defaults).judged_ms)

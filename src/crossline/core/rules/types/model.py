@@ -6,10 +6,11 @@ import base64
 import binascii
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import SCORE, Evidence, Formed, Program, Scored
@@ -33,9 +34,10 @@ _NOTES = ("model", "model_version", "model_digest")
 
 
 def _features(value: Any) -> Any:
-    """``[amount, usual]`` or ``{share: amount / usual}``, as the latter."""
-    named = isinstance(value, list) and all(isinstance(name, str) for name in value)
-    given = {name: name for name in value} if named else value
+    """``[amount, usual]``, ``{share: amount / usual}`` or ``[amount, {share: amount / usual}]``, as the second."""
+    given = value
+    if isinstance(value, list) and all(isinstance(each, str) or _is_pair(each) for each in value):
+        given = dict(pair for each in value for pair in ({each: each} if isinstance(each, str) else each).items())
     if not isinstance(given, dict) or not given or len(given) < len(value):
         form = "names of fields and figures, each once, or {name: formula}"
         raise refusal(f"{form}, in the order in which the model takes them")
@@ -46,6 +48,15 @@ def _features(value: Any) -> Any:
         if not isinstance(name, str) or not _FEATURE.fullmatch(name) or not isinstance(formula, str):
             raise refusal("{name: formula}, such as {share: amount / usual}", found=shown({name: formula}))
     return given
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1
+
+
+def _listed(features: Mapping[str, str]) -> list[str | dict[str, str]]:
+    """In the order in which the model takes them, which a mapping in JSON has not."""
+    return [name if name == formula else {name: formula} for name, formula in features.items()]
 
 
 def _data(value: Any) -> Any:
@@ -72,9 +83,9 @@ class ModelRule(FormedRule):
     figures: Annotated[dict[str, FigureFields], BeforeValidator(check_figures)] = Field(
         description="Figures by the names that `features` have for them, one at least. See Figures."
     )
-    features: Annotated[dict[str, str], BeforeValidator(_features)] = Field(
-        description="What the model takes, in its order: names of fields and figures, or `{name: formula}`; see "
-        "Formulas. One that is missing is NaN; `coalesce(usual, 0)` is another default."
+    features: Annotated[dict[str, str], BeforeValidator(_features), PlainSerializer(_listed)] = Field(
+        description="What the model takes, in its order: names of fields and figures, or `{name: formula}`, or a list "
+        "of both; see Formulas. One that is missing is NaN; `coalesce(usual, 0)` is another default."
     )
     output: str | None = Field(
         None, description="The output that is the score. None: the only one of real numbers; of two classes the second."
@@ -122,6 +133,10 @@ threshold: 0.9
         """The score against the line; the score."""
         return f"score {self.operator} {self.threshold}", "score"
 
+    def line_of(self) -> tuple[str, Operator, float | None, Path]:
+        """The score."""
+        return "score", self.operator, self.threshold, ("threshold",)
+
     def texts(self) -> list[str]:
         """Those of the features."""
         return list((self.features or {}).values())
@@ -129,15 +144,6 @@ threshold: 0.9
     def path_of(self, part: str) -> Path:
         """The field itself."""
         return ("figures", part)
-
-    def findings(self) -> list[Finding]:
-        """What cannot stand together."""
-        findings = super().findings()
-        keys = {each.group_by for each in (self.figures or {}).values()}
-        if len(keys) > 1:
-            expected = "figures of one key; others are not in this version yet"
-            findings.append(Finding(("figures",), "figures of several keys", expected))
-        return findings
 
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """What does not fit the stream; and what the model does not take or give, which is tried out."""
@@ -175,7 +181,7 @@ threshold: 0.9
         score = Name(SCORE, "number")
         line = Constant(self.threshold, "integer" if isinstance(self.threshold, int) else "number")
         when = Formula(self.formulas_of()[0], Compare((score, line), (self.operator,)))
-        return Formed(tuple(self._in_order), when, Formula("score", score), scored=Scored(self._scorer, known))
+        return Formed(self.own_figures, when, Formula("score", score), scored=Scored(self._scorer, known))
 
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
         """As of figures and a formula; its alerts cite the model."""
@@ -185,9 +191,7 @@ threshold: 0.9
         except ModelError:
             version = "unknown"
         notes = zip(_NOTES, (self.model, version, self._model.digest), strict=True)
-        return Program(
-            made.feed, made.figures, made.verdict, made.emission, Evidence(notes=tuple(notes)), made.judge_lateness_ms
-        )
+        return replace(made, evidence=Evidence(notes=tuple(notes)))
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
         """What features read, the fields of the key, the model, and what every alert has."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from crossline.core.conditions.condition import Condition
-from crossline.core.conditions.tree import AllOf, check_conditions, parse_conditions
 from crossline.core.figures.program import Emission, Feed, NamedStep, Ordered, Program
-from crossline.core.rules.base import Defaults, Rule, check_raw_conditions
+from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.figure import group_findings
+from crossline.core.rules.parts import PartFields, SourcedFields
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import PartKind, Sentence, joined, key_parts
+from crossline.core.streams.reading import Look, Reading
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration, Names, OptionalDuration, RuleId
 from crossline.core.texts.problems import Finding, Path, shown
@@ -25,30 +26,11 @@ _RECORDS_MAX = 1_000
 _SAID_OF = ("value", "count", "window", "rule_id")
 
 
-class PartFields(BaseModel):
-    """Records that mean something to a sequence, and the key that they have."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    conditions: Annotated[Any, BeforeValidator(check_raw_conditions)] = Field(
-        None, description="Which records they are, besides the rule's `conditions`; none: all of them."
-    )
-    group_by: Names = Field(
-        (), description="Field or fields of the key here, where they are not the rule's: as many, of the same types."
-    )
-
-    @cached_property
-    def condition(self) -> Condition:
-        """The conditions, parsed."""
-        return Condition(parse_conditions(self.conditions)[0])
-
-
-class StepFields(PartFields):
+class StepFields(SourcedFields):
     """One step of a sequence."""
 
     name: RuleId = Field(description="What the step is called.")
     times: int = Field(1, ge=1, le=_RECORDS_MAX, description="How many records take it, one after the other.")
-    source_topic: str | None = Field(None, description="The rule's own stream.")
 
 
 def _steps(value: Any) -> Any:
@@ -106,7 +88,36 @@ within: 10m
     @property
     def key_fields(self) -> tuple[str, ...]:
         """The key as alerts name it: the rule's, or that of the first step."""
-        return self.group_by or next((step.group_by for step in self.steps or () if step.group_by), ())
+        own = (step for step in self.steps or () if step.source_topic in {None, self.source_topic})
+        return self.group_by or next((step.group_by for step in own if step.group_by), ())
+
+    def _look(self, part: PartFields) -> Look | None:
+        """What a step is of beside the rule's own stream; None where it is of that."""
+        return part.look(self.source_topic, self.key_fields)
+
+    @property
+    def reading(self) -> Reading:
+        """Its stream, and those of its steps."""
+        looks = {look for _, part in self._parts() if (look := self._look(part)) is not None}
+        return replace(super().reading, looks=tuple(sorted(looks, key=str)))
+
+    @classmethod
+    def reading_written(cls, body: Mapping[str, Any]) -> Reading | None:
+        """With the streams of steps."""
+        read, steps = super().reading_written(body), body.get("steps")
+        if read is None or not isinstance(steps, list):
+            return read
+        given = {each.get("source_topic") for each in steps if isinstance(each, dict)} - {*read.judged}
+        return replace(
+            read, looks=tuple(Look(each) for each in sorted(each for each in given if isinstance(each, str)))
+        )
+
+    def place_of_source(self, source: str) -> Path:
+        """The first step that is of it, where it is not the rule's own."""
+        for number, step in enumerate(self.steps or ()):
+            if step.source_topic == source and source != self.source_topic:
+                return ("steps", number, "source_topic")
+        return super().place_of_source(source)
 
     def _parts(self) -> Iterator[tuple[Path, PartFields]]:
         """The steps and what ends them, each with its place in the rule."""
@@ -132,8 +143,8 @@ within: 10m
         for number, step in enumerate(steps):
             if step.name in names[:number]:
                 findings.append(Finding(("steps", number, "name"), shown(step.name), "another name for each step"))
-            if self.source_topic is not None and step.source_topic not in {None, self.source_topic}:
-                expected = f"{self.source_topic}, as of the rule; steps of several streams are not in this version yet"
+            if self.strict and self._look(step) is not None:
+                expected = f"{self.source_topic}, as of the rule, where strict is true"
                 findings.append(Finding(("steps", number, "source_topic"), shown(step.source_topic), expected))
         return findings + list(self._other_keys())
 
@@ -152,17 +163,9 @@ within: 10m
         """Fields that the stream does not have or of the wrong type, in any of its parts."""
         findings = super().stream_findings(name, spec, lists) + group_findings(self.group_by or (), name, spec)
         for path, part in self._parts():
-            own = check_conditions(part.condition.node, spec.columns, name, lists)
-            own += group_findings(part.group_by, name, spec) or list(self._other_kinds(part, spec))
+            own = part.stream_findings(self._look(part), self.key_fields, name, spec, lists)
             findings += [replace(found, path=(*path, *found.path)) for found in own]
         return findings
-
-    def _other_kinds(self, part: PartFields, spec: StreamSpec) -> Iterator[Finding]:
-        """Fields of a key that are of another type than those of the rule's."""
-        for here, there in zip(part.group_by, self.key_fields, strict=False):
-            mine, wanted = spec.columns[here].kind, spec.columns.get(there)
-            if wanted is not None and mine != wanted.kind:
-                yield Finding(("group_by",), f"{here}, of type {mine}", f"a field of type {wanted.kind}, as {there}")
 
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:  # noqa: ARG002 - any stream has an order
         """Its steps, in order."""
@@ -180,10 +183,8 @@ within: 10m
         )
 
     def _of(self, feed: Feed, part: PartFields) -> Feed:
-        """The records of ``feed`` that are meant by ``part``."""
-        nodes = [each.node for each in (feed.condition, part.condition) if each.canonical]
-        condition = Condition(nodes[0] if len(nodes) == 1 else AllOf(tuple(nodes)))
-        return replace(feed, condition=condition, key_fields=part.group_by or feed.key_fields)
+        """The records of ``feed``, or of another stream, that are meant by ``part``."""
+        return part.feed(feed, self._look(part))
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:  # noqa: ARG002 - the rule knows
         """What every alert of it has, and the fields of the key."""

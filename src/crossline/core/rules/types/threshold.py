@@ -48,13 +48,13 @@ conditions:
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:  # noqa: ARG002 - the record alone decides
         """Each record that meets the conditions; its alert shows the fields that they or the description name."""
         named = placeholders(self.description) if self.description else ()
-        shown = {*self.condition.fields(), *(name for name in named if name not in RESERVED)}
+        shown = {*self.filter.fields(), *(name for name in named if name not in RESERVED)}
         judged_ms = self.lateness(defaults).judged_ms
         return Program(self.feed(defaults), evidence=Evidence(tuple(sorted(shown))), judge_lateness_ms=judged_ms)
 
     def drawn(self, spec: StreamSpec) -> DrawnLine | None:  # noqa: ARG002 - the conditions say it
         """Of conditions that all must hold the one that orders a number; None where there are several, or none."""
-        node = self.condition.node
+        node = self.filter.node
         parts = node.parts if isinstance(node, AllOf) else (node,)
         lines = [
             DrawnLine(each.field, each.operator, each.value, (*each.path, "value"), each.field)  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ conditions:
 
     @cached_property
     def _sentence(self) -> Sentence:
-        return Sentence((("text", f"{noun(self.source_topic, one=True)} where {self.condition.text}"),))
+        return Sentence((("text", f"{noun(self.source_topic, one=True)} where {self.filter.text}"),))
 
     def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - a record has no value
         """``payment where amount_cents >= 1000000``."""

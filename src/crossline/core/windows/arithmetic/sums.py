@@ -1,4 +1,8 @@
-"""Rolling sums: of integers in 128 bits, of floats in two parts, of squares for deviations, with bounds on errors."""
+"""Rolling sums: of integers in 128 bits, of floats in two parts, of squares for deviations, with bounds on errors.
+
+A decayed sum grows with time instead: its values are worth 2^(t / half life), whose whole powers of two are kept apart,
+so that what is taken off is exactly what was added, whatever came between.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import numpy as np
 from crossline.core.windows.arithmetic.exact import two_product, two_sum
 from crossline.core.windows.memory.access import inlined, jit, load_f64, load_i64, store_8, store_64, store_f64
 from crossline.core.windows.memory.header import (
+    clock,
     item,
     value_f,
     value_i,
@@ -96,3 +101,45 @@ def clear_deviation(at: int) -> None:
     """Make the accumulator exactly nothing."""
     for k in range(0, DEVIATION_BYTES, 8):
         store_f64(at + k, 0.0)
+
+
+FAR = 256  # half lives: a sum is worth what it says at one that is no further behind the latest of its values
+
+
+@jit
+def scaled(x: float, half_lives: float) -> Any:
+    """``x`` * 2 to the power of so many half lives, which are whole."""
+    return math.ldexp(x, int(max(-2000.0, min(2000.0, half_lives))))
+
+
+@jit
+def grown(h: int, r: int, half_ms: int) -> Any:
+    """2 to the power of the part of a half life at which record ``r`` stands, from 1 to below 2."""
+    return 2.0 ** (np.float64(clock(h, r) % half_ms) / np.float64(half_ms))
+
+
+@jit
+def add_decayed(h: int, at: int, r: int, col: int, half_ms: int, sign: float) -> None:
+    """Add (sign 1) the value of ``r`` to the decayed sum at ``at``, or take it off (sign -1)."""
+    x, _ = pair_of(h, r, col)
+    now, kept = np.float64(clock(h, r) // half_ms), load_f64(at + SQUARES)
+    if load_f64(at + PAIR) == 0.0 and load_f64(at + PAIR_REST) == 0.0:
+        kept = now
+    elif now - kept > FAR:
+        store_f64(at + PAIR, scaled(load_f64(at + PAIR), kept - now))
+        store_f64(at + PAIR_REST, scaled(load_f64(at + PAIR_REST), kept - now))
+        kept = now
+    store_f64(at + SQUARES, kept)
+    add_pair(at, scaled(sign * x * grown(h, r, half_ms), now - kept))
+
+
+@jit
+def decayed(h: int, at: int, i: int, col: int, half_ms: int, extra: int) -> Any:
+    """What the decayed sum at ``at`` is worth at the time of record ``i``; ``extra``: one to count in (-1: none)."""
+    now, kept = np.float64(clock(h, i) // half_ms), load_f64(at + SQUARES)
+    total = scaled(load_f64(at + PAIR) / grown(h, i, half_ms), kept - now)
+    if extra >= 0:
+        x, _ = pair_of(h, extra, col)
+        then = np.float64(clock(h, extra) // half_ms)
+        total += scaled(x * grown(h, extra, half_ms) / grown(h, i, half_ms), then - now)
+    return total

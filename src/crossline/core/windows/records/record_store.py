@@ -9,7 +9,7 @@ import numpy as np
 
 from crossline.core.basics.errors import StateError
 from crossline.core.basics.values import U8
-from crossline.core.windows.batch import Delta, Hits, KeyedBatch, take
+from crossline.core.windows.batch import Delta, Due, Hits, KeyedBatch, take
 from crossline.core.windows.entry import COUNT_DEAD, THROW_OUT
 from crossline.core.windows.gather import Buffers
 from crossline.core.windows.memory import layout as at
@@ -46,6 +46,10 @@ class RecordStore:
         """What ``judge(batch)``, which gave ``hits``, added: for ``load`` in another process."""
         kept = batch if len(hits.retained) == len(batch) else take(batch, hits.retained)
         return Delta(kept, hits.sat, hits.emitted_line, hits.emitted_row)
+
+    def due(self, clock_ms: int) -> Due | None:  # noqa: ARG002 - a kernel whose records wait says more
+        """Nothing."""
+        return None
 
     def evict(self, cutoff_ms: int) -> None:
         """Drop records with a clock at or before ``cutoff_ms``, of no use to later ones, once they are half of all."""

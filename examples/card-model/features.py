@@ -1,0 +1,69 @@
+"""The features of the model rule, worked out over a table of figures by the very formulas of the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+import yaml
+
+from crossline.core.basics.values import F64, I64
+from crossline.core.formula.check import check
+from crossline.core.formula.columns import FormulaProgram
+from crossline.core.formula.formula import Formula
+from crossline.core.rules.figure import kinds
+from crossline.core.streams.schema import load_streams
+from crossline.rulelog.reading import read_figures
+
+HERE = Path(__file__).parent
+STREAM = "payments"
+
+
+@dataclass(frozen=True, slots=True)
+class Featured:
+    """Records in the order of the log: ``ids``, ``event_ms`` (int64[n]) and ``values`` (float64[n, k]) of ``names``."""
+
+    names: tuple[str, ...]
+    ids: Sequence[str]
+    event_ms: I64
+    values: F64
+
+    def part(self, rows: Any) -> Featured:
+        """Some of the records: ``rows`` as numpy takes them (bool[n] or numbers)."""
+        numbers = np.arange(len(self.ids))[rows]
+        return Featured(self.names, [self.ids[n] for n in numbers], self.event_ms[numbers], self.values[numbers])
+
+
+def featured(rule: Path, figures: Path, records: Sequence[Path]) -> Featured:
+    """Features of ``rule`` for each row of the table ``figures`` (Parquet), with fields of ``records``, its input."""
+    streams = load_streams((HERE.parent / "cards" / "stream.yaml").read_text(), "stream.yaml")
+    spec = streams[STREAM]
+    known = kinds({each.name: each.fields for each in read_figures(HERE / "figures", streams, None)}, spec)
+    texts: Mapping[str, str] = yaml.safe_load(rule.read_text())["features"]
+    formulas = [check(text, known, ("features", name), wanted="value") for name, text in texts.items()]
+    wrong = [each for each in formulas if not isinstance(each, Formula)]
+    if wrong:
+        raise SystemExit(f"{rule}: {wrong}")
+    program = FormulaProgram([each for each in formulas if isinstance(each, Formula)])
+    table = pq.read_table(figures)
+    columns = {name: table.column(name).combine_chunks() for name in program.names if name in table.column_names}
+    fields = [name for name in program.names if name not in columns]
+    columns |= _fields(spec.id, fields, records, table.column("record_id"))
+    values = [np.where(there, value, np.nan) for value, there in program.run(columns, table.num_rows)]
+    event_ms = table.column("event_time").cast(pa.int64()).to_numpy()
+    return Featured(tuple(texts), table.column("record_id").to_pylist(), event_ms, np.column_stack(values))
+
+
+def _fields(id_field: str, names: Sequence[str], records: Sequence[Path], ids: pa.ChunkedArray) -> dict[str, pa.Array]:
+    """Fields of the records by name, one for each of ``ids``."""
+    read = pa.concat_tables([pj.read_json(path).select([id_field, *names]) for path in records])
+    at = pc.index_in(ids, value_set=read.column(id_field))
+    found = read.take(at)
+    return {name: found.column(name).combine_chunks() for name in names}

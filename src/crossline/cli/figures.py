@@ -1,0 +1,319 @@
+"""``crossline figures``: figures of every record, of files of the past or of sources as they come, as a table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+from rich.text import Text
+
+from crossline.cli.alone import do_without_pandas
+from crossline.cli.backtest import Setting, files_of, inputs_by_stream, lists_for, setting_of, with_tables
+from crossline.cli.screen import Listing, screen
+from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
+from crossline.cli.summary import Progress
+from crossline.connectors.files.names import matching_files
+from crossline.connectors.outfile import drafted, is_standard_output, make_folder
+from crossline.core.basics.errors import UsageError
+from crossline.core.texts.plaintext import printable
+from crossline.core.texts.problems import RefusedError
+
+if TYPE_CHECKING:
+    from crossline.cli.backtest import Setting
+    from crossline.core.rules.ruleset import RuleSet
+    from crossline.core.rules.shared import PlacedFigure
+    from crossline.replay.backtest import Judged
+    from crossline.replay.figures import Told
+
+
+HELP = "Write figures of every record, as of that record, into a table: what models are trained on."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="figures", help=HELP)(figures)
+
+
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", help="Files, folders or globs; NAME=GLOB where there are several streams."),
+]
+FiguresPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--figures", help="File with figures, or folder of such files; else the pipeline's figures.", exists=True
+    ),
+]
+StreamPath = Annotated[
+    Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
+]
+RulesPath = Annotated[
+    Path | None,
+    typer.Option(
+        help="Rule file, or folder of rules, whose hits risk scores are of; else the pipeline's.", exists=True
+    ),
+]
+ListsPath = Annotated[
+    Path | None, typer.Option(help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False)
+]
+PipelinePath = Annotated[
+    str | None, typer.Option(help="Pipeline file: its streams, lists, defaults and engine bounds hold.")
+]
+On = Annotated[
+    Runner,
+    typer.Option(
+        help="What tells them. local: processes of this machine, which begin at once. spark: Spark, as in a "
+        "pipeline. auto: local, since inputs are files of this machine. The rows and their order are the same."
+    ),
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        help="Of the records of the pipeline's sources as they come, until stopped; --output is a folder of Parquet "
+        "files then, and the next run goes on where this one ended.",
+    ),
+]
+Drain = Annotated[bool, typer.Option("--drain", help="With --follow: tell of what is there and exit.")]
+
+
+def figures(
+    input_: Inputs = None,
+    figures_: FiguresPath = None,
+    stream: StreamPath = None,
+    rules: RulesPath = None,
+    output: Annotated[Path, typer.Option(help="Parquet file for the table; what is there goes.")] = Path(
+        "figures.parquet"
+    ),
+    pipeline: PipelinePath = None,
+    lists: ListsPath = None,
+    on: On = Runner.AUTO,
+    follow: Follow = False,
+    drain: Drain = False,
+    as_json: Annotated[bool, typer.Option("--json", help="What came of it as JSON on stdout.")] = False,
+) -> None:
+    """A row for each record, in the order of the log."""
+    from crossline.engine.machine.temp import own_folder_for
+    from crossline.rulelog.reading import read_figures, told_of
+
+    _check_options(input_, pipeline, follow=follow, drain=drain)
+    given = rules or (None if pipeline else Path())  # asked for where there are risk scores
+    setting = setting_of(given, stream, lists, pipeline, as_of_log=False)
+    path = figures_ or setting.figures
+    if path is None:
+        raise UsageError(
+            "found no --figures; expected a file or folder, or --pipeline with a pipeline that has figures"
+        )
+    told = told_of(read_figures(path, setting.streams, None))
+    hitting = _hitting(told, None if given == Path() else setting.rules, setting)
+    judged = _judged(_stream_of(path, told), told, hitting, input_, setting)
+    records = (Path(each) for inputs in judged.history.inputs.values() for each in matching_files(inputs))
+    read = [*setting.files, *files_of(path), *records]
+    found = None
+    with stoppable(endless=follow and not drain) as stopping, own_folder_for("tables") as folder:
+        (joined,) = with_tables([judged], setting.config, None, folder)
+        if follow:
+            found = _follow(setting, joined, told, output, stopping, drain=drain)
+        else:
+            found = _write(joined, told, output, read, on, stopping)
+    if found is None:
+        return  # it was stopped before it began
+    out = sys.stderr if is_standard_output(output) else sys.stdout
+    out.write(orjson.dumps(found).decode() + "\n" if as_json else as_text(found))
+
+
+def _check_options(inputs: list[str] | None, pipeline: str | None, *, follow: bool, drain: bool) -> None:
+    """Which go together. Raises UsageError."""
+    if follow and pipeline is None:
+        raise UsageError("--follow: found no --pipeline; expected one, whose sources are followed")
+    if follow and inputs:
+        raise UsageError("--follow: found --input; expected one of the two: it follows the sources of the pipeline")
+    if drain and not follow:
+        raise UsageError("--drain: found no --follow; files that --input names are read to their end anyway")
+    if not follow and not inputs:
+        raise UsageError("Missing option '--input'; see crossline figures --help")
+
+
+def _judged(
+    stream: str, told: Sequence[PlacedFigure], hitting: RuleSet, inputs: list[str] | None, setting: Setting
+) -> Judged:
+    """What tells the figures ``told`` of records of ``stream``; ``hitting``: the rules that risk scores are of."""
+    from crossline.core.judge.shard import Bounds
+    from crossline.core.rules.ruleset import RuleSet
+    from crossline.core.rules.shared import telling
+    from crossline.replay.backtest import Judged, Recorded
+
+    both = RuleSet((*telling(told, hitting.heads).versions, *hitting.versions))
+    sources = dict.fromkeys(setting.config.sources, ()) if inputs is None and setting.config is not None else None
+    wanted = _inputs_of(both, stream, sources or inputs_by_stream(inputs or [], setting.streams))
+    history, named = Recorded(setting.streams, wanted), lists_for([both], setting.lists, None)
+    return Judged(both, history, named, setting.defaults, Bounds(setting.partition_lag_ms), telling=True)
+
+
+def _inputs_of(rules: RuleSet, stream: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Of ``inputs`` those of ``stream`` and of all that ``rules`` read."""
+    from crossline.core.rules.composition import bases_of
+
+    read = (source for each in rules.versions for source in each.rule.reading.sources)
+    wanted = dict.fromkeys([stream, *(base for source in read for base in bases_of(source, rules.heads))])
+    for source in wanted:
+        if source not in inputs:
+            raise UsageError(
+                f"--input: found none of stream {source}, which is read; write --input {source}=GLOB, or for --follow "
+                "a source of that stream into the pipeline"
+            )
+    return {source: inputs[source] for source in wanted}
+
+
+def _hitting(told: Sequence[PlacedFigure], path: Path | None, setting: Setting) -> RuleSet:
+    """The rules whose hits are part of the risk scores among the figures; none where there are no such."""
+    from crossline.core.rules.composition import Sources
+    from crossline.core.rules.ruleset import RuleSet
+    from crossline.rulelog.reading import read_rules
+
+    scores = [each for each in told if each.fields.risk is not None]
+    if not scores:
+        return RuleSet()
+    if path is None:
+        raise UsageError(
+            f"{scores[0].where}: {scores[0].name} is a risk score; name the rules that it is of with --rules"
+        )
+    found = RuleSet.from_rules(read_rules(path, setting.known()))
+    sources = Sources.of(setting.streams, found.heads)
+    problems = [
+        each.problem(replace(finding, path=("risk",)))
+        for each in scores
+        if (finding := sources.finding(str(each.fields.source))) is not None
+    ]
+    if problems:
+        raise RefusedError(problems)
+    return found
+
+
+def _stream_of(path: Path, told: Sequence[PlacedFigure]) -> str:
+    """The one stream that the figures are of."""
+    if not told:
+        raise UsageError(f"{path}: found only figures that are retired; expected one that is not")
+    first = {each.stream: each for each in reversed(told)}
+    if len(first) > 1:
+        found = " and ".join(f"{name} ({each.where})" for name, each in sorted(first.items()))
+        raise UsageError(f"{path}: found figures of {found}; expected those of one stream, whose records are the rows")
+    return next(iter(first))
+
+
+def _write(
+    judged: Judged,
+    told: Sequence[PlacedFigure],
+    output: Path,
+    read: Sequence[Path],
+    on: Runner,
+    stopping: Stopping,
+) -> dict[str, Any]:
+    if on is not Runner.SPARK:
+        do_without_pandas()
+    from crossline.replay.figures import types_of
+
+    columns = types_of(told, judged.history.streams)
+    progress = Progress(sys.stderr)
+    make_folder(output)
+    with drafted(output, inputs=read) as draft:
+        with _teller(on, stopping) as tell:
+            try:
+                done = tell(judged, columns, draft, on_batch=progress.batch, on_start=stopping.stops)
+            finally:
+                progress.done()
+        stopping.check()  # else what was drafted would be kept
+    return _said(done, told, output)
+
+
+def _follow(
+    setting: Setting,
+    judged: Judged,
+    told: Sequence[PlacedFigure],
+    folder: Path,
+    stopping: Stopping,
+    *,
+    drain: bool,
+) -> dict[str, Any]:
+    """Until it is stopped, or with ``drain`` has told of what is there."""
+    from crossline.replay.figures import check_folder, types_of
+
+    if setting.config is None:
+        raise UsageError("--follow: found a pipeline by its name; expected its file, which has the sources")
+    check_folder(folder)
+    from crossline.engine.pipeline.assemble import session_for
+    from crossline.engine.runtime.gateway import end_session
+    from crossline.replay.figures_following import follow
+
+    columns, progress = types_of(told, judged.history.streams), Progress(sys.stderr)
+    spark = session_for(setting.config)
+    try:
+        stopping.check()
+        given = (spark, setting.config, judged, columns, folder)
+        done = follow(*given, drain=drain, on_batch=progress.batch, on_start=stopping.stops)
+    finally:
+        progress.done()
+        end_session(spark)
+    return _said(done, told, folder)
+
+
+@contextmanager
+def _teller(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
+    """What tells; Spark, where that is asked for, for as long as the context lasts."""
+    if on is not Runner.SPARK:
+        from crossline.replay.figures import tell
+
+        yield tell
+        return
+    from crossline.replay import figures_in_spark
+
+    with session_of("figures", stopping) as spark:
+        yield partial(figures_in_spark.tell, spark)
+
+
+def _said(done: Told, told: Sequence[PlacedFigure], output: Path) -> dict[str, Any]:
+    dead = dict(sorted(done.totals.dead.items()))
+    versions = {each.name: each.shared.version for each in told if each.shared is not None}
+    return {
+        "records": done.records,
+        "rows": done.rows,
+        "figures": {
+            each.name: {
+                "missing": done.missing.get(each.name, 0),
+                **({"version": versions[each.name]} if each.name in versions else {}),
+                **({"beyond_64_bits": done.beyond[each.name]} if each.name in done.beyond else {}),
+            }
+            for each in told
+        },
+        "dead_letters": dead,
+        "late_records": done.late,
+        "output": str(output),
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """What came of it, as a table."""
+    listing = Listing("figure", "records with it", "without")
+    for name, each in found["figures"].items():
+        listing.add(name, f"{found['rows'] - each['missing']:,}", f"{each['missing']:,}")
+    console = screen()
+    with console.capture() as captured:
+        console.print(Text(printable(f"{found['records']:,} records, {found['rows']:,} rows in {found['output']}")))
+        console.print(listing)
+        for name, each in found["figures"].items():
+            if "beyond_64_bits" in each:
+                console.print(
+                    f"{name}: {each['beyond_64_bits']:,} integers beyond 64 bits, which the table has none for"
+                )
+        for reason, count in found["dead_letters"].items():
+            console.print(f"dead letters, not in the table: {count:,} {reason}")
+        if found["late_records"]:
+            console.print(f"late records, not in the table: {found['late_records']:,}")
+    return captured.get()

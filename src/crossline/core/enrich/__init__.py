@@ -1,0 +1,1 @@
+"""Tables whose rows become fields of records, as of the records' ingest time."""

@@ -1,0 +1,99 @@
+"""What one batch gave in one shard, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from crossline.core.alerts.hits import Hit, JudgedRows
+from crossline.core.basics.values import I64
+from crossline.core.judge.tellings import ToldRecords
+from crossline.core.plan.costs import Meter
+from crossline.core.windows.batch import Delta, Failure
+
+BoolMask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a record stands, for a dead letter or a late record: its bytes are fetched from the source."""
+
+    stream: str
+    partition: str
+    offset: int
+    record_id: str
+    event_ms: int
+    ingest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerDelta:
+    """What a batch added to one layer's store; ``lines``: the rule versions that bits of ``delta.sat`` stand for."""
+
+    layer: str
+    delta: Delta
+    lines: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamClocks:
+    """How far a stream has been read, in epoch ms.
+
+    ``ingest_ms``: the highest ingest time. ``slowest_ms``: where the log stands that is furthest behind. ``event_ms``:
+    the highest event time in the batch, None where it brought no record.
+    """
+
+    ingest_ms: int
+    slowest_ms: int
+    event_ms: int | None = None
+
+    def after(self, before: StreamClocks | None) -> StreamClocks:
+        """These where ``before`` stood: of what only rises the higher, of the slowest log these."""
+        if before is None:
+            return self
+        events = [ms for ms in (before.event_ms, self.event_ms) if ms is not None]
+        return StreamClocks(max(before.ingest_ms, self.ingest_ms), self.slowest_ms, max(events, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """All records of a stream that a batch has in this shard, each once, and which of them are copies.
+
+    ``allowed_ms``: lateness past which every rule in force leaves a record unjudged; copies are not known beyond it.
+    """
+
+    judged: JudgedRows
+    duplicates: BoolMask
+    allowed_ms: I64 | int
+
+
+@dataclass(slots=True)
+class ShardOutput:
+    """What one batch gave: hits, duplicates, late records, and the deltas to be persisted.
+
+    ``failed``: how many records a model could not judge, by rule version and why. ``missed``: by table, how many
+    records it had no row for. ``tellings``: of each program that tells figures (``Telling``), what it tells of the
+    records; of one that saw none, nothing. ``meter``: what measures it.
+    """
+
+    hits: list[Hit] = field(default_factory=list)
+    reported: list[Reported] = field(default_factory=list)
+    duplicates: list[Position] = field(default_factory=list)
+    late: list[Position] = field(default_factory=list)
+    deltas: list[LayerDelta] = field(default_factory=list)
+    records: int = 0
+    retained: int = 0
+    clocks: dict[str, StreamClocks] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=dict)
+    without_context: dict[str, int] = field(default_factory=dict)
+    failed: dict[Failure, int] = field(default_factory=dict)
+    tellings: list[ToldRecords] = field(default_factory=list)
+    very_late: list[Hit] = field(default_factory=list)
+    meter: Meter = field(default_factory=Meter)
+
+    @property
+    def read(self) -> list[Hit]:
+        """The hits for those who read hits: also those at very late records, which are for risk scores alone."""
+        return [*self.hits, *self.very_late] if self.very_late else self.hits

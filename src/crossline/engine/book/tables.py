@@ -1,0 +1,41 @@
+"""Contents of tables, as a process has them: files mapped into memory, each opened once, so that all share one copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+
+from crossline.core.basics.errors import StateError
+from crossline.core.enrich.join import Join, held
+from crossline.core.enrich.table import Table
+from crossline.core.enrich.versions import Tables
+from crossline.core.streams.schema import StreamSpec
+
+# By path, which has the digest of what is in the file; for as long as some book uses it.
+_OPEN: WeakValueDictionary[str, Table] = WeakValueDictionary()
+
+
+def open_table(path: str) -> Table:
+    """The content at ``path``. Raises StateError where it is not there, or cannot be read."""
+    table = _OPEN.get(path)
+    if table is None:
+        try:
+            table = Table(pa.ipc.open_file(pa.memory_map(path)).read_all())
+        except (OSError, pa.ArrowException) as error:
+            raise StateError(
+                f"{Path(path).name}, a table that records are joined with, cannot be read in {Path(path).parent}: "
+                f"{error}. Start the pipeline again: it makes the file anew"
+            ) from None
+        _OPEN[path] = table
+    return table
+
+
+def join_of(name: str, spec: StreamSpec, stream: str, tables: Tables) -> Join:
+    """Table ``name`` as records of ``stream`` are joined with it."""
+    declared = spec.enrich[name]
+    versions = [(each.begins, open_table(each.path)) for each in tables.get(name, ())]
+    if not versions:
+        raise StateError(f"table {name} of stream {stream} has no content; give the backtest its files, or the log")
+    return Join(name, tuple(declared.key), tuple(declared.columns), held(versions, stream))

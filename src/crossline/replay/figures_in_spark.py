@@ -1,0 +1,48 @@
+"""Figures of every record in Spark: the pipeline that `run` makes, over files, by rules that tell and judge nothing.
+
+The table is one file, so its rows come through the driver, a batch of the input at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crossline.core.rules.ruleset import RuleSet
+from crossline.engine.changes.rulefeed import FixedFeed
+from crossline.engine.hops.told import FigureTypes
+from crossline.engine.machine.temp import own_folder_for
+from crossline.engine.pipeline.batches import PipelineSettings
+from crossline.engine.pipeline.pipeline import Pipeline
+from crossline.engine.source.inputs import file_source
+from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch
+from crossline.replay.figures import TableWriter, Told
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def tell(
+    spark: SparkSession,
+    judged: Judged,
+    columns: FigureTypes,
+    output: Path,
+    *,
+    on_batch: OnBatch | None = None,
+    on_start: Callable[[Pipeline], None] | None = None,
+    batch_bytes: int = BATCH_BYTES,
+) -> Told:
+    """As ``figures.tell``: the same rows in the same order."""
+    cores = max(1, spark.sparkContext.defaultParallelism)
+    with own_folder_for("figures") as path:
+        folder = str(path)
+        sources = [file_source(files, folder, cores, batch_bytes, complete=True) for files in judged.history.files()]
+        settings = PipelineSettings("figures", folder, cores, 0, 2 * cores, backfill=False)
+        feed = FixedFeed(judged.rules, judged.lists, judged.tables)
+        writer = TableWriter(output, columns)
+        pipeline = Pipeline(spark, settings, judged.book(RuleSet(), cores), sources, feed, [writer], on_batch)
+        if on_start is not None:
+            on_start(pipeline)
+        writer.told.totals = pipeline.start().drain()
+    return writer.told

@@ -1,0 +1,33 @@
+"""Records of a sample as rules see them: with their ingest times, and the fields of tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from crossline.core.basics.values import I64, Records
+from crossline.core.enrich.join import joined
+from crossline.engine.book.book import Book
+
+
+@dataclass(slots=True)
+class Clocks:
+    """The ingest times of records, as they are taken in: a stream is one log, whose clock goes on."""
+
+    highest_ms: dict[str, int] = field(default_factory=dict)  # event time so far, by stream
+
+    def of(self, records: Records) -> I64:
+        """The ingest time of each."""
+        if records.ingest_ms is not None or not len(records):
+            return records.event_ms if records.ingest_ms is None else records.ingest_ms
+        before_ms = self.highest_ms.get(records.stream, int(records.event_ms[0]))
+        ingest_ms: I64 = np.maximum.accumulate(np.maximum(records.event_ms, before_ms))
+        self.highest_ms[records.stream] = int(ingest_ms[-1])
+        return ingest_ms
+
+
+def with_fields(book: Book, records: Records, ingest_ms: I64) -> Records:
+    """The same, ingested then, with the fields of the tables that rules of ``book`` read."""
+    timed = replace(records, ingest_ms=ingest_ms)
+    return joined(book.streams[records.stream], book.joins(records.stream), timed)

@@ -1,0 +1,87 @@
+"""Figures of every record in Spark: the table that processes of this machine write, in many batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from crossline.core.basics.errors import UsageError
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.shared import telling
+from crossline.replay import figures, figures_following, figures_in_spark
+from crossline.replay.backtest import Judged, Recorded
+from crossline.rulelog.reading import read_figures
+
+from .project import Project
+from .traffic import CASH, STREAM, lines, records
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+FIGURES: dict[str, Any] = {
+    "tries": {"count": True, "group_by": "account", "window": "30s"},
+    "cash": {"sum": "amount", "group_by": "account", "window": "2m", "conditions": CASH},
+    "usual": {"avg": "price", "group_by": "account", "window": "60s", "include_current": False},
+    "accounts": {"distinct_count": "account", "group_by": "device", "window": "60s"},
+    "long": {"max": "amount", "group_by": ["device", "kind"], "window": "2m", "resolution": "10s"},
+}
+
+
+def test_spark_writes_the_table_that_processes_write(spark: SparkSession, tmp_path: Path) -> None:
+    project = Project(tmp_path, [])
+    project.give("all.jsonl", lines(records(400, seed=5)))
+    (tmp_path / "figures.yaml").write_text(yaml.safe_dump({"source_topic": STREAM, "figures": FIGURES}))
+    streams = project.config().streams
+    found = read_figures(tmp_path / "figures.yaml", streams, None)
+    columns = figures.types_of(found, streams)
+    history = Recorded(streams, {STREAM: [str(tmp_path / "in")]})
+    judged = Judged(telling(found), history, defaults=Defaults("event_time", 5_000, 20_000), telling=True)
+    here = figures.tell(judged, columns, tmp_path / "here.parquet", processes=1)
+    there = figures_in_spark.tell(spark, judged, columns, tmp_path / "there.parquet", batch_bytes=16_384)
+    assert pq.ParquetFile(tmp_path / "there.parquet").num_row_groups >= 3
+    table = pq.read_table(tmp_path / "there.parquet")
+    assert table == pq.read_table(tmp_path / "here.parquet")
+    assert table.num_rows > 300
+    assert 0 < table.column("accounts").null_count < table.num_rows, "some records have no device"
+    told = [(each.records, each.rows, each.copies, each.late, each.missing, each.totals.dead) for each in (here, there)]
+    assert told[0] == told[1]
+    assert here.late
+    assert here.copies
+
+
+def test_what_is_followed_is_what_a_table_of_it_all_says(spark: SparkSession, tmp_path: Path) -> None:
+    """Some records at a time, in pipelines that go on where the one before ended; then other figures are refused."""
+    project = Project(tmp_path, [])
+    made = lines(records(300, seed=6)).splitlines(keepends=True)
+    config = project.config()
+    found = figures_of(FIGURES, project)
+    columns, history = figures.types_of(found, config.streams), Recorded(config.streams, {STREAM: []})
+    judged = Judged(telling(found), history, defaults=Defaults("event_time", 5_000, 20_000), telling=True)
+    rows = 0
+    for number, (first, end) in enumerate(((0, 120), (120, 125), (125, 300))):
+        project.give(f"{number}.jsonl", b"".join(made[first:end]))
+        told = figures_following.follow(spark, config, judged, columns, tmp_path / "table", drain=True)
+        assert told.records == end - first
+        rows += told.rows
+    every = Recorded(config.streams, {STREAM: [str(tmp_path / "in")]})
+    whole = figures.tell(replace(judged, history=every), columns, tmp_path / "whole.parquet", processes=1)
+    assert pq.read_table(tmp_path / "table") == pq.read_table(tmp_path / "whole.parquet")
+    assert len(list((tmp_path / "table").glob("part-*.parquet"))) == 3
+    assert rows == whole.rows > 200
+    others = figures_of({**FIGURES, "tries": {**FIGURES["tries"], "window": "40s"}}, project)
+    with pytest.raises(UsageError, match="figures of other definitions"):
+        figures_following.follow(
+            spark, config, replace(judged, rules=telling(others)), columns, tmp_path / "table", drain=True
+        )
+
+
+def figures_of(body: dict[str, Any], project: Project) -> Any:
+    path = project.root / "figures.yaml"
+    path.write_text(yaml.safe_dump({"source_topic": STREAM, "figures": body}))
+    return read_figures(path, project.config().streams, None)

@@ -1,0 +1,70 @@
+"""The naive twin of ``late_policy: reevaluate``: what stands after each record, all of them judged in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .fastpath import told_by_hit
+from .naive import NaiveResult
+from .strategies import Record
+
+Judging = Callable[[Sequence[Record]], NaiveResult]
+Told = tuple[Any, ...]
+ALERT_ID = 3  # where it stands in what is told of a hit
+VALUE = 6
+
+
+def in_event_order(records: Sequence[Record], *, event_time: bool = True) -> list[Record]:
+    """The log in order of event time; records of equal time in ingest order."""
+    return sorted(records, key=lambda record: record["_event_ms" if event_time else "_ingest_ms"])
+
+
+def standing_in_order(judging: Judging, records: Sequence[Record]) -> list[Told]:
+    """What the log in order says, by the naive twin of ``evaluate``."""
+    ordered = in_event_order(records)
+    return sorted(told_by_hit(hit, ordered[hit.position]) for hit in judging(ordered).hits)
+
+
+def step_by_step(judging: Judging, records: Sequence[Record]) -> list[tuple[Any, ...]]:
+    """All that is told, record by record: alerts as they are, and corrections.
+
+    Of a correction: the alert's id, the outcome, the record that changed it, and the value before and after.
+    """
+    told: list[tuple[Any, ...]] = []
+    before: dict[str, Told] = {}
+    known: set[str] = set()
+    for end, record in enumerate(records, 1):
+        now = {each[ALERT_ID]: each for each in standing_in_order(judging, records[:end])}
+        for alert_id in sorted({*before, *now}):
+            was, is_now = before.get(alert_id), now.get(alert_id)
+            if was == is_now:
+                continue
+            if alert_id not in known:
+                told.append(("alert", is_now))
+                continue
+            outcome = "retracted" if is_now is None else "reinstated" if was is None else "amended"
+            values = (None if was is None else was[VALUE], None if is_now is None else is_now[VALUE])
+            told.append((outcome, alert_id, record["_id"], *values))
+        known |= set(now)
+        before = now
+    return told
+
+
+def last_words(alerts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The alerts that stand, as they stand: the last word on each is the last that was told."""
+    standing: dict[str, dict[str, Any]] = {}
+    for alert in alerts:
+        if alert["corrects"] is None:
+            assert alert["alert_id"] not in standing
+            standing[alert["alert_id"]] = dict(alert)
+        elif alert["outcome"] == "retracted":
+            del standing[alert["corrects"]]
+        else:
+            assert (alert["corrects"] in standing) == (alert["outcome"] == "amended")
+            standing[alert["corrects"]] = {**alert, "alert_id": alert["corrects"], "kind": _kind(alert)}
+    return list(standing.values())
+
+
+def _kind(alert: Mapping[str, Any]) -> str:
+    return "alert" if alert["kind"] == "correction" else alert["kind"]

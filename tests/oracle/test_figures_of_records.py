@@ -1,0 +1,103 @@
+"""A row for each record, with figures of any keys brought together at it: the twin's, however the stream is cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crossline.core.plan.compose import compile_all
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.shared import PlacedFigure, load_figures_document, telling
+from crossline.core.texts.yamltext import load_yaml
+from crossline.engine.hops.told import TOLD, ToldBatch
+from crossline.replay.figures import types_of
+
+from .fastpath import FastPath, stream_spec
+from .naive import naive_detect, running_max_ingest
+from .strategies import LISTS, STREAM, Body, Record, formula_body, records
+from .test_detect_equals_naive import DEEP, many, run, shapes, with_ingest
+from .test_tellings import exact
+
+
+def figures_of(table: Body, *, ingest_column: bool) -> list[PlacedFigure]:
+    streams = {STREAM: stream_spec(ingest_column=ingest_column)}
+    return load_figures_document(load_yaml(json.dumps(table), "figures.yaml"), streams, tuple(LISTS))
+
+
+def written(table: Body, made: list[Record], shape: Any, *, ingest_column: bool) -> list[Body]:
+    """The rows of the table, in its order."""
+    spec, figures = stream_spec(ingest_column=ingest_column), figures_of(table, ingest_column=ingest_column)
+    plans = compile_all(telling(figures), {STREAM: spec}, Defaults())
+    path = FastPath.of(list(plans.values()), shape.shards)
+    run(path, shape, made, ["log"] * len(made), 2)
+    columns = types_of(figures, {STREAM: spec})
+    tables = []
+    for rows in path.told_rows:
+        assert {kind for kind, _ in rows} <= {TOLD}
+        tables.append(ToldBatch.of(body for _, body in rows).table(columns))
+    return pa.concat_tables([columns.schema.empty_table(), *tables]).to_pylist()
+
+
+def twins(table: Body, made: list[Record]) -> list[Body]:
+    """The same of the twin: of each figure a rule that alerts at every record; copies and late records have no row."""
+    bodies = [
+        {
+            "rule_id": name,
+            "version": 1,
+            "rule_type": "formula",
+            "source_topic": STREAM,
+            "figures": {"f0": figure},
+            "when": "f0 >= 2",
+            "probe": True,
+            "emit": "every",
+            "allowed_lateness": table["allowed_lateness"],
+            "watermark_delay": table["allowed_lateness"],
+        }
+        for name, figure in table["figures"].items()
+    ]
+    result = naive_detect(bodies, made, lists=LISTS)
+    found = {(hit.rule_id, hit.position): hit.figures["f0"][0] for hit in result.hits}
+    without = {*result.duplicates, *result.late}
+    return [
+        {
+            "record_id": record["_id"],
+            "event_time": record["_event_ms"],
+            **{name: found.get((name, place)) for name in table["figures"]},
+        }
+        for place, record in enumerate(made)
+        if place not in without
+    ]
+
+
+def plain(rows: list[Body], table: Body) -> list[Body]:
+    """Values that tell any two figures apart; integers beyond 64 bits are missing, deviations have fifteen digits."""
+    rough = {name for name, figure in table["figures"].items() if "stddev" in figure}
+    found = []
+    for row in rows:
+        event = row["event_time"]
+        shown = {"event_time": event if isinstance(event, int) else round(event.timestamp() * 1000)}
+        for name, value in row.items():
+            if name != "event_time":
+                beyond = isinstance(value, int) and not -(2**63) <= value < 2**63
+                shown[name] = exact(None if beyond else value, 15 if name in rough else None)
+        found.append(shown)
+    return found
+
+
+@settings(parent=many, max_examples=1500 if DEEP else 12)
+@given(st.data(), records(), st.booleans())
+def test_the_table_is_the_twins(data: st.DataObject, made: list[Record], ingest_column: bool) -> None:
+    if not ingest_column:
+        made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
+    figures = {}
+    for number in range(data.draw(st.integers(1, 3))):
+        drawn = data.draw(formula_body())["figures"]
+        figures |= {f"{name}_{number}": figure for name, figure in drawn.items()}
+    lateness = data.draw(st.sampled_from(["0s", "1s", "5s"]))
+    table: Body = {"source_topic": STREAM, "figures": figures, "allowed_lateness": lateness}
+    shape = data.draw(shapes(len(made)))
+    assert plain(written(table, made, shape, ingest_column=ingest_column), table) == plain(twins(table, made), table)

@@ -1,0 +1,121 @@
+"""Decisions under corrections: the last word on a record is what the log in order decides, whatever the cuts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crossline.engine.book.book import BookSource, StaticBook
+from crossline.engine.hops.deciding import Judge
+from crossline.engine.hops.hops import hops_of, in_one
+from crossline.engine.hops.judging import Judging
+from crossline.engine.hops.outcome import gathered
+from crossline.engine.local.memory import MemoryJudge
+from crossline.engine.state import cache
+from crossline.engine.state.cache import Sent, ShardCache
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.task import Task
+from crossline.replay import in_process
+from crossline.replay.backtest import Judged
+
+from .corrected import in_event_order
+from .decisions import naive_decisions
+from .naive import naive_detect
+from .strategies import LISTS, STREAM, Body, Record, wire_record
+from .test_corrections import BUSY, disordered, reevaluated
+from .test_decisions import POLICIES, WATERMARK, WEIGHTS, deciding, told, weighted
+from .test_detect_equals_naive import DEEP, many
+from .test_runners import judged_of, split
+
+LARGE: Body = {
+    "rule_id": "large",
+    "version": 1,
+    "rule_type": "threshold",
+    "source_topic": STREAM,
+    "conditions": [{"field": "amount", "operator": ">=", "value": 2}],
+    "action": "review",
+    "score": 20,
+}
+
+
+class LoggedJudge:
+    """Judges on the log alone: no state outlives a batch."""
+
+    def __init__(self, source: BookSource, folder: Path) -> None:
+        self._source, self._cache = source, ShardCache(str(folder), per_query=False, held_max=0)
+
+    def __call__(
+        self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
+    ) -> Iterator[Sent]:
+        for shard, blobs in given.items():
+            cache._CACHE.clear()
+            yield Judging(self._source, self._cache, "q", task.batch_id, level).shard(shard, blobs, watch)
+
+
+def decided(judged: Judged, folder: Path, shards: int, batch_bytes: int, judge: Callable[[BookSource], Judge]) -> Any:
+    """All decisions of a run, as they are told."""
+    source = StaticBook(judged.book(judged.rules, shards).to_json())
+    found: list[dict[str, Any]] = []
+    with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):
+        inputs = in_process.Inputs.of(judged.history.files(), folder, 1)
+        hops = hops_of(source, inputs.intake, judge(source))
+        for number, dealt in enumerate(inputs.batches(1)):
+            rows = in_one(hops, Task(batch_id=number), iter(dealt[0]))
+            pairs = [
+                each
+                for batch in rows
+                for each in zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
+            ]
+            found += gathered(pairs, None).decisions
+    for each in found:
+        del each["decided_at"]
+    return found
+
+
+@settings(many, max_examples=300 if DEEP else 8)
+@given(
+    st.lists(st.sampled_from(BUSY), min_size=1, max_size=2),
+    st.lists(WEIGHTS, min_size=1, max_size=3),
+    POLICIES,
+    disordered(20),
+    st.sampled_from([(1, 1), (2, 300), (3, 2_000)]),
+)
+def test_the_last_word_on_a_record_is_what_the_log_in_order_decides(
+    bodies: list[Body], weights: list[Body], policy: Body, made: list[Record], spread: tuple[int, int]
+) -> None:
+    rules = weighted([*(reevaluated(body, number) for number, body in enumerate(bodies)), LARGE], weights, 0)
+    made = list({record["_id"]: record for record in reversed(made)}.values())[::-1]
+    made.sort(key=lambda record: record["_ingest_ms"])
+    ordered = in_event_order(made)
+    plainly = [{**body, "late_policy": "evaluate"} for body in rules]
+    result = naive_detect(plainly, ordered, defaults=WATERMARK, lists=LISTS)
+    wanted = {each.record_id: each for each in naive_decisions(policy, plainly, result, ordered, WATERMARK)}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 1)
+        judged = deciding(judged_of(rules, paths, ingest_column=True), policy)
+        whole = decided(judged, folder, 1, 1_000_000, MemoryJudge)
+        cut = decided(judged, folder, *spread, lambda source: LoggedJudge(source, folder / "state"))
+    assert cut == whole
+    ids = [each["decision_id"] for each in whole]
+    assert len(set(ids)) == len(ids)
+    last: dict[str, Any] = {}
+    for each in whole:
+        before = last.get(each["record_id"])
+        assert each["revision"] == (
+            0 if each["kind"] == "decision" else 1 if before is None else before["revision"] + 1
+        )
+        last[each["record_id"]] = each
+    said = {record_id: each for record_id, each in last.items() if each["reasons"]}
+    assert sorted(said) == sorted(wanted)
+    for record_id, each in said.items():
+        assert told({**each, "decision_id": wanted[record_id].decision_id}) == wanted[record_id]
+        assert each["kind"] == "decision" or each["revises"] == wanted[record_id].decision_id
+    assert all(each["decision"] == "allow" for each in last.values() if not each["reasons"])
