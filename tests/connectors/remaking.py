@@ -11,8 +11,13 @@ from crossline.services.broker import LocalBroker
 WAIT_S = 30.0
 
 
+def producer_of(broker: LocalBroker, **settings: str) -> Producer:
+    """One whose record number n has offset n: what it has to send again is neither there twice nor out of order."""
+    return Producer({"bootstrap.servers": broker.brokers, "enable.idempotence": True, **settings})
+
+
 def send(broker: LocalBroker, topic: str, count: int, partition: int = 0) -> None:
-    producer = Producer({"bootstrap.servers": broker.brokers, "acks": "all"})
+    producer = producer_of(broker)
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=partition)
     assert producer.flush(WAIT_S) == 0

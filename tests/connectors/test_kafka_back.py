@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from crossline.cli.alerts.records import Origin, Seen, seen
 from crossline.connectors.kafka import back as kafka_back
@@ -18,7 +18,7 @@ from crossline.core.basics.times import format_instant
 from crossline.core.settings.config import PipelineConfig, load_pipeline
 from crossline.services.broker import LocalBroker
 
-from .remaking import WAIT_S, delete
+from .remaking import WAIT_S, delete, producer_of
 
 pytestmark = pytest.mark.kafka
 
@@ -40,7 +40,7 @@ sinks: [{{kind: console}}]
 def topic(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> str:
     """Two partitions; record number n of partition p is of card n % 10."""
     name = kafka_topic(2)
-    producer = Producer({"bootstrap.servers": kafka_broker.brokers, "acks": "all"})
+    producer = producer_of(kafka_broker)
     for number in range(COUNT):
         for partition in range(2):
             producer.produce(name, json.dumps(record(partition, number)).encode(), partition=partition)

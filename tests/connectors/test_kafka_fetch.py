@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
 
 from crossline.connectors.kafka import fetch as kafka_fetch
 from crossline.connectors.kafka.fetch import KafkaFetch
 from crossline.services.broker import LocalBroker
+
+from .remaking import producer_of
 
 pytestmark = pytest.mark.kafka
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.kafka
 def topic(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> str:
     """Two partitions with three records each, the last of them without a value."""
     name = kafka_topic(2)
-    producer = Producer({"bootstrap.servers": kafka_broker.brokers, "acks": "all"})
+    producer = producer_of(kafka_broker)
     for value in (b"0", b"1", None):
         for partition in range(2):
             producer.produce(name, None if value is None else b"%d/%s" % (partition, value), partition=partition)
@@ -38,7 +39,7 @@ def test_records_that_lie_far_apart(
     kafka_broker: LocalBroker, kafka_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = kafka_topic(1)
-    producer = Producer({"bootstrap.servers": kafka_broker.brokers, "acks": "all"})
+    producer = producer_of(kafka_broker)
     for number in range(3_000):
         producer.produce(name, b"%d" % number, partition=0)
     assert producer.flush(60) == 0

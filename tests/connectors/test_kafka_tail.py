@@ -6,11 +6,13 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from crossline.connectors.kafka import tail as kafka_tail
 from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Range
 from crossline.services.broker import LocalBroker
+
+from .remaking import producer_of
 
 pytestmark = pytest.mark.kafka
 
@@ -23,7 +25,7 @@ def tail(kafka_broker: LocalBroker) -> Iterator[KafkaTail]:
 
 
 def send(broker: LocalBroker, topic: str, partition: int, values: range, **settings: str) -> None:
-    producer = Producer({"bootstrap.servers": broker.brokers, "acks": "all", **settings})
+    producer = producer_of(broker, **settings)
     if "transactional.id" in settings:
         producer.init_transactions()
         producer.begin_transaction()

@@ -30,7 +30,7 @@ with LocalBroker(brief=True) as broker:
 
 
 def _send(brokers: str, topic: str, value: bytes) -> None:
-    producer = Producer({"bootstrap.servers": brokers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": brokers, "enable.idempotence": True})
     producer.produce(topic, value, timestamp=_LONG_AGO_MS)
     assert producer.flush(WAIT_S) == 0
 
