@@ -28,7 +28,7 @@ from crossline.core.settings.fields import Settings
 from .makers import alert, delivery
 
 AT_ONCE = RetryPolicy(initial_ms=0)
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 class Flaky:

@@ -22,7 +22,7 @@ from .remaking import WAIT_S, delete, producer_of
 
 pytestmark = pytest.mark.kafka
 
-FOR_S = 30.0
+FOR_S = 120.0
 COUNT = 1_300  # of each partition: more than one step, of which the last is none of full length
 PIPELINE = """
 schema_version: 1

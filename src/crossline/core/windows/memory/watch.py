@@ -89,7 +89,10 @@ def _list_address(typingctx: Any) -> Any:  # noqa: ARG001
     return types.int64(), generate
 
 
-@njit
+_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)  # only compiled code calls it
+
+
+@_inner
 def _look_up(address: int, size: int, store: int) -> None:
     at = _list_address()
     piece = at + 8 * PIECES
@@ -111,7 +114,7 @@ def checked(name: str, plain: Any, size: int) -> Any:
     """The load or store ``plain``, compiled, with the look-up before it."""
     if name.startswith("store"):
 
-        @njit
+        @_inner
         def store(address: int, value: Any) -> None:
             _look_up(address, size, 1)
             plain(address, value)
@@ -119,14 +122,14 @@ def checked(name: str, plain: Any, size: int) -> Any:
         return store
     if name == "like_16":
 
-        @njit
+        @_inner
         def like(address: int, byte: int) -> Any:
             _look_up(address, size, 0)
             return plain(address, byte)
 
         return like
 
-    @njit
+    @_inner
     def load(address: int) -> Any:
         _look_up(address, size, 0)
         return plain(address)
