@@ -36,6 +36,12 @@ sinks: [{{kind: console}}]
 """
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is busy, too, is one that answers."""
+    monkeypatch.setattr(kafka_back, "_ASK_S", WAIT_S)
+
+
 @pytest.fixture
 def topic(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> str:
     """Two partitions; record number n of partition p is of card n % 10."""
