@@ -116,7 +116,7 @@ def _look_up(typingctx: Any, address: Any, size: Any, store: Any) -> Any:  # noq
     """A call that stays one: put into each load and store, the loop makes half of what there is to compile."""
     takes = (types.int64, types.int64, types.int64)
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
         _looked_up.compile(takes)
         found = _looked_up.overloads[takes]
         context.active_code_library.add_linking_library(found.library)
