@@ -17,7 +17,7 @@ from crossline.logs import get_logger
 
 log = get_logger(__name__)
 
-ANSWER_S_MAX = 10.0  # of the brokers, before anything is read
+ANSWER_S_MAX = 30.0  # of the brokers, before anything is read
 WAIT_S_MAX = 1.0  # what a batch waits for an answer that was asked for when it had been read
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # 16 zero bytes: from brokers that know no ids (before Kafka 3.1)
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's public names
