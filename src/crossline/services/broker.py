@@ -50,7 +50,7 @@ share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
-broker.session.timeout.ms=3000
+broker.session.timeout.ms=9000
 broker.heartbeat.interval.ms=500
 """
 # A reader waits on a pipe whose other end is ours. When we are gone, however we went, the pipe ends, and the reader
