@@ -69,7 +69,7 @@ def by_cause(
     if not plan.corrected and plan.met is None:
         return rows, []
     ordered = sorted(parts, key=lambda part: (part[0]["log"], part[0]["sequence"]))
-    known = [[_read(each) for each in meta.get("causes", ())] for meta, _ in ordered]
+    known = [[read_cause(each) for each in meta.get("causes", ())] for meta, _ in ordered]
     causes = sorted({cause for mine in known for cause in mine}, key=lambda cause: (cause.order, cause.record_id))
     of_row = np.full(len(rows["chunk"]), -1, np.int64)
     if plan.corrected:
@@ -102,7 +102,8 @@ def _in_order(
     )
 
 
-def _read(told: Sequence[Any]) -> Cause:
+def read_cause(told: Sequence[Any]) -> Cause:
+    """One as it goes along with parts."""
     record_id, ingest_ms, reached_ms, log, sequence, partition, offset = told
     return Cause(record_id, ingest_ms, reached_ms, (log, sequence, partition), offset)
 
