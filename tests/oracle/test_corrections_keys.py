@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -10,40 +12,49 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.core.reevaluate import kernel
+from crossline.core.rules.base import Defaults
 
 from .composed import composed_detect
 from .corrected import in_event_order, last_words, standing_in_order, step_by_step
 from .fastpath import FastPath, plans_of, stream_spec, told_by_hit
-from .strategies import LISTS, STREAM, Body, Record, formula_body
+from .living import Feed, Life
+from .naive import naive_detect
+from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body
 from .test_corrections import BUSY as BELOW
 from .test_corrections import PIECES, READERS, WITHIN, as_told, corrections, disordered, judging, reevaluated
 from .test_corrections_met import POLICIES, both, judged
 from .test_detect_equals_naive import DEEP, Shape, many, run, shapes
 from .test_meeting import OTHER, _there
+from .test_publications import SPREAD, Op, live
 
 few = settings(many, max_examples=1500 if DEEP else 12)
 _OWN: Body = {"count": True, "group_by": "account", "window": "3s"}
 _DEVICE: Body = {"group_by": "device", "window": "4s"}
 _ONES = [{"field": "kind", "operator": "==", "value": "POS"}]
+_FORMULA: Body = {"rule_type": "formula", "source_topic": STREAM}
 # Rules that meet many records, so that many are corrected.
 BUSY: list[Body] = [
     {
+        **_FORMULA,
         "figures": {"f0": _OWN, "f1": {"sum": "amount", **_DEVICE}},
         "when": "f0 / f1 > 0.5",
         "value": "f0 - f1",
     },
     {
+        **_FORMULA,
         "figures": {"f0": {**_OWN, "window": "5s"}, "f1": {"count": True, **_DEVICE, "conditions": _ONES}},
         "when": "f0 > f1",
         "emit": "every",
     },
     {
+        **_FORMULA,
         "figures": {"f0": {"last": "amount", **_DEVICE, "bounds": "[)"}, "f1": {"sum": "amount", "window": "2s"}},
         "when": "amount > f0 and f1 == f1",
         "value": "f0 - f1",
         "cooldown": "1s",
     },
     {
+        **_FORMULA,
         "figures": {
             "f0": {"since": True, "group_by": "account", "window": "5s"},
             "f1": {"count": True, "group_by": ["account", "device"], "window": "3s", "delay": "1s"},
@@ -66,8 +77,7 @@ def drawn(draw: st.DrawFn) -> Body:
 
 
 def _of(bodies: Sequence[Body]) -> list[Body]:
-    plain = {"rule_type": "formula", "source_topic": STREAM}
-    return [reevaluated({**plain, **body}, number) for number, body in enumerate(bodies)]
+    return [reevaluated(body, number) for number, body in enumerate(bodies)]
 
 
 RULES = st.lists(st.one_of(st.sampled_from(BUSY), st.sampled_from(BUSY), drawn()), min_size=1, max_size=3).map(_of)
@@ -168,3 +178,74 @@ def test_every_correction_over_two_streams_is_told_once(
     made, logs = given_
     path = judged(rules, made, logs, data.draw(shapes(len(made))))
     assert sorted(map(repr, corrections(path.alerts))) == sorted(map(repr, step_by_step(judging(rules), made)))
+
+
+@st.composite
+def keyed_lives(draw: st.DrawFn, rules: Sequence[Body], count: int) -> list[Op]:
+    """Each rule is published before some batch; batches are killed, and processes and shards lost between them."""
+    ends = sorted(draw(st.sets(st.integers(1, count - 1), max_size=6)))
+    ops: list[list[Op]] = []
+    for start, end in zip([0, *ends], [*ends, count], strict=True):
+        happens = draw(st.sampled_from(["batch", "batch", "killed", "uncommitted"]))
+        after = draw(st.sampled_from([[], [], [("restart", 0)], [("lose", 0)]]))
+        ops.append([(happens, (end - start, draw(st.integers(1, 2)), None)), *after])
+    for rule in rules:
+        ops[draw(st.integers(0, len(ops) - 1))].insert(0, ("publish", rule))
+    return [op for each in ops for op in each]
+
+
+@settings(few, max_examples=600 if DEEP else 6)
+@given(st.data(), RULES, disordered(25), st.sampled_from([0, 500, 5000]))
+def test_rules_that_are_published_in_pipelines_that_are_stopped(
+    data: st.DataObject, rules: list[Body], made: list[Record], lag_ms: int
+) -> None:
+    """They begin with the past of all their keys; each record is judged by the versions in force when it came."""
+    ops = data.draw(keyed_lives(rules, len(made)))
+    standing = Defaults(watermark_delay_ms=1000, allowed_lateness_ms=2000)
+    with tempfile.TemporaryDirectory() as folder:
+        shards = data.draw(st.integers(1, 3))
+        life = Life(Path(folder), stream_spec(ingest_column=True), standing, shards, lag_ms, Feed())
+        live(life, ops, made)
+    ordered = in_event_order(made)
+    logged = [{**body, "late_policy": "evaluate"} for body in life.feed.logged]
+    expected = naive_detect(logged, ordered, defaults=SPREAD, lists=LISTS)
+    wanted = sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected.hits)
+    assert as_told(last_words(life.alerts)) == wanted
+
+
+def test_a_record_of_one_key_corrects_an_alert_of_another() -> None:
+    """By hand: of device 1 there are 5 and 5 by a1, and 7 of a2 that come late; of a2 itself nothing else is known.
+
+    t1 is hit by 10 of its device, then by 17; with -9 of a3 they are 8, which is too little, and with 6 more of it 14.
+    """
+    came = [("a1", 5, 0, 0), ("a1", 5, 3, 3), ("a2", 7, 1, 4), ("a3", -9, 2, 5), ("a3", 6, 2, 6)]
+    made: list[Record] = [
+        {
+            "_id": f"t{number}",
+            "_event_ms": START_MS + 1000 * at_s,
+            "_ingest_ms": START_MS + 1000 * ingest_s,
+            "account": account,
+            "device": 1,
+            "amount": amount,
+        }
+        for number, (account, amount, at_s, ingest_s) in enumerate(came)
+    ]
+    rule = {
+        **reevaluated(_FORMULA, 0),
+        "figures": {"mine": _OWN | {"window": "9s"}, "all": {"sum": "amount", **_DEVICE, "window": "9s"}},
+        "when": "mine >= 2 and all >= 10",
+        "value": "all",
+        "emit": "every",
+    }
+    path = FastPath.of(plans_of([rule], stream_spec(ingest_column=True), {}), 3)
+    for number in range(len(made)):
+        path.batch([("log", [(number, made[number])])])
+        for shard in range(3):
+            path.restore(shard)
+    told = [(a["record_id"], a.get("outcome"), a.get("caused_by"), a["value"]) for a in path.alerts]
+    assert told == [
+        ("t1", None, None, 10),
+        ("t1", "amended", "t2", 17),
+        ("t1", "retracted", "t3", None),
+        ("t1", "reinstated", "t4", 14),
+    ]
