@@ -142,9 +142,10 @@ def _causes(plan: StreamPlan, piece: Again, rows: I64) -> tuple[list[Cause], I32
     if places is None:
         raise ValueError("rows that are judged again have places")
     numbers: dict[Cause, int] = {}
-    found = np.full(len(rows), -1, np.int32)
-    caused = [piece.causes[number] for number in piece.variant[rows].tolist()]
-    for at, (row, cause) in enumerate(zip(rows.tolist(), caused, strict=True)):
+    found, variant = np.full(len(rows), -1, np.int32), piece.variant[rows]
+    caused = np.array([each is not None for each in piece.causes], np.bool_)[variant]
+    for at in np.flatnonzero(caused).tolist():
+        row, cause = int(rows[at]), piece.causes[variant[at]]
         if cause is not None and not (piece.fresh[row] and _order(plan, places, row) >= cause.order):
             found[at] = numbers.setdefault(cause, len(numbers))
     return list(numbers), found
