@@ -9,7 +9,7 @@ import numpy as np
 from crossline.core.panes import layout as at
 from crossline.core.panes.aggregates.figures import tell
 from crossline.core.panes.moving import edge, move
-from crossline.core.panes.reach import emitted_at, judged_at, record_at, sat_at, value_at
+from crossline.core.panes.reach import call_ends, call_slot, emitted_at, judged_at, record_at, sat_at, value_at
 from crossline.core.panes.settle import AT_A_STEP, came, drop_old, put_record, settle, step_room
 from crossline.core.panes.tables import (
     AHEAD,
@@ -41,20 +41,26 @@ _32 = np.uint64(32)
 NEVER = 2**62
 
 
+@jit
+def _known_slot(h: int, row: int) -> Any:
+    """The slot of a row's key, or -1 where it is not known yet."""
+    return load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * row))
+
+
 @inlined
 def _look_ahead(h: int, row: int, rows: int) -> None:
-    """Call for what the rows soon to come will touch."""
+    """Call for what the rows soon to come will touch: slots and ids first, then what slots lead to."""
     if row + AHEAD < rows:
-        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD)))
+        slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
-            prefetch(slot_row(h, slot))
-            prefetch(slot_row(h, slot) + 64)
+            call_slot(h, slot)
             hash_ = of_slot(np.uint64(item(h, at.ID_HASH, row + AHEAD)), slot)
             prefetch(word(h, at.ID_TABLE) + 16 * (np.int64(hash_ >> _32) & word(h, at.ID_MASK)))
     if row + AHEAD // 2 < rows:
-        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD // 2)))
+        slot = _known_slot(h, row + AHEAD // 2)
         if slot >= 0:
             keyed = slot_row(h, slot)
+            call_ends(h, keyed)
             n = load_u32(keyed + at.RAW_N)
             if n:
                 prefetch(record_at(h, keyed, n))
@@ -166,7 +172,10 @@ def _satisfy(h: int, slot: int, x: int, row: int, now: int, holds: bool) -> Any:
 def emit_rows(h: int) -> None:
     """Go through the rows of the piece, of which HOLDS says what holds, and note the hits; there is room for all."""
     first, classes, lines = word(h, at.PIECE_FROM), word(h, at.CLASSES), word(h, at.JUDGING)
-    for row in range(first, word(h, at.PIECE_END)):
+    end = word(h, at.PIECE_END)
+    for row in range(first, end):
+        if row + AHEAD // 2 < end:
+            call_slot(h, load_i32(word(h, at.ROW_SLOT) + 4 * (row + AHEAD // 2)))
         slot = load_i32(word(h, at.ROW_SLOT) + 4 * row)
         if slot < 0:
             continue
@@ -222,6 +231,8 @@ def sweep(h: int, count: int) -> Any:
         slots, slot = tally(h, at.N_SLOTS), tally(h, at.SWEPT)
         if slot >= slots:
             slot = 0
+        if slot + AHEAD // 2 < slots:
+            call_ends(h, slot_row(h, slot + AHEAD // 2))
         keyed = slot_row(h, slot)
         if load_u32(keyed + at.OWN_KEY) == 0:
             store_64(h + 8 * at.SWEPT, slot + 1)
