@@ -8,6 +8,7 @@ import numpy as np
 
 from crossline.core.panes import layout as at
 from crossline.core.panes.aggregates.figures import tell
+from crossline.core.panes.ids import call_id, has_id, know_id, of_slot
 from crossline.core.panes.moving import edge, move
 from crossline.core.panes.reach import call_ends, call_slot, emitted_at, judged_at, record_at, sat_at, value_at
 from crossline.core.panes.settle import AT_A_STEP, came, drop_old, put_record, settle, step_room
@@ -16,10 +17,7 @@ from crossline.core.panes.tables import (
     add_slot,
     find_keys,
     free_slot,
-    has_id,
     key_units,
-    know_id,
-    of_slot,
     slot_of,
     slot_row,
 )
@@ -37,7 +35,6 @@ from crossline.core.windows.memory.access import (
 )
 from crossline.core.windows.memory.header import item, tally, word
 
-_32 = np.uint64(32)
 NEVER = 2**62
 
 
@@ -54,8 +51,7 @@ def _look_ahead(h: int, row: int, rows: int) -> None:
         slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
             call_slot(h, slot)
-            hash_ = of_slot(np.uint64(item(h, at.ID_HASH, row + AHEAD)), slot)
-            prefetch(word(h, at.ID_TABLE) + 16 * (np.int64(hash_ >> _32) & word(h, at.ID_MASK)))
+            call_id(h, of_slot(np.uint64(item(h, at.ID_HASH, row + AHEAD)), slot))
     if row + AHEAD // 2 < rows:
         slot = _known_slot(h, row + AHEAD // 2)
         if slot >= 0:
