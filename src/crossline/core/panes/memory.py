@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,10 @@ class Memory:
         self._kept[name] = array
         self.words[name] = array.ctypes.data
 
+    def kept(self, name: int) -> Any:
+        """The array that was given to ``keep``."""
+        return self._kept[name]
+
     def let_go(self) -> None:
         """Hold the arrays of the batch no longer."""
         for name in at.OF_BATCH:
@@ -106,10 +111,19 @@ class Memory:
         with watching([Piece(name, array.ctypes.data, array.nbytes) for name, array in arrays.items()]):
             return int(compiled()(self.words.ctypes.data, task, argument, more))
 
-    def run_through(self, task: int, start: int, end: int) -> None:
-        """Have a task done on the rows from ``start`` to ``end``, with as much memory as it asks for."""
-        while (start := self.run(task, start)) < end:
-            self.make_heap(int(self.words[at.HEAP_NEED]))
+    def run_through(self, task: int, start: int, end: int, after: Callable[[], Any] = lambda: None) -> None:
+        """Have a task done on the rows from ``start`` to ``end``, with as much memory as it asks for.
+
+        ``after`` is called whenever it stops, at its end too: it makes room for hits.
+        """
+        while True:
+            self.words[at.HEAP_NEED] = 0
+            start = self.run(task, start)
+            after()
+            if start >= end:
+                return
+            if self.words[at.HEAP_NEED]:
+                self.make_heap(int(self.words[at.HEAP_NEED]))
 
     def make_heap(self, units: int) -> None:
         """Room for ``units`` that were never given out, and a little more."""
@@ -155,9 +169,9 @@ class Memory:
 
     def _empty_ids(self, places: int) -> None:
         blocks = places // PLACES + 1
-        self._ids = Region((blocks + 1) * BLOCK)
-        start = -self._ids.array.ctypes.data % BLOCK
-        self.keep(at.ID_TABLE, self._ids.array[start : start + blocks * BLOCK])
+        room = Region((blocks + 1) * BLOCK).array
+        start = -room.ctypes.data % BLOCK
+        self.keep(at.ID_TABLE, room[start : start + blocks * BLOCK])
         self.words[at.ID_BLOCKS] = blocks
 
     def slots(self) -> Any:
