@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -346,7 +347,10 @@ def _rest(value: int) -> int:
 
 def _float_at_least(threshold: float) -> float:
     """The least float64 that is not below ``threshold``, which may be an integer that no float is."""
-    near = float(threshold)
+    try:
+        near = float(threshold)
+    except OverflowError:
+        return math.inf if threshold > 0 else -sys.float_info.max
     return near if near >= threshold else math.nextafter(near, math.inf)
 
 
