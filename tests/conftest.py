@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from crossline.services.broker import LocalBroker
+    from crossline.services.redis import LocalRedis
 
 # Processes of pytest-xdist are told the width of a terminal that they have not.
 os.environ.pop("COLUMNS", None)
@@ -74,3 +75,12 @@ def kafka_topic(kafka_broker: LocalBroker, request: pytest.FixtureRequest) -> Ca
         return kafka_broker.create_topic(name, partitions, append_time=append_time, config=config)
 
     return create
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[LocalRedis]:
+    """A real server that speaks as Redis does; ``redis_server.port`` is where it listens."""
+    from crossline.services.redis import LocalRedis  # noqa: PLC0415 - as above
+
+    with LocalRedis() as server:
+        yield server
