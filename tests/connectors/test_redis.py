@@ -210,11 +210,11 @@ def test_passwords_and_falls(monkeypatch: pytest.MonkeyPatch) -> None:
         with server.client() as client:
             assert [fields["alert_id"] for _, fields in client.xrange("crossline:p:alerts")] == ["id-a", "id-b"]
             client.config_set("maxmemory", 1)
-            with pytest.raises(SinkError, match="takes nothing now: .*maxmemory"):
+            with pytest.raises(SinkError, match=r"takes nothing now: .*maxmemory"):
                 sink.deliver(delivery(2, "c"))
             client.config_set("maxmemory", 0)
             client.set("crossline:p:standing:account_id=a1", "somebody else's")
-            with pytest.raises(PermanentError, match="refuses what it is told under crossline:p: .*WRONGTYPE"):
+            with pytest.raises(PermanentError, match=r"refuses what it is told under crossline:p: .*WRONGTYPE"):
                 sink.deliver(delivery(2, "c"))
         sink.close()
         monkeypatch.setenv("CROSSLINE_TEST_REDIS", "wrong")

@@ -1,4 +1,4 @@
-"""A real server that speaks as Redis does, on this machine, for tests and demonstrations: loopback, gone with its owner."""
+"""A real server that speaks as Redis does, for tests and demonstrations: loopback, gone with its owner."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # An alert once: where its key is there, nothing is done. A script is one step for everybody else, but what it did stays
-# where a call in it fails (somebody has put another type there): so the key is set last, and all before may be repeated.
+# where a call in it fails (somebody has put another type there): the key is set last, and the rest done again.
 #
 # KEYS: alert, stream, entity, standing, figure. ARGV: alert's JSON, seconds that ids are known, longest stream, alert
 # id, KEY, what is done ("stands", "gone" or "none"), rank, score, action, rule, version, the alert whose standing it

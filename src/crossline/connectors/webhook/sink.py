@@ -102,9 +102,8 @@ class WebhookSink:
             self._taken.clear()
             self._refusals.clear()
         messages = [each for each in self._messages(delivery) if each.name not in self._taken]
-        by_about = groupby(
-            sorted(messages, key=lambda each: each.about), key=lambda each: each.about
-        )  # sorted keeps order
+        messages.sort(key=lambda each: each.about)  # those of one entity stay in their order
+        by_about = groupby(messages, key=lambda each: each.about)
         with ThreadPoolExecutor(self._settings.parallel, "webhook") as pool:
             failed = [each for each in pool.map(self._in_order, [list(group) for _, group in by_about]) if each]
         if failed:
@@ -139,7 +138,7 @@ class WebhookSink:
         return None
 
     def _post(self, message: Message) -> None:
-        """Until the message is taken, or parked. Raises SinkError where the address is away, busy, or not waited for."""
+        """Until the message is taken, or parked. Raises SinkError where the address is away or busy, or at a stop."""
         body = json_bytes(message.body)
         while True:
             refused, final = self._attempt(message, body)

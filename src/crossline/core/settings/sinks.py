@@ -78,9 +78,10 @@ def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | Non
     takes_none = all(
         isinstance(sink, ConsoleSettings | KafkaSinkSettings)
         or (isinstance(sink, JsonlSettings) and sink.decisions is None)
+        or (isinstance(sink, WebhookSettings) and not sink.decisions)
         for sink in sinks
     )
     if topic is not None or (decisions is not None and decisions.path is not None) or not takes_none:
         return []
-    hint = "a sqlite, redis or webhook sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with a Kafka sink"
+    hint = "a sqlite or redis sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with a Kafka sink"
     return [Finding(("policy",), "a policy, and no sink that takes decisions", "a place for them", hint)]
