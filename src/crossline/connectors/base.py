@@ -119,6 +119,7 @@ _PLACES = {
     "jsonl": "crossline.connectors.jsonl:JsonlSink",
     "console": "crossline.connectors.console:ConsoleSink",
     "kafka": "crossline.connectors.kafka.sink:KafkaSink",
+    "postgres": "crossline.connectors.postgres.sink:PostgresSink",
 }
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, PlainValidator
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import Settings, by_kind
 from crossline.core.settings.kafka import KafkaSinkSettings
+from crossline.core.settings.postgres import PostgresSettings
 from crossline.core.texts.problems import Finding, nearest, one_of, shown
 
 
@@ -43,8 +44,12 @@ SINKS: dict[str, type[Settings]] = {
     "jsonl": JsonlSettings,
     "console": ConsoleSettings,
     "kafka": KafkaSinkSettings,
+    "postgres": PostgresSettings,
 }
-Sink = Annotated[SqliteSettings | JsonlSettings | ConsoleSettings | KafkaSinkSettings, PlainValidator(by_kind(SINKS))]
+Sink = Annotated[
+    SqliteSettings | JsonlSettings | ConsoleSettings | KafkaSinkSettings | PostgresSettings,
+    PlainValidator(by_kind(SINKS)),
+]
 
 
 def rule_topics(sinks: Iterable[Settings]) -> frozenset[str] | None:
@@ -74,5 +79,5 @@ def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | Non
     )
     if topic is not None or (decisions is not None and decisions.path is not None) or not takes_none:
         return []
-    hint = "a sqlite sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with a Kafka sink"
+    hint = "a sqlite or postgres sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with a Kafka sink"
     return [Finding(("policy",), "a policy, and no sink that takes decisions", "a place for them", hint)]
