@@ -86,33 +86,34 @@ MANY = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("which", "expected"),
-    [
-        ({}, "ebdca"),
-        ({"rule_id": "big"}, "eb"),
-        ({"kind": "shadow"}, "c"),
-        ({"severity": "low"}, "b"),
-        ({"key": {"account_id": "a1"}}, "edca"),
-        ({"key": {"account_id": "a2", "vip": "true"}}, "b"),
-        ({"key": {"n": "7"}}, "c"),
-        ({"key": {"x": "1.5"}}, "c"),
-        ({"key": {"account_id": "a"}}, ""),
-        ({"key": {"account": "a1"}}, ""),
-        ({"since_ms": parse_instant_ms(at(2))}, "ebdc"),
-        ({"until_ms": parse_instant_ms(at(2))}, "a"),
-        ({"corrects": "id-a"}, "d"),
-        ({"rule_id": "'; DROP TABLE alerts; --"}, ""),
-        ({"rule_id": "\0"}, ""),
-    ],
-)
-def test_filters(stored: Callable[..., Store], which: dict[str, Any], expected: str) -> None:
-    store, wanted = stored(Delivery("p", 0, alerts=MANY)), AlertFilter(**which)
-    found = [each["record_id"] for each in store.alerts(wanted)]
-    assert "".join(found) == expected
-    assert store.count(wanted) == len(expected)
-    assert [each["record_id"] for each in store.alerts(wanted, newest_first=False)] == found[::-1]
-    assert [each["record_id"] for each in store.alerts(wanted, 2)] == found[:2]
+FILTERS: list[tuple[dict[str, Any], str]] = [
+    ({}, "ebdca"),
+    ({"rule_id": "big"}, "eb"),
+    ({"kind": "shadow"}, "c"),
+    ({"severity": "low"}, "b"),
+    ({"key": {"account_id": "a1"}}, "edca"),
+    ({"key": {"account_id": "a2", "vip": "true"}}, "b"),
+    ({"key": {"n": "7"}}, "c"),
+    ({"key": {"x": "1.5"}}, "c"),
+    ({"key": {"account_id": "a"}}, ""),
+    ({"key": {"account": "a1"}}, ""),
+    ({"since_ms": parse_instant_ms(at(2))}, "ebdc"),
+    ({"until_ms": parse_instant_ms(at(2))}, "a"),
+    ({"corrects": "id-a"}, "d"),
+    ({"rule_id": "'; DROP TABLE alerts; --"}, ""),
+    ({"rule_id": "\0"}, ""),
+]
+
+
+def test_filters(stored: Callable[..., Store]) -> None:
+    store = stored(Delivery("p", 0, alerts=MANY))
+    for which, expected in FILTERS:
+        wanted = AlertFilter(**which)
+        found = [each["record_id"] for each in store.alerts(wanted)]
+        assert "".join(found) == expected, which
+        assert store.count(wanted) == len(expected)
+        assert [each["record_id"] for each in store.alerts(wanted, newest_first=False)] == found[::-1]
+        assert [each["record_id"] for each in store.alerts(wanted, 2)] == found[:2]
 
 
 def test_more_than_are_asked_for_at_once_come_in_order(stored: Callable[..., Store]) -> None:
@@ -173,25 +174,26 @@ DECISIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("which", "expected"),
-    [
-        ({}, ["d-c", "d-b", "r-a", "d-a"]),
-        ({"but_allowed": True}, ["d-c", "d-b", "r-a"]),
-        ({"decision": "block"}, ["d-b"]),
-        ({"stream": "logins"}, ["d-c"]),
-        ({"record_id": "a"}, ["r-a", "d-a"]),
-        ({"since_ms": parse_instant_ms(at(2)), "until_ms": parse_instant_ms(at(3))}, ["d-b"]),
-    ],
-)
-def test_decisions(stored: Callable[..., Store], which: dict[str, Any], expected: list[str]) -> None:
-    store, wanted = stored(Delivery("p", 0, decisions=DECISIONS)), DecisionFilter(**which)
-    found = list(store.decisions(wanted))
-    assert [each["decision_id"] for each in found] == expected
-    assert store.count_decisions(wanted) == len(expected)
-    assert list(store.decisions(wanted, newest_first=False)) == found[::-1]
-    assert list(store.decisions(wanted, 1)) == found[:1]
-    assert all(each in DECISIONS for each in found)
+CHOICES: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["d-c", "d-b", "r-a", "d-a"]),
+    ({"but_allowed": True}, ["d-c", "d-b", "r-a"]),
+    ({"decision": "block"}, ["d-b"]),
+    ({"stream": "logins"}, ["d-c"]),
+    ({"record_id": "a"}, ["r-a", "d-a"]),
+    ({"since_ms": parse_instant_ms(at(2)), "until_ms": parse_instant_ms(at(3))}, ["d-b"]),
+]
+
+
+def test_decisions(stored: Callable[..., Store]) -> None:
+    store = stored(Delivery("p", 0, decisions=DECISIONS))
+    for which, expected in CHOICES:
+        wanted = DecisionFilter(**which)
+        found = list(store.decisions(wanted))
+        assert [each["decision_id"] for each in found] == expected, which
+        assert store.count_decisions(wanted) == len(expected)
+        assert list(store.decisions(wanted, newest_first=False)) == found[::-1]
+        assert list(store.decisions(wanted, 1)) == found[:1]
+        assert all(each in DECISIONS for each in found)
 
 
 def test_decisions_are_found_by_their_id_or_the_record_s(stored: Callable[..., Store]) -> None:

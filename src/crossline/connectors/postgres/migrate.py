@@ -89,23 +89,25 @@ def version_of(connection: Connection, place: Place, known: int | None = None) -
 
 
 def _version(connection: Connection, place: Place) -> int | None:
-    found = connection.execute("SELECT to_regclass(%s)", (f'"{place.schema}".schema_version',)).fetchone()
-    if found is not None and found[0] is not None:
-        row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
-        return int(row[0]) if row is not None else 0
-    other = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) ORDER BY relname LIMIT 1"
-    relation = connection.execute(other, (f'"{place.schema}"',)).fetchone()
-    if relation is not None:
+    # Of the catalogue's own tables: what looks names up for us may remember from before we had the lock.
+    query = """SELECT c.relname FROM pg_catalog.pg_class AS c
+        JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = %s ORDER BY c.relname = 'schema_version' DESC, c.relname LIMIT 1"""
+    found = connection.execute(query, (place.schema,)).fetchone()
+    if found is None:
+        return None
+    if found[0] != "schema_version":
         raise StateError(
-            f"schema {place.schema} of {place.name} holds something else ({relation[0]}); "
+            f"schema {place.schema} of {place.name} holds something else ({found[0]}); "
             "give the sink a schema of its own"
         )
-    return None
+    row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
+    return int(row[0]) if row is not None else 0
 
 
 def _exists(connection: Connection, place: Place) -> bool:
-    row = connection.execute("SELECT to_regnamespace(%s)", (f'"{place.schema}"',)).fetchone()
-    return row is not None and row[0] is not None
+    query = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s"
+    return connection.execute(query, (place.schema,)).fetchone() is not None
 
 
 def _lock(connection: Connection, place: Place) -> None:
