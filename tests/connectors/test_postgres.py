@@ -14,7 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, LateRecord, RetryPolicy, deliver_all
-from crossline.connectors.postgres import partitions, sink as module
+from crossline.connectors.postgres import partitions
+from crossline.connectors.postgres import sink as module
 from crossline.connectors.postgres.client import Place
 from crossline.connectors.postgres.sink import PostgresSink
 from crossline.core.basics.deadletter import DeadLetter
@@ -40,7 +41,7 @@ def ids(place: Place) -> list[str]:
 
 def parts(place: Place, table: str = "alerts") -> dict[str, int]:
     """Rows by the partitions that have any."""
-    query = f"SELECT tableoid::regclass::text, count(*) FROM {table} GROUP BY 1 ORDER BY 1"
+    query = f"SELECT tableoid::regclass::text, count(*) FROM {table} GROUP BY 1 ORDER BY 1"  # noqa: S608 - of ours
     return {name.rpartition(".")[2].removeprefix(f"{table}_"): number for name, number in rows(place, query)}
 
 
@@ -114,10 +115,11 @@ def test_hostile_texts_stop_no_batch_and_no_question(place: Place) -> None:
             sink.deliver(batch)
     counts = [len(names)] * 5 + [1]
     tables = ("alerts", "dead_letters", "late_records", "rule_events", "decisions", "batches")
-    assert [rows(place, f"SELECT count(*) FROM {table}")[0][0] for table in tables] == counts
+    assert [rows(place, f"SELECT count(*) FROM {table}")[0][0] for table in tables] == counts  # noqa: S608 - of ours
     # An operator on JSON reads the whole document, so that one row could break it for all.
     for table in ("alerts", "rule_events", "decisions"):
-        assert len(rows(place, f"SELECT body ->> 'schema_version', body::jsonb FROM {table}")) == len(names)
+        query = f"SELECT body ->> 'schema_version', body::jsonb FROM {table}"  # noqa: S608 - of ours
+        assert len(rows(place, query)) == len(names)
     assert rows(place, "SELECT raw FROM late_records LIMIT 1") == [(b"\0\xff",)]
     with read(place) as reader:
         assert [reader.rule_body("\0", name, 1) for name in names] == [{name: name} for name in names]

@@ -24,7 +24,7 @@ _SHOWN_MAX = 1_000
 _ID_WIDTH = 8
 _STYLES = {"allow": "green", "review": "yellow", "step_up": "yellow", "block": "bold red"}
 
-app = typer.Typer(help="Read the decisions of a store.", no_args_is_help=True)
+app = typer.Typer(help="Read what was decided about records, and why.", no_args_is_help=True)
 
 
 class Decided(StrEnum):

@@ -21,8 +21,8 @@ Db = Annotated[
     str | None,
     typer.Option(
         metavar="FILE|URL",
-        help="The store: the file of a sqlite sink, or postgresql://user@host:port/dbname?schema=NAME (the password "
-        "from PGPASSWORD or ~/.pgpass).",
+        help="The store: the file of a sqlite sink, or postgresql://HOST/DB without a password, which PGPASSWORD or "
+        "~/.pgpass has.",
     ),
 ]
 Pipeline = Annotated[

@@ -167,19 +167,19 @@ class LocalPostgres:
             process.stdin.close()
         return process.returncode
 
-    def stop(self) -> None:
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End the server as an operator does: what is under way is rolled back, what was committed is on disk."""
         process = self._process
         if process is not None:
             with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(how)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_STOP_S_MAX)
         self.kill()  # and with it the guard
 
     def close(self) -> None:
         """End the server; its data goes too, unless it was given a folder."""
-        self.stop()
+        self.stop(signal.SIGINT if self._own is None else signal.SIGQUIT)
         if self._own is not None:
             self._own.remove()
             self._own = None

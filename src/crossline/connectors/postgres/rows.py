@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from crossline.connectors.base import Delivery
-from crossline.connectors.postgres.texts import held, held_value
+from crossline.connectors.postgres.texts import MARK, held, held_value
 from crossline.core.alerts.alertjson import json_bytes, number_of
 from crossline.core.basics.times import instant_text
 
@@ -127,7 +127,14 @@ def _text(value: Any) -> str | None:
 
 
 def _json(value: Any) -> str:
-    return json_bytes(held_value(value)).decode()
+    try:
+        said = json_bytes(value)
+    except TypeError:  # half a surrogate pair
+        said = _NUL
+    return (json_bytes(held_value(value)) if _NUL in said or _MARK_BYTES in said else said).decode()
+
+
+_NUL, _MARK_BYTES = rb"\u0000", MARK.encode()  # as they stand in JSON
 
 
 def _instant(value: Any) -> str:
