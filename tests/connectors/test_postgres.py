@@ -180,6 +180,22 @@ def test_who_reads_for_long_holds_no_batch(place: Place, monkeypatch: pytest.Mon
     assert parts(place) == {"y2026m01": 2}
 
 
+def test_a_month_that_was_taken_away_holds_no_batch(place: Place) -> None:
+    past, next_month = ({"event_time": f"2026-{month}-05T00:00:00.000Z"} for month in ("01", "02"))
+    sink = PostgresSink(place, "p", clock_ms=lambda: NOW_MS)
+    sink.open()
+    sink.deliver(Delivery("p", 0, [alert("a", **past)]))
+    with place.connect() as owner:
+        owner.execute("ALTER TABLE alerts DETACH PARTITION alerts_y2026m01")
+    sink.close()
+    sink.open()
+    with capture_logs() as logs:
+        sink.deliver(Delivery("p", 1, [alert("a", **past), alert("b", **past), alert("c", **next_month)]))
+    sink.close()
+    assert [each["month"] for each in logs] == ["2026-01"]
+    assert parts(place) == {"default": 1, "y2026m02": 1}
+
+
 def test_a_user_who_may_make_no_tables_stores_all_the_same(place: Place, postgres_server: LocalPostgres) -> None:
     with opened(place):
         pass
@@ -294,6 +310,14 @@ def test_a_frozen_server_is_left_when_the_pipeline_stops(place: Place) -> None:
             os.kill(pid, signal.SIGCONT)
         sink.heed(threading.Event())
         sink.deliver(delivery(1, "b"))
+        pid = sink._connection.info.backend_pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with capture_logs() as logs:
+                sink.close()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert [each["event"] for each in logs] == ["the end of the run could not be noted"]
     assert ids(place) == ["id-a", "id-b"]
 
 

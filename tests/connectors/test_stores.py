@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -153,6 +154,22 @@ def test_what_is_read_is_what_was_delivered(stored: Callable[..., Store]) -> Non
     assert [each["alert_id"] for each in store.alerts(AlertFilter(rule_id=hostile))] == ["id-h"]
     assert store.find("id-h")[0].position == (hostile, 1)
     assert store.rule_ids() == sorted({hostile, "card_burst"})
+
+
+def test_ids_beyond_what_an_index_holds_are_found(stored: Callable[..., Store]) -> None:
+    """Texts that do not compress, as long as a record may make them."""
+    draw = random.Random(1)
+    one = "".join(chr(draw.randrange(0x4E00, 0x9F00)) for _ in range(20_000))
+    other = one[:-1] + chr(ord(one[-1]) + 1)
+    alerts = [alert(each, alert_id=f"id-{n}", key={"a": each}, rule_id=each) for n, each in enumerate((one, other))]
+    dead = [DeadLetter("payments", "duplicate_id", each, each, 1, None, each) for each in (one, other)]
+    batch = Delivery("p", 0, alerts, dead, decisions=[decision(one), decision(other)])
+    store = stored(batch, batch)
+    assert [each["record_id"] == other for each in store.alerts(AlertFilter(key={"a": other}))] == [True]
+    assert [each["record_id"] == one for each in store.alerts(AlertFilter(rule_id=one))] == [True]
+    assert [each["record_id"] == one for each in store.decisions(DecisionFilter(record_id=one))] == [True]
+    assert [each["record_id"] == one for each in store.find_decisions(one)] == [True]
+    assert store.refused("p", "payments", [one]) == {(one, 1)}
 
 
 def test_times_at_the_ends_of_the_calendar(stored: Callable[..., Store]) -> None:

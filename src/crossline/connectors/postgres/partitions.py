@@ -24,6 +24,14 @@ MONTHS_AHEAD = 2
 LOCK_MS = 2_000  # how long a delivery waits for those who read
 AGAIN_S = 60.0
 
+# Somebody reads the default partition, the user may make no tables, or one of that name stands detached.
+_IN_THE_WAY = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.DuplicateTable,
+)
+
 log = get_logger(__name__)
 
 Month = tuple[str, date]  # a table, and the first day of a month
@@ -35,33 +43,31 @@ class Partitions:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._known: set[Month] = set()
-        self._not_before_s = 0.0
+        self._not_before_s: dict[Month, float] = {}
 
     def forget(self) -> None:
         """Look anew: somebody else may have changed them."""
         self._known.clear()
-        self._not_before_s = 0.0
+        self._not_before_s.clear()
 
     def ensure(self, connection: Connection, wanted: Iterable[Month], today: date) -> None:
         """Make those of ``wanted`` that are near ``today``, as far as that can be done now."""
         first, last = shifted(today, -MONTHS_BACK), shifted(today, MONTHS_AHEAD)
-        missing = {each for each in wanted if each not in self._known and first <= each[1] <= last}
-        if not missing or time.monotonic() < self._not_before_s:
+        now_s = time.monotonic()
+        near = (each for each in wanted if each not in self._known and first <= each[1] <= last)
+        missing = {each for each in near if self._not_before_s.get(each, now_s) <= now_s}
+        if not missing:
             return
         self._known |= _there(connection, self._place)
         for table, month in sorted(missing - self._known):
             try:
                 _make(connection, self._place, table, month)
                 self._known.add((table, month))
-            except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
+            except _IN_THE_WAY as error:
                 self._later(table, month, error)
-                return
-            except psycopg.errors.InsufficientPrivilege as error:
-                self._later(table, month, error)
-                return
 
     def _later(self, table: str, month: date, error: psycopg.Error) -> None:
-        self._not_before_s = time.monotonic() + AGAIN_S
+        self._not_before_s[table, month] = time.monotonic() + AGAIN_S
         log.warning(
             "a partition cannot be made now; its rows go to the default partition and move later",
             store=self._place.name,

@@ -11,13 +11,15 @@ import orjson
 from crossline.connectors.postgres.client import Connection, Place, told
 from crossline.connectors.postgres.migrate import version_of
 from crossline.connectors.postgres.rows import entity
-from crossline.connectors.postgres.texts import MARK, held, original, original_value
+from crossline.connectors.postgres.texts import MARK, held, indexed, original, original_value
 from crossline.connectors.stores import AlertFilter, DecisionFilter, StoredAlert
 from crossline.core.alerts.alertjson import read_alert
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import instant_text
 
 _PIECE = 1_000  # rows that are asked for at once
+
+_NOT_INDEXED = frozenset({"stream", "kind", "severity", "decision"})
 
 Where = tuple[str, list[Any]]
 
@@ -82,13 +84,13 @@ class PostgresReader:
         """Decisions whose id starts with ``name``, and those on the record whose id it is; at most ``limit``."""
         where, values = _starts("decision_id", name)
         query = f"SELECT body::text FROM decisions WHERE {where} OR record_id = %s ORDER BY event_time, seq LIMIT %s"  # noqa: S608 - as above
-        return [_decision(body) for (body,) in self._all(query, [*values, held(name), limit])]
+        return [_decision(body) for (body,) in self._all(query, [*values, indexed(name), limit])]
 
     def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
         """A version of a rule as ``pipeline`` took it up; None where the store was not told."""
         query = """SELECT body::text FROM rule_events WHERE pipeline = %s AND rule_id = %s AND version = %s
             ORDER BY seq DESC"""
-        rows = self._all(query, [held(pipeline), held(rule_id), version])
+        rows = self._all(query, [indexed(pipeline), indexed(rule_id), version])
         events: list[Mapping[str, Any]] = [original_value(orjson.loads(body)) for (body,) in rows]
         return next((event["body"] for event in events if event.get("body")), None)
 
@@ -96,7 +98,7 @@ class PostgresReader:
         """Partitions and offsets of records of ``stream`` with these ids that were refused, or came too late."""
         which = "WHERE pipeline = %s AND stream = %s AND record_id = ANY(%s)"
         tables = [f'SELECT "partition", "offset" FROM {name} {which}' for name in ("dead_letters", "late_records")]  # noqa: S608 - as above
-        values = [held(pipeline), held(stream), list(map(held, record_ids))]
+        values = [indexed(pipeline), held(stream), list(map(indexed, record_ids))]
         return {(original(row[0]), row[1]) for row in self._all(" UNION ".join(tables), values * 2)}
 
     def rule_ids(self) -> list[str]:
@@ -117,7 +119,7 @@ class PostgresReader:
     def dead_letters(self, reason: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         """Dead letters in the order of their delivery; ``raw`` is bytes, or None where only the source has them."""
         names = ("stream", "partition", "offset", "reason", "detail", "record_id", "raw", "delivered_at")
-        where, values = ("reason = %s", [held(reason)]) if reason is not None else ("true", [])
+        where, values = ("reason = %s", [indexed(reason)]) if reason is not None else ("true", [])
         query = f"""SELECT stream, "partition", "offset", reason, detail, record_id, raw,
             (extract(epoch FROM delivered_at) * 1000)::bigint FROM dead_letters WHERE {where} ORDER BY seq LIMIT %s"""  # noqa: S608 - as above
         found = [dict(zip(names, row, strict=True)) for row in self._all(query, [*values, limit])]
@@ -193,7 +195,7 @@ def _equal(columns: Mapping[str, str | None], since_ms: int | None, until_ms: in
     for column, value in columns.items():
         if value is not None:
             parts.append(f"{column} = %s")
-            values.append(held(value))
+            values.append(held(value) if column in _NOT_INDEXED else indexed(value))
     for operator, instant in ((">=", since_ms), ("<", until_ms)):
         if instant is not None:
             parts.append(f"event_time {operator} %s::timestamptz")

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from crossline.connectors.base import Delivery
-from crossline.connectors.postgres.texts import MARK, held, held_value
+from crossline.connectors.postgres.texts import MARK, held, held_value, indexed
 from crossline.core.alerts.alertjson import json_bytes, number_of
 from crossline.core.basics.times import instant_text
 
@@ -82,7 +82,7 @@ class Rows:
 def rows_of(delivery: Delivery, now_ms: int) -> list[Rows]:
     """The rows of each table that has any; of two of one identity the first."""
     now = instant_text(now_ms)
-    mark = (now, held(delivery.pipeline), delivery.batch_id)
+    mark = (now, indexed(delivery.pipeline), delivery.batch_id)
     made = {
         "alerts": _alerts(delivery, now, mark),
         "decisions": _decisions(delivery, mark),
@@ -105,7 +105,7 @@ def rows_of(delivery: Delivery, now_ms: int) -> list[Rows]:
 def entity(name: str, value: Any) -> str:
     """A field of a key with its value, as it stands in ``entities``; a value is written as JSON writes it."""
     text = value if isinstance(value, str) else json_bytes(value).decode()
-    return held(f"{name.replace(_ESCAPE, _ESCAPE * 2).replace('=', _ESCAPE + '=')}={text}")
+    return indexed(f"{name.replace(_ESCAPE, _ESCAPE * 2).replace('=', _ESCAPE + '=')}={text}")
 
 
 _ESCAPE = "\\"
@@ -124,6 +124,11 @@ def _month(instant: str) -> date:
 
 def _text(value: Any) -> str | None:
     return None if value is None else held(str(value))
+
+
+def _name(value: Any) -> str | None:
+    """What is looked up by an index."""
+    return None if value is None else indexed(str(value))
 
 
 def _json(value: Any) -> str:
@@ -148,16 +153,16 @@ def _alerts(delivery: Delivery, now: str, mark: Row) -> Iterator[tuple[Row, Row]
     for alert, (partition, offset) in zip(delivery.alerts, positions, strict=True):
         a: Mapping[str, Any] = {**alert, "delivered_at": now}
         row = (
-            *map(_text, (a["alert_id"], a["kind"], a["rule_id"])),
+            *(_name(a["alert_id"]), _text(a["kind"]), _name(a["rule_id"])),
             a["rule_version"],
             *map(_text, (a["rule_type"], a["severity"])),
             a["score"],
             _text(a["action"]),
             [entity(name, value) for name, value in a["key"].items()],
-            *map(_text, (a["stream"], a["record_id"])),
+            *(_text(a["stream"]), _name(a["record_id"])),
             *map(_instant, (a["event_time"], a["ingest_time"])),
             *(None if (number := number_of(a[name])) is None else float(number) for name in ("value", "threshold")),
-            *map(_text, (a["message"], a.get("corrects"), a.get("outcome"))),
+            *(_text(a["message"]), _name(a.get("corrects")), _text(a.get("outcome"))),
             a["detected_at"],
             *(_text(partition), offset, _json(a)),
             *mark,
@@ -168,9 +173,9 @@ def _alerts(delivery: Delivery, now: str, mark: Row) -> Iterator[tuple[Row, Row]
 def _decisions(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
     for d in delivery.decisions:
         row = (
-            *map(_text, (d["decision_id"], d.get("kind", "decision"), d["decision"])),
+            *(_name(d["decision_id"]), _text(d.get("kind", "decision")), _text(d["decision"])),
             *(d["score"], d["policy_version"], d.get("revision", 0)),
-            *map(_text, (d.get("revises"), d.get("because"), d["stream"], d["record_id"])),
+            *(_name(d.get("revises")), _text(d.get("because")), _text(d["stream"]), _name(d["record_id"])),
             *(_instant(d["event_time"]), d.get("decided_at"), _json(d)),
             *mark,
         )
@@ -182,23 +187,21 @@ def _dead(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
         # As the identity of a dead letter elsewhere: its bytes tell only where there is no record id.
         raw = hashlib.blake2b(d.raw or b"", digest_size=16).hexdigest() if d.record_id is None else None
         name = (d.stream, d.partition, d.offset, d.reason, d.record_id, raw)
-        texts = (d.stream, d.partition, d.reason, d.detail, d.record_id)
-        stream, partition, reason, detail, record_id = map(_text, texts)
-        yield name, (stream, partition, d.offset, reason, detail, record_id, d.raw, *mark)
+        what = (_name(d.reason), _text(d.detail), _name(d.record_id), d.raw)
+        yield name, (_text(d.stream), _text(d.partition), d.offset, *what, *mark)
 
 
 def _late(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
     for r in delivery.late:
         times = (instant_text(r.event_ms), instant_text(r.ingest_ms), r.lateness_ms)
-        stream, partition, record_id = map(_text, (r.stream, r.partition, r.record_id))
         name = (r.stream, r.partition, r.offset, r.record_id)
-        yield name, (stream, partition, r.offset, record_id, *times, r.raw, *mark)
+        yield name, (_text(r.stream), _text(r.partition), r.offset, _name(r.record_id), *times, r.raw, *mark)
 
 
 def _rules(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
     for event in delivery.rule_events:
         body = json.dumps(held_value(event), sort_keys=True, ensure_ascii=False, default=str)
-        row = (_text(event.get("rule_id")), event.get("version"), _text(event.get("event")), body, *mark)
+        row = (_name(event.get("rule_id")), event.get("version"), _text(event.get("event")), body, *mark)
         yield (body,), row
 
 

@@ -85,7 +85,7 @@ class PostgresSink:
         try:
             now_ms = self._clock_ms()
             rows = rows_of(delivery, now_ms)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateError(f"the store {self.place.name} cannot hold what it was given: {error!r}") from error
         try:
             with told(self.place, writing=True):
@@ -102,7 +102,9 @@ class PostgresSink:
         connection, self._is_open = self._connection, False
         try:
             if connection is not None and not connection.closed and self._run_id is not None:
-                with told(self.place, writing=True):
+                ending = threading.Event()
+                ending.set()
+                with told(self.place, writing=True), _until(ending, connection):
                     ended = "UPDATE runs SET ended_at = %s WHERE run_id = %s"
                     connection.execute(ended, (instant_text(self._clock_ms()), self._run_id))
         except SinkError as error:
@@ -130,7 +132,7 @@ class PostgresSink:
             made = sql.SQL(", ").join(
                 sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(of)) for name, of in columns
             )
-            query = "CREATE TEMP TABLE {} (identity uuid, month date, nth bigint, {}) ON COMMIT DELETE ROWS"
+            query = "CREATE TABLE {} (identity uuid, month date, nth bigint, {}) ON COMMIT DELETE ROWS"
             connection.execute(sql.SQL(query).format(_incoming(table), made))
         if self._run_id is None:
             run = "INSERT INTO runs (pipeline, started_at) VALUES (%s, %s) RETURNING run_id"
@@ -158,7 +160,7 @@ class PostgresSink:
 
 
 def _incoming(table: str) -> sql.Identifier:
-    return sql.Identifier(f"incoming_{table}")
+    return sql.Identifier("pg_temp", f"incoming_{table}")
 
 
 def _insert(connection: Connection, given: Rows) -> None:
