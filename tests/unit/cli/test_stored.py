@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from crossline.cli import decisions
 from crossline.cli.alerts import command as alerts
+from crossline.cli.decisions import command as decisions
 from crossline.connectors.base import Delivery, build_sink
 from crossline.connectors.postgres.client import place_of
 from crossline.connectors.postgres.sink import PostgresSink
