@@ -121,9 +121,12 @@ def test_more_than_are_asked_for_at_once_come_in_order(stored: Callable[..., Sto
     names = [f"{number:05d}" for number in range(2_500)]
     store = stored(Delivery("p", 0, alerts=[alert(name) for name in names]))
     found = store.alerts(AlertFilter(), newest_first=False)
+    back = store.alerts(AlertFilter())
     assert next(found)["record_id"] == "00000"
-    assert [each["record_id"] for each in found] == names[1:]
+    assert next(back)["record_id"] == names[-1]  # while the other is not read to its end
     assert store.count(AlertFilter()) == len(names)
+    assert [each["record_id"] for each in found] == names[1:]
+    assert [each["record_id"] for each in back] == names[-2::-1]
 
 
 def test_alerts_are_found_by_the_start_of_their_id(stored: Callable[..., Store]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,11 @@ except ImportError as error:
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
+# What it would say beside an error, such as of a rollback that a broken connection took no more, is in the error.
+_SILENT = logging.getLogger("psycopg")
+_SILENT.propagate = False
+_SILENT.addHandler(logging.NullHandler())
+
 CONNECT_S_MAX = 5
 # A peer that is gone without a word shows within half a minute.
 _ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
@@ -43,8 +49,9 @@ _REFUSED = {
     "password authentication failed": "28",
     "no password supplied": "28",
     "no pg_hba.conf entry": "28",
-    "does not exist": "3D000",
     "permission denied for database": "42501",
+    'role "': "28",
+    'database "': "3D000",
 }
 
 

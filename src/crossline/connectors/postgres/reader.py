@@ -137,11 +137,13 @@ class PostgresReader:
         if limit is not None and limit <= _PIECE:
             yield from (row[0] for row in self._all(query, [*values, limit]))
             return
-        connection = self._connection
-        with told(self._place, writing=False), connection.transaction(), connection.cursor(name="pieces") as cursor:
-            cursor.itersize = _PIECE
-            cursor.execute(query.encode(), [*values, limit])
-            yield from (row[0] for row in cursor)
+        # On a connection of its own: other questions may be asked before this one is read to its end.
+        with told(self._place, writing=False), self._place.connect() as connection, connection.transaction():
+            connection.execute("SET TRANSACTION READ ONLY")
+            with connection.cursor(name="pieces") as cursor:
+                cursor.itersize = _PIECE
+                cursor.execute(query.encode(), [*values, limit])
+                yield from (row[0] for row in cursor)
 
     def _all(self, query: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
         with told(self._place, writing=False):
