@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from crossline.core.basics.errors import PermanentError
+from crossline.engine.machine.temp import own_folder_for
 from crossline.services import postgres as module
 from crossline.services.postgres import LocalPostgres
 from crossline.services.postgres_binaries import find_binaries
@@ -27,6 +28,14 @@ with LocalPostgres(brief=True) as server:
     print(server.pid, server.folder, flush=True)
     sys.stdin.read()
 """
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that others may pass through: pytest closes its own."""
+    with own_folder_for("test") as folder:
+        folder.chmod(0o711)
+        yield folder
 
 
 def test_it_listens_on_loopback_and_asks_for_the_password(postgres_server: LocalPostgres) -> None:
@@ -48,8 +57,8 @@ def test_it_does_not_run_as_root(postgres_server: LocalPostgres) -> None:
     assert Path(f"/proc/{postgres_server.pid}").stat().st_uid != 0
 
 
-def test_a_folder_of_one_s_own_stays_and_what_was_committed_is_in_it(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = open_folder(tmp_path_factory)
+def test_a_folder_of_one_s_own_stays_and_what_was_committed_is_in_it(open_folder: Path) -> None:
+    folder = open_folder / "pg"
     with LocalPostgres(folder, brief=True) as server:
         password, port = server.password, server.port
         with server.connect() as connection:
@@ -66,14 +75,6 @@ def test_a_folder_of_one_s_own_stays_and_what_was_committed_is_in_it(tmp_path_fa
     (folder / "data" / "PG_VERSION").write_text("9\n")
     with pytest.raises(PermanentError, match=r"is of PostgreSQL 9, the programs are of \d+; move the folder away"):
         LocalPostgres(folder).__enter__()
-
-
-def open_folder(factory: pytest.TempPathFactory) -> Path:
-    """One that others may pass through, as far as that is ours to say: pytest closes its own."""
-    folder = factory.mktemp("postgres")
-    for path in (folder, *folder.parents[:2]):
-        path.chmod(0o711)
-    return folder
 
 
 def test_a_folder_that_nobody_can_enter_is_told(tmp_path: Path) -> None:

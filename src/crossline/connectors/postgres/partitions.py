@@ -77,11 +77,6 @@ class Partitions:
         )
 
 
-def month_of(day: date) -> date:
-    """The first day of its month."""
-    return day.replace(day=1)
-
-
 def shifted(day: date, months: int) -> date:
     """The first day of the month so many months on."""
     number = day.year * 12 + day.month - 1 + months

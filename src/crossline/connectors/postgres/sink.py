@@ -16,7 +16,7 @@ from psycopg import sql
 from crossline.connectors.base import Delivery, wall_clock_ms
 from crossline.connectors.postgres.client import Connection, Place, place_of, told
 from crossline.connectors.postgres.migrate import migrate
-from crossline.connectors.postgres.partitions import Partitions, month_of, shifted
+from crossline.connectors.postgres.partitions import Partitions
 from crossline.connectors.postgres.rows import PARTITIONED, TABLES, Rows, rows_of
 from crossline.connectors.postgres.texts import held
 from crossline.core.basics.errors import SinkError, StateError
@@ -138,15 +138,11 @@ class PostgresSink:
             run = "INSERT INTO runs (pipeline, started_at) VALUES (%s, %s) RETURNING run_id"
             row = connection.execute(run, (held(self.pipeline), instant_text(self._clock_ms()))).fetchone()
             self._run_id = int(row[0]) if row is not None else None
-        today = datetime.fromtimestamp(self._clock_ms() / 1000, UTC).date()
-        ahead = [(table, shifted(today, months)) for table in PARTITIONED for months in (0, 1)]
         self._partitions.forget()
-        self._partitions.ensure(connection, ahead, today)
 
     def _store(self, connection: Connection, rows: list[Rows], now_ms: int) -> None:
         today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
         wanted = {(each.table, month) for each in rows if each.table in PARTITIONED for month in each.months}
-        wanted |= {(table, month_of(today)) for table in PARTITIONED}
         self._partitions.ensure(connection, wanted, today)
         with connection.transaction():
             for each in rows:
