@@ -27,13 +27,18 @@ from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.kafka.sink import KafkaSink
 from crossline.connectors.parcels import packed
+from crossline.connectors.postgres.client import place_of
+from crossline.connectors.postgres.rows import rows_of
+from crossline.connectors.postgres.sink import PostgresSink, _insert
 from crossline.connectors.redis.sink import RedisSink
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.errors import PermanentError, SinkError
 from crossline.core.settings.redis import RedisSettings
+from crossline.services.postgres import LocalPostgres
 
 from .kafka_mock import mock_brokers, read_topic
 from .makers import alert, delivery
+from .postgres_kit import settings_of
 
 __all__ = ["mock_brokers"]
 
@@ -177,6 +182,27 @@ class BehindPlace(SqlitePlace):
         (self.folder / f"{batch.batch_id:012d}.tmp").write_bytes(whole[: len(whole) // 2])
 
 
+class PostgresPlace(Place):
+    def __init__(self, server: LocalPostgres, schema: str) -> None:
+        self.settings = settings_of(server, schema)
+
+    def sink(self) -> Sink:
+        return PostgresSink.from_settings(self.settings, "p")
+
+    def ids(self) -> list[str]:
+        with place_of(self.settings).connect() as connection:
+            return [str(row[0]) for row in connection.execute("SELECT alert_id FROM alerts ORDER BY seq")]
+
+    def write_half(self, batch: Delivery) -> None:
+        sink = PostgresSink.from_settings(self.settings, "p")
+        sink.open()
+        assert sink._connection is not None
+        with sink._connection.transaction():
+            for rows in rows_of(batch, 0):
+                _insert(sink._connection, rows)
+            sink._connection.pgconn.finish()  # what a kill does: the transaction never commits
+
+
 def mock_kafka(request: pytest.FixtureRequest) -> Place:
     return KafkaPlace(request.getfixturevalue("mock_brokers"), "alerts")
 
@@ -184,6 +210,10 @@ def mock_kafka(request: pytest.FixtureRequest) -> Place:
 def real_kafka(request: pytest.FixtureRequest) -> Place:
     broker = request.getfixturevalue("kafka_broker")
     return KafkaPlace(broker.brokers, broker.create_topic(f"alerts-{uuid.uuid4()}", partitions=2))
+
+
+def real_postgres(request: pytest.FixtureRequest) -> Place:
+    return PostgresPlace(request.getfixturevalue("postgres_server"), request.getfixturevalue("postgres_schema"))
 
 
 def on_disk(place: Callable[[Path], Place]) -> Callable[[pytest.FixtureRequest], Place]:
@@ -197,6 +227,7 @@ PLACES = [
     pytest.param(on_disk(ConsolePlace), id="console"),
     pytest.param(lambda request: RedisPlace(request.getfixturevalue("redis_server").port), id="redis"),
     pytest.param(mock_kafka, id="kafka-mock"),
+    pytest.param(real_postgres, id="postgres", marks=pytest.mark.xdist_group("postgres")),
     # Its broker is asked for where no fixture of the test's own names it.
     pytest.param(real_kafka, id="kafka", marks=[pytest.mark.kafka, pytest.mark.xdist_group("shared")]),
 ]

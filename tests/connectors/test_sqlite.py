@@ -15,7 +15,9 @@ import pytest
 
 from crossline.connectors import sqlite as module
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
-from crossline.connectors.sqlite import AlertFilter, SqliteSink, StoreReader
+from crossline.connectors.sqlite import SqliteSink
+from crossline.connectors.sqlite_reader import StoreReader
+from crossline.connectors.stores import AlertFilter
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import PermanentError, SinkError, StateError, UsageError
 

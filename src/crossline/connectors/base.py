@@ -121,6 +121,7 @@ _PLACES = {
     "kafka": "crossline.connectors.kafka.sink:KafkaSink",
     "redis": "crossline.connectors.redis.sink:RedisSink",
     "webhook": "crossline.connectors.webhook.sink:WebhookSink",
+    "postgres": "crossline.connectors.postgres.sink:PostgresSink",
 }
 
 
