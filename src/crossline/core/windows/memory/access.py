@@ -57,5 +57,8 @@ store_32 = _of("store_32", 4)
 store_64 = _of("store_64", 8)
 store_f64 = _of("store_f64", 8)
 like_16 = _of("like_16", 16)
+# Which of 4 words are a number, and which are above it, as uint64.
+same_4 = _of("same_4", 32)
+above_4 = _of("above_4", 32)
 lowest = spelled.lowest if BUILD == "python" else intrinsics.lowest
 prefetch = spelled.prefetch if BUILD == "python" else intrinsics.prefetch

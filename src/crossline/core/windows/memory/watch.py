@@ -140,14 +140,14 @@ def checked(name: str, plain: Any, size: int) -> Any:
             plain(address, value)
 
         return store
-    if name == "like_16":
+    if not name.startswith("load"):
 
         @_inner
-        def like(address: int, byte: int) -> Any:
+        def compared(address: int, number: int) -> Any:
             _look_up(address, size, 0)
-            return plain(address, byte)
+            return plain(address, number)
 
-        return like
+        return compared
 
     @_inner
     def load(address: int) -> Any:
