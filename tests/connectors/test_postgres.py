@@ -161,6 +161,17 @@ def test_each_month_has_a_partition_and_absurd_times_make_none(place: Place) -> 
     assert ids(place) == [f"id-{n}" for n in (*range(7), 9)]
 
 
+def test_a_clock_that_jumps_holds_no_batch(place: Place) -> None:
+    clocks = [NOW_MS, -(2**62), 2**62, 0, NOW_MS]
+    for number, now_ms in enumerate(clocks):
+        sink = PostgresSink(place, "p", clock_ms=lambda now_ms=now_ms: now_ms)
+        sink.open()
+        sink.deliver(Delivery("p", number, [alert(str(number), event_time="2026-09-05T00:00:00.000Z")]))
+        sink.close()
+    assert parts(place) == {"y2026m09": 5}
+    assert parts(place, "batches") == {"y1970m01": 2, "y2026m09": 2, "y3000m01": 1}
+
+
 def test_who_reads_for_long_holds_no_batch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "LOCK_MS", 20)
     monkeypatch.setattr(partitions, "AGAIN_S", 0.0)

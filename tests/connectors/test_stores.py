@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.connectors.base import Delivery, LateRecord, Sink, build_sink
@@ -283,6 +283,7 @@ def test_every_text_comes_back(text: str) -> None:
     kept.encode()
 
 
-@given(st.recursive(texts | st.none() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(texts, inner)))
+@settings(max_examples=50)
+@given(st.recursive(texts | st.none(), lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=4))
 def test_every_value_comes_back(value: Any) -> None:
     assert original_value(held_value(value)) == value

@@ -25,6 +25,7 @@ from crossline.core.settings.postgres import PostgresSettings
 from crossline.logs import get_logger
 
 _LOOK_S = 0.1
+_CLOCK_MS_MAX = 32_503_680_000_000  # in the year 3000
 _STOP_S = 1.0  # that a delivery under way still has once it is to stop
 
 log = get_logger(__name__)
@@ -83,7 +84,8 @@ class PostgresSink:
         if not self._is_open:
             raise StateError(f"the store {self.place.name} is not open")
         try:
-            now_ms = self._clock_ms()
+            # A clock that jumps must not make months that no calendar has.
+            now_ms = min(max(self._clock_ms(), 0), _CLOCK_MS_MAX)
             rows = rows_of(delivery, now_ms)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateError(f"the store {self.place.name} cannot hold what it was given: {error!r}") from error
