@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from crossline.core.alerts.breaker import Trip
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.rules.base import Rule
@@ -26,6 +27,7 @@ from crossline.rulelog.folder import Files, Folders
 from crossline.rulelog.history import History
 from crossline.rulelog.logfile import LogFile, read_log
 from crossline.rulelog.reading import NOTHING_KNOWN, FileRule, Known, Read, folder_of_rules, guarded, read_files
+from crossline.rulelog.tripping import trip_events
 
 IngestClock = Literal["wall", "records"]
 # Where what is not logged yet would hold from: after all records, so that it judges none.
@@ -172,6 +174,16 @@ class DirectoryRuleLog:
         event = RuleEvent(kind, now_ms, text=text)
         self._file.append([event])
         return event
+
+    def trip(
+        self, trips: Iterable[Trip], highest_ingest_ms: Mapping[str, int], now_ms: int
+    ) -> tuple[RuleSet, list[RuleEvent]]:
+        """Log that rules flood, and give the rules from now on. Raises RetryableError as ``take_up``."""
+        events = list(trip_events(self._history, trips, highest_ingest_ms, now_ms))
+        self._file.append(events)
+        for event in events:
+            self._history.add(event)
+        return self._history.rule_set(), events
 
     def close(self) -> None:
         """Let go of the log; safe to call twice."""

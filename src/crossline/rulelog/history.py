@@ -22,12 +22,14 @@ from crossline.rulelog.events import RuleEvent
 class RuleHistory:
     """The versions of one rule by number, as the last event of each has it; the last file; whether it is in none now.
 
-    ``effective_from`` of a version is what it asked for; the instant that holds is in the rule set.
+    ``effective_from`` of a version is what it asked for; the instant that holds is in the rule set. So is the status:
+    versions that ``tripped`` judge as shadow, whatever their files ask for, until those ask for something else.
     """
 
     versions: dict[int, Rule] = field(default_factory=dict)
     source: str = ""
     absent: bool = False
+    tripped: set[int] = field(default_factory=set)
 
     @property
     def latest(self) -> int:
@@ -38,6 +40,10 @@ class RuleHistory:
     def in_force(self) -> int | None:
         """The highest version that is no draft."""
         return max((number for number, each in self.versions.items() if each.status != "draft"), default=None)
+
+    def status(self, version: int) -> Status:
+        """The status that the version has."""
+        return "shadow" if version in self.tripped else self.versions[version].status
 
     @property
     def judges(self) -> bool:
@@ -68,6 +74,11 @@ class History:
                 ended = self.rules[event.rule_id].versions[event.version]
                 changes = {"status": "retired", "effective_from": event.effective_from_ms}
                 self._bodies.append(ended.model_copy(update=changes))
+            case "tripped" if event.rule_id in self.rules and event.version is not None:
+                history = self.rules[event.rule_id]
+                history.tripped.add(event.version)
+                changes = {"status": "shadow", "effective_from": event.effective_from_ms}
+                self._bodies.append(history.versions[event.version].model_copy(update=changes))
             case "refused" if event.list_name is None and event.table_name is None:
                 self.refused.add((str(event.source), str(event.digest)))
             case "absent" if event.rule_id in self.rules:
@@ -78,6 +89,7 @@ class History:
     def _publish(self, event: RuleEvent, rule: Rule) -> None:
         history = self.rules.setdefault(rule.rule_id, RuleHistory())
         history.versions[rule.version] = rule
+        history.tripped.discard(rule.version)
         history.source, history.absent = str(event.source), False
         self._bodies.append(rule.model_copy(update={"effective_from": event.effective_from_ms}))
 
@@ -90,7 +102,8 @@ class History:
         """One that goes on for itself."""
         other = History()
         other.rules = {
-            rule_id: RuleHistory(dict(each.versions), each.source, each.absent) for rule_id, each in self.rules.items()
+            rule_id: RuleHistory(dict(each.versions), each.source, each.absent, set(each.tripped))
+            for rule_id, each in self.rules.items()
         }
         other.refused, other._bodies = set(self.refused), list(self._bodies)
         return other

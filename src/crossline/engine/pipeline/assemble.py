@@ -140,6 +140,7 @@ def _assembled(
         shards_held=held,
         backfill=config.engine.backfill,
         one_machine=local and shards <= held,
+        breaker=config.defaults.bound,
     )
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     if telling is not None:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.base import Delivery, Sink, deliver_all
 from crossline.connectors.chunks import READY
+from crossline.core.rules.breaker import Bound
 from crossline.engine.book.book import BookSource
 from crossline.engine.book.costs import Costs, shown
 from crossline.engine.book.sparklog import began_ms
@@ -47,7 +48,7 @@ class PipelineSettings:
 
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
-    batches may be one task or none, and large ones travel in files.
+    batches may be one task or none, and large ones travel in files. ``breaker``: of rules without a bound of their own.
     """
 
     name: str
@@ -57,6 +58,7 @@ class PipelineSettings:
     shards_held: int
     backfill: bool = True
     one_machine: bool = False
+    breaker: Bound | None = None
 
     @property
     def state_root(self) -> str:
@@ -161,6 +163,7 @@ class Batches:
                 verified = [source.verify() for source in self._sources]
                 self._changes.judged(outcome.clocks)
                 self._changes.unscored(outcome.figures.get("failed", {}))
+                self._changes.flooded(batch_id, outcome.alerts)
             delivery = self._delivery(batch_id, outcome, begun, begun_ms)
             after = Stopwatch()
             deliver_all(self._sinks, delivery, stop=self._stopping)

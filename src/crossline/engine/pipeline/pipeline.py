@@ -63,8 +63,9 @@ class Pipeline:
         past = PastReader(
             spark, sources, history, settings.state_root, settings.shards_held, planner.past, self._jobs.jobs
         )
+        past_of = past if settings.backfill else None
         self._changes = RuleChanges(
-            book, before, feed, history, settings.checkpoint, past if settings.backfill else None, self._stopping
+            book, before, feed, history, settings.checkpoint, past_of, self._stopping, settings.breaker
         )
         self._batches = Batches(
             spark, settings, planner, sources, sinks, self._changes, history, self._stopping, on_batch
