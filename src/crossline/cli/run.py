@@ -19,7 +19,9 @@ from crossline.engine.runtime.launch import Started, give_up, launch_ahead
 
 if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
+    from crossline.core.settings.config import PipelineConfig
     from crossline.engine.work.totals import Totals
+    from crossline.serve.watch.watch import Watch
 
 
 def register(app: typer.Typer) -> None:
@@ -52,6 +54,7 @@ def _run(
 ) -> str:
     """Run it to its end; the summary."""
     ahead = _launch_ahead(pipeline)
+    watch = None
     from crossline.core.settings.config import in_folder
     from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
     from crossline.engine.runtime.gateway import end_session
@@ -59,9 +62,12 @@ def _run(
     try:
         config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
         stopping.check()
+        watch = _watch(config)
         startup.step("Java and Spark")
         spark = session_for(config)
     except BaseException:
+        if watch is not None:
+            watch.close()
         if ahead is not None:
             give_up(ahead)
         raise
@@ -69,12 +75,18 @@ def _run(
     def on_batch(delivery: Delivery, totals: Totals) -> None:
         startup.done()
         progress.batch(delivery, totals)
+        if watch is not None:
+            watch.figures.batch(delivery, totals)
 
     try:
         stopping.check()
         startup.step("rules and sinks")
-        options = RunOptions(complete=drain, on_batch=on_batch, screen=sys.stderr if as_json else None)
+        told = None if watch is None else watch.figures
+        screen = sys.stderr if as_json else None
+        options = RunOptions(complete=drain, on_batch=on_batch, screen=screen, sink_watch=told)
         running = assemble(spark, config, options)
+        if watch is not None:
+            watch.follow(running)
         stopping.stops(running)
         running.start()
         startup.step("first batch")
@@ -83,10 +95,23 @@ def _run(
     finally:
         startup.done()
         progress.done()
+        if watch is not None:
+            watch.close()
         end_session(spark)
     if as_json:
         return orjson.dumps(summary_json(config, totals, startup.spent_ms)).decode()
     return summary_text(config, totals, startup.spent_ms)
+
+
+def _watch(config: PipelineConfig) -> Watch | None:
+    """What serves its figures, from before Java is up: whether the place is free shows at once."""
+    if config.watch is None:
+        return None
+    from crossline.engine.pipeline.assemble import clocks_of
+    from crossline.serve.watch.watch import Watch
+
+    wall = [stream for stream, clock in clocks_of(config).items() if clock == "wall"]
+    return Watch(config.watch, config.name, wall)
 
 
 def _launch_ahead(pipeline: Path) -> Started | None:

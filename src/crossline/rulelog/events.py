@@ -42,8 +42,9 @@ class RuleEvent:
     ``digest`` is that of all of them. ``without_past``: rules begin without their past; ``text`` says which.
     ``unscored``: a model did not score records, which its rule did not judge; once for each rule version in a run,
     ``text`` says why. ``tripped``: the version goes on as shadow from ``effective_from_ms`` on, though its file says
-    otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``source`` is the file's name in the folder, ``line`` counts from 1. What happened to a list has
-    its ``list_name``, to a table its ``table_name``.
+    otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``source`` is
+    the file's name in the folder, ``line`` counts from 1. What happened to a list has its ``list_name``, to a table its
+    ``table_name``.
     """
 
     event: EventKind

@@ -45,7 +45,7 @@ def _said(trip: Trip, from_ms: int) -> str:
     per, since, until = format_duration(trip.bound.per_ms), format_instant(trip.begins_ms), format_instant(from_ms)
     return (
         f"the breaker: {trip.rule_id} had {trip.count:,} alerts at records ingested in the {per} from {since} on, "
-        f"where {trip.bound.alerts_max:,} are allowed. It judges as shadow records ingested from {until} on; its alerts at "
-        "records before that are told. To have it active again, set its status to shadow, then to active, or publish "
-        "another version"
+        f"where {trip.bound.alerts_max:,} are allowed. It judges as shadow records ingested from {until} on; its "
+        "alerts at records before that are told. To have it active again, set its status to shadow, then to active, "
+        "or publish another version"
     )

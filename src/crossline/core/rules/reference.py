@@ -99,8 +99,8 @@ Rules name it in `figures`: `tries: {figure: card_tries}`, or `{figure: card_tri
 _BREAKER = """\
 ## Breaker
 
-`breaker: {alerts_max: 1000, per: 1m}`: a rule that raises more alerts at the records of one interval goes to shadow, and
-the rule log says so (`tripped`). See "A rule that floods" in [operations.md](operations.md).
+`breaker: {alerts_max: 1000, per: 1m}`: a rule that raises more alerts at the records of one interval goes to shadow,
+and the rule log says so (`tripped`). See "A rule that floods" in [operations.md](operations.md).
 """
 
 _FORMULAS = """\

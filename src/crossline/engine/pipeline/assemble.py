@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
-from crossline.connectors.base import Delivery, Sink, build_sink
+from crossline.connectors.base import Delivery, Sink, SinkWatch, build_sink
 from crossline.connectors.console import ConsoleSink
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding
@@ -47,12 +47,13 @@ class RunOptions:
 
     ``complete``: what is there is judged, then it ends; a last line without an end counts if it is whole (``drain`` of
     ``file_source``).
-    ``screen``: where a console sink prints, the standard output where None.
+    ``screen``: where a console sink prints, the standard output where None. ``sink_watch``: who is told how sinks do.
     """
 
     complete: bool = False
     on_batch: Callable[[Delivery, Totals], None] | None = None
     screen: TextIO | None = None
+    sink_watch: SinkWatch | None = None
 
     def sink(self, settings: Settings, pipeline: str) -> Sink:
         """The sink of ``settings``; sentences go to ``screen`` where one is given."""
@@ -145,10 +146,10 @@ def _assembled(
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     if telling is not None:
         return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, claimed, before)
-    clocks = {stream: _clock_of(config, stream) for stream in config.sources}
-    feed = DirectoryFeed(config, clocks, Path(checkpoint) / "tables")
+    feed = DirectoryFeed(config, clocks_of(config), Path(checkpoint) / "tables")
     sinks = [options.sink(sink, config.name) for sink in config.sinks]
-    return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch, claimed, before)
+    run = (options.on_batch, claimed, before, options.sink_watch)
+    return Pipeline(spark, settings, book, sources, feed, sinks, *run)
 
 
 def _deciding(config: Config, before: Book | None) -> Deciding | None:
@@ -189,6 +190,11 @@ def _shards(config: Config, before: Book | None, cores: int) -> int:
 def _has_keepers(spark: SparkSession) -> bool:
     """Whether each shard has one place on this machine; else any worker may come to hold any of them."""
     return bool(spark.conf.get("spark.python.daemon.module", "") == DAEMON)
+
+
+def clocks_of(config: Config) -> dict[str, IngestClock]:
+    """By stream, where its ingest time comes from."""
+    return {stream: _clock_of(config, stream) for stream in config.sources}
 
 
 def _clock_of(config: Config, stream: str) -> IngestClock:
