@@ -24,10 +24,9 @@ from crossline.core.texts.problems import Finding, Problem, RefusedError
 from crossline.rulelog.content import is_folder
 from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.folder import Files, Folders
-from crossline.rulelog.history import History
+from crossline.rulelog.history import History, trip_events
 from crossline.rulelog.logfile import LogFile, read_log
 from crossline.rulelog.reading import NOTHING_KNOWN, FileRule, Known, Read, folder_of_rules, guarded, read_files
-from crossline.rulelog.tripping import trip_events
 
 IngestClock = Literal["wall", "records"]
 # Where what is not logged yet would hold from: after all records, so that it judges none.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from crossline.core.alerts.breaker import Trip
 from crossline.core.basics.errors import StateError
-from crossline.core.basics.times import format_instant
+from crossline.core.basics.times import format_duration, format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
-from crossline.core.rules.composition import Head, Sources, heads_of_rules
+from crossline.core.rules.composition import Head, Sources, heads_of_rules, way_of
 from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.naming import shared_in
 from crossline.core.rules.reading import read_rule
@@ -16,6 +17,8 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.reading import Reading, rule_of, several_of
 from crossline.core.texts.problems import Finding, shown
 from crossline.rulelog.events import RuleEvent
+
+BREAKER = "breaker"  # who it is that made a rule shadow
 
 
 @dataclass(slots=True)
@@ -275,3 +278,41 @@ def _named(reading: Reading) -> set[str | None]:
     """The rules whose hits are read, by their ids; those of every risk score are whatever rules there are."""
     several = (several_of(source) for source in reading.sources)
     return {*(rule_of(source) for source in reading.sources), *(each for ids in several for each in ids or ())}
+
+
+def trip_events(
+    history: History, trips: Iterable[Trip], highest_ingest_ms: Mapping[str, int], now_ms: int
+) -> Iterator[RuleEvent]:
+    """An event for each of ``trips`` that changes anything: of a version that is in force, and active.
+
+    It holds from just after every record of the stream that was judged, whatever clock that goes by: a pipeline that is
+    behind would else go on to flood until it has caught up.
+    """
+    for trip in trips:
+        mine = history.rules.get(trip.rule_id)
+        if mine is None or mine.in_force != trip.version or mine.status(trip.version) != "active":
+            continue
+        stream = way_of(mine.versions[trip.version].reading.judged[0], history.heads)[-1]
+        last_ms = max(highest_ingest_ms.get(stream, trip.begins_ms), trip.begins_ms)
+        yield RuleEvent(
+            "tripped",
+            now_ms,
+            trip.rule_id,
+            trip.version,
+            "shadow",
+            last_ms + 1,
+            source=mine.source,
+            text=_said(trip, last_ms + 1),
+            who=BREAKER,
+            count=trip.count,
+        )
+
+
+def _said(trip: Trip, from_ms: int) -> str:
+    per, since, until = format_duration(trip.bound.per_ms), format_instant(trip.begins_ms), format_instant(from_ms)
+    return (
+        f"the breaker: {trip.rule_id} had {trip.count:,} alerts at records ingested in the {per} from {since} on, "
+        f"where {trip.bound.alerts_max:,} are allowed. It judges as shadow records ingested from {until} on; its "
+        "alerts at records before that are told. To have it active again, set its status to shadow, then to active, "
+        "or publish another version"
+    )

@@ -74,8 +74,8 @@ class ShardOutput:
     """What one batch gave: hits, duplicates, late records, and the deltas to be persisted.
 
     ``by_stream``: the ``records`` of each stream. ``failed``: how many records a model could not judge, by rule version
-    and why. ``missed``: by table, how many records it had no row for. ``tellings``: of each program that tells figures (``Telling``), what it tells of the
-    records; of one that saw none, nothing. ``meter``: what measures it.
+    and why. ``missed``: by table, how many records it had no row for. ``tellings``: of each program that tells figures
+    (``Telling``), what it tells of the records; of one that saw none, nothing. ``meter``: what measures it.
     """
 
     hits: list[Hit] = field(default_factory=list)
