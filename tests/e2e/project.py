@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from crossline.connectors.base import Delivery
+    from crossline.serve.watch.watch import Watch
 
 # The instants of detection and delivery are those of the wall clock; all else of an alert must be the same everywhere.
 OF_THE_RUN = ("detected_at", "delivered_at")
@@ -84,8 +85,8 @@ class Project:
     def config(self) -> Config:
         return in_folder(read_config(str(self.pipeline)), str(self.root))
 
-    def start(self, spark: SparkSession, *, complete: bool = False) -> Running:
-        return Running(self, spark, complete=complete)
+    def start(self, spark: SparkSession, *, complete: bool = False, watch: Watch | None = None) -> Running:
+        return Running(self, spark, complete=complete, watch=watch)
 
     def drain(self, spark: SparkSession) -> Totals:
         """Run to the end of what is there, in this process."""
@@ -119,16 +120,22 @@ class Project:
 class Running:
     """A pipeline running in this process; a context that stops it. What it delivered can be waited for."""
 
-    def __init__(self, project: Project, spark: SparkSession, *, complete: bool) -> None:
+    def __init__(self, project: Project, spark: SparkSession, *, complete: bool, watch: Watch | None = None) -> None:
         self._news = threading.Condition()
         self._project = project
         self.deliveries: list[Delivery] = []
         self._last: int | None = None
         self._held = threading.Event()
-        options = RunOptions(complete=complete, on_batch=self._batch)
-        self.pipeline: Pipeline = assemble(spark, project.config(), options).start()
+        self._watch = watch
+        options = RunOptions(complete, self._batch, sink_watch=None if watch is None else watch.figures)
+        self.pipeline: Pipeline = assemble(spark, project.config(), options)
+        if watch is not None:
+            watch.follow(self.pipeline)
+        self.pipeline.start()
 
-    def _batch(self, delivery: Delivery, _: Totals) -> None:
+    def _batch(self, delivery: Delivery, totals: Totals) -> None:
+        if self._watch is not None:
+            self._watch.figures.batch(delivery, totals)
         with self._news:
             self.deliveries.append(delivery)
             self._news.notify_all()

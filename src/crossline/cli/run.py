@@ -110,8 +110,7 @@ def _watch(config: PipelineConfig) -> Watch | None:
     from crossline.engine.pipeline.assemble import clocks_of
     from crossline.serve.watch.watch import Watch
 
-    wall = [stream for stream, clock in clocks_of(config).items() if clock == "wall"]
-    return Watch(config.watch, config.name, wall)
+    return Watch(config.watch, config.name, clocks_of(config))
 
 
 def _launch_ahead(pipeline: Path) -> Started | None:

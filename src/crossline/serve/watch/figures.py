@@ -62,18 +62,19 @@ class Figures:
     """The sums of a run. ``lock`` is held while they are added to, and by who reads them.
 
     ``rules_max``: how many rules are named; those that come later are told together. ``wall``: streams whose ingest
-    time is a wall clock, against which the latency of an alert can be told. ``sinks`` are named by ``name_sinks``.
+    time is a wall clock, against which the latency of an alert can be told. ``streams``: those that are told from the
+    start: a sum that does not begin at 0 cannot be seen to rise. ``sinks`` are named by ``name_sinks``.
     """
 
-    def __init__(self, rules_max: int = 100, wall: Collection[str] = ()) -> None:
+    def __init__(self, rules_max: int = 100, wall: Collection[str] = (), streams: Iterable[str] = ()) -> None:
         self.lock = threading.Lock()
         self._rules_max = rules_max
         self._wall = frozenset(wall)
         self._named: set[str] = set()
         self._sink_names: dict[int, str] = {}
-        self.records: Counter[str] = Counter()
+        self.records: Counter[str] = Counter(dict.fromkeys(streams, 0))
         self.dead: Counter[tuple[str, str]] = Counter()
-        self.late: Counter[str] = Counter()
+        self.late: Counter[str] = Counter(self.records)
         self.alerts: Counter[tuple[str, str]] = Counter()
         self.cost_s: dict[str, float] = {}
         self.unscored: Counter[str] = Counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Protocol
 
@@ -51,12 +51,14 @@ class Followed(Protocol):
 class Watch:
     """Listens from the start; ``figures`` is told of batches and sinks, ``follow`` which pipeline it is.
 
-    What may take long is asked in a thread of its own, so that a page is answered whatever Java and brokers do. Raises
-    UsageError where its place is taken.
+    ``clocks``: by stream, whether ingest time is a ``wall`` clock, or comes from the records. What may take long is
+    asked in a thread of its own, so that a page is answered whatever Java and brokers do. Raises UsageError where its
+    place is taken.
     """
 
-    def __init__(self, settings: WatchSettings, pipeline: str, wall: Collection[str] = ()) -> None:
-        self.figures = Figures(settings.rules_max, wall)
+    def __init__(self, settings: WatchSettings, pipeline: str, clocks: Mapping[str, str]) -> None:
+        wall = [stream for stream, clock in clocks.items() if clock == "wall"]
+        self.figures = Figures(settings.rules_max, wall, clocks)
         self._settings = settings
         self._pipeline: Followed | None = None
         self._since_s = time.time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -27,7 +28,7 @@ def tripped(alerts: list[dict[str, Any]], cuts: list[int], watched: dict[Name, G
     counts: Counts = {}
     found: list[Trip] = []
     edges = [0, *sorted(min(each, len(alerts)) for each in cuts), len(alerts)]
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         counts, trips = counted(counts, alerts[begin:end], watched)
         found += trips
         watched = {name: each for name, each in watched.items() if name not in {(t.rule_id, t.version) for t in trips}}
