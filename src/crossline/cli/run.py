@@ -11,11 +11,13 @@ import orjson
 import typer
 import yaml
 
+from crossline.cli.logs import LogFormat, configure
 from crossline.cli.startup import Startup
 from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress, summary_json, summary_text
 from crossline.core.basics.errors import CrosslineError
 from crossline.engine.runtime.launch import Started, give_up, launch_ahead
+from crossline.logs import of_run
 
 if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
@@ -33,8 +35,13 @@ def run(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
     drain: Annotated[bool, typer.Option("--drain", help="Process what is there and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Lines of the log; auto: text on a terminal, else json.")
+    ] = LogFormat.AUTO,
 ) -> None:
     """Run ``pipeline``; relative paths in it start at its folder."""
+    if log_format != LogFormat.AUTO:
+        configure(log_format)
     progress = Progress(sys.stderr)
     startup = Startup(progress.show)
     said = None
@@ -62,6 +69,7 @@ def _run(
     try:
         config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
         stopping.check()
+        of_run(pipeline=config.name)
         watch = _watch(config)
         startup.step("Java and Spark")
         spark = session_for(config)

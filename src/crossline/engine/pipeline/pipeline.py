@@ -27,7 +27,7 @@ from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import together
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.work.totals import Totals
-from crossline.logs import get_logger
+from crossline.logs import get_logger, of_work
 
 POLL_S = 0.25
 
@@ -116,7 +116,8 @@ class Pipeline:
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
         self._leftovers.calls_back()
-        self._batches.run(frame, self._intake, batch_id)
+        with of_work(batch_id=batch_id):
+            self._batches.run(frame, self._intake, batch_id)
 
     @property
     def totals(self) -> Totals:
