@@ -135,7 +135,7 @@ class Running:
 
     def _batch(self, delivery: Delivery, totals: Totals) -> None:
         if self._watch is not None:
-            self._watch.figures.batch(delivery, totals)
+            self._watch.batch(delivery, totals)
         with self._news:
             self.deliveries.append(delivery)
             self._news.notify_all()

@@ -84,7 +84,7 @@ def _run(
         startup.done()
         progress.batch(delivery, totals)
         if watch is not None:
-            watch.figures.batch(delivery, totals)
+            watch.batch(delivery, totals)
 
     try:
         stopping.check()

@@ -293,7 +293,7 @@ def trip_events(
         if mine is None or mine.in_force != trip.version or mine.status(trip.version) != "active":
             continue
         stream = way_of(mine.versions[trip.version].reading.judged[0], history.heads)[-1]
-        last_ms = max(highest_ingest_ms.get(stream, trip.begins_ms), trip.begins_ms)
+        last_ms = highest_ingest_ms.get(stream, trip.begins_ms + trip.bound.per_ms - 1)
         yield RuleEvent(
             "tripped",
             now_ms,

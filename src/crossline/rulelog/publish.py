@@ -107,6 +107,8 @@ class RuleFolder:
             name, text = each.source, with_status(each.document.text, each.source, each.path, status)
         else:
             rule = self._logged(rule_id, version, standing, refused)
+            if status == rule.status and self._tripped(rule):
+                raise PermanentError(_again(rule))
             _check_move(rule_id, rule.status, status)
             name = self._new_name(rule)
             text = yaml.safe_dump({**rule.to_json(), "status": status}, sort_keys=False, allow_unicode=True)

@@ -94,6 +94,10 @@ def test_the_command_says_how_to_have_it_active_again(desk: Desk) -> None:
     folder = RuleFolder(desk.folder, [History(read_log(log_path(desk.folder, "p")))])
     with pytest.raises(PermanentError, match=r"the breaker found that it floods.*Set it to shadow first"):
         folder.set_status("large", "active")
+    (desk.folder / "r.yaml").rename(desk.folder / ".r.yaml")
+    with pytest.raises(PermanentError, match="the breaker found that it floods"):
+        folder.set_status("large", "active")
+    (desk.folder / ".r.yaml").rename(desk.folder / "r.yaml")
     assert folder.set_status("large", "shadow").change == "status_changed"
     _, events = desk.take_up()
     assert [(event.event, event.status) for event in events] == [("status_changed", "shadow")]

@@ -150,7 +150,8 @@ class Figures:
         for (rule_id, kind), count in counts.items():
             self.alerts[self._rule(rule_id), kind] += count
         for stream, texts in waited.items():
-            self.latency[stream].add_all(now_s - instants_ms(texts) / 1000)
+            # A broker's clock may be ahead of this one; a sum that falls would be read as a restart.
+            self.latency[stream].add_all(np.maximum(0.0, now_s - instants_ms(texts) / 1000))
 
     def _costs(self, cost_ms: Mapping[str, float | Mapping[str, float]]) -> None:
         rules = cost_ms.get("rules", {})

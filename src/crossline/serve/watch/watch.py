@@ -11,9 +11,10 @@ from typing import Protocol
 import orjson
 from prometheus_client.exposition import choose_encoder
 
-from crossline.connectors.base import Sink
+from crossline.connectors.base import Delivery, Sink
 from crossline.core.settings.watch import Place, WatchSettings
 from crossline.engine.pipeline.standing import Standing, Waiting
+from crossline.engine.work.totals import Totals
 from crossline.logs import get_logger
 from crossline.serve.watch.exposition import RunCollector, registry_of
 from crossline.serve.watch.figures import Figures
@@ -49,7 +50,7 @@ class Followed(Protocol):
 
 
 class Watch:
-    """Listens from the start; ``figures`` is told of batches and sinks, ``follow`` which pipeline it is.
+    """Listens from the start; ``figures`` is told of sinks, ``batch`` of batches, ``follow`` which pipeline it is.
 
     ``clocks``: by stream, whether ingest time is a ``wall`` clock, or comes from the records. What may take long is
     asked in a thread of its own, so that a page is answered whatever Java and brokers do. Raises UsageError where its
@@ -89,6 +90,13 @@ class Watch:
         self._pipeline = pipeline
         self._asking = threading.Thread(target=self._ask, name="watch-asks", daemon=True)
         self._asking.start()
+
+    def batch(self, delivery: Delivery, totals: Totals) -> None:
+        """A batch is with every sink. Whatever becomes of its figures, it is done."""
+        try:
+            self.figures.batch(delivery, totals)
+        except Exception:
+            log.exception("figures of a batch could not be added up for the watch")
 
     def close(self) -> None:
         """Listen no more. Who asks for long is not waited for."""

@@ -104,6 +104,14 @@ def test_names_are_bounded_and_sums_never_fall() -> None:
     assert found["crossline_rule_cost_seconds_total"] == {(OTHERS,): 0.003, ("a",): 0.001}
 
 
+def test_a_clock_that_is_ahead_makes_no_sum_fall() -> None:
+    figures = Figures(wall=["s"])
+    figures.batch(delivered(alert("a", -3_600.0)), Totals())
+    found = exposed(figures)
+    assert found["crossline_alert_latency_seconds_sum"] == {("s",): 0}
+    assert found["crossline_alert_latency_seconds_bucket"]["0.025", "s"] == 1
+
+
 def test_sinks_are_told_apart(tmp_path: Any) -> None:
     figures = Figures()
     sinks = [ConsoleSink(), JsonlSink(tmp_path / "a", None), JsonlSink(tmp_path / "b", None)]
