@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
     from crossline.services.broker import LocalBroker
 
+# Packages whose modules assert for tests: a failure there tells what differed, as one in a test does.
+pytest.register_assert_rewrite(
+    *("connectors", "docs", "e2e", "oracle", "spark"),
+    *("decode_told", "formula", "panes", "patterns", "rulelog", "rules", "windows"),
+)
 # Processes of pytest-xdist are told the width of a terminal that they have not.
 os.environ.pop("COLUMNS", None)
 

@@ -29,6 +29,7 @@ from .traffic import BASE_MS, STREAM, Body, lines
 
 WAIT_S = 400.0
 LEAVE_S = 20.0
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for a Java of half a minute
 SEED = 20_261_121
 
 RULES: list[Body] = [
