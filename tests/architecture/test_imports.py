@@ -68,7 +68,7 @@ CORE_BANNED = {
 }
 CORE_BANNED_PARTS = ("pyarrow.fs", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.flight")
 # io.BytesIO and the like hold bytes that were handed in.
-CORE_ALLOWED_NAMES = {"io": {"BytesIO", "StringIO"}}
+CORE_ALLOWED_NAMES = {"io": {"BytesIO", "StringIO"}, "urllib": {"urlsplit"}}
 CLOCKS = {"now", "utcnow", "today"}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from crossline.core.basics.errors import PermanentError
 from crossline.core.settings.fields import Settings
+from crossline.core.settings.secrets import Password
+from crossline.core.settings.sinks_base import SinkSettings
 from crossline.core.texts.problems import Finding, shown
 from crossline.core.texts.validation import refusal, refusals
 
@@ -40,7 +40,7 @@ def _check_options(value: Any) -> Any:
 ClientOptions = Annotated[dict[str, Any], BeforeValidator(_check_options)]
 
 
-class KafkaSecurity(Settings):
+class KafkaSecurity(Password):
     """How to connect to a broker that asks who is there."""
 
     protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
@@ -50,17 +50,11 @@ class KafkaSecurity(Settings):
         default=None, description="SASL mechanism; needed with a sasl_ protocol."
     )
     username: str | None = Field(default=None, description="SASL user name.")
-    password_env: str | None = Field(
-        default=None, description="Name of the environment variable that holds the password."
-    )
-    password_file: str | None = Field(default=None, description="File that holds the password and nothing else.")
     ca_file: str | None = Field(default=None, description="File with the certificates to trust, in PEM form.")
 
     def findings(self) -> list[Finding]:
         """A password from two places, or SASL without what it needs."""
-        found = []
-        if self.password_env and self.password_file:
-            found.append(Finding(("password_file",), "both password_env and password_file", "one of them"))
+        found = super().findings()
         if self.protocol.startswith("sasl_"):
             missing = [name for name in ("mechanism", "username") if getattr(self, name) is None]
             if not (self.password_env or self.password_file):
@@ -68,25 +62,6 @@ class KafkaSecurity(Settings):
             if missing:
                 found.append(Finding(("protocol",), f"{self.protocol} without {', '.join(missing)}", "all of them"))
         return found
-
-    def password(self, environment: Mapping[str, str], read: Callable[[str], str]) -> str | None:
-        """The password that these settings name; None where they name none.
-
-        ``read`` gives the text of a file. Raises PermanentError where the variable is not set or the file not readable.
-        """
-        if self.password_env is not None:
-            value = environment.get(self.password_env)
-            if not value:
-                raise PermanentError(
-                    f"environment variable {self.password_env}, which password_env names, is not set: export it first"
-                )
-            return value
-        if self.password_file is None:
-            return None
-        try:
-            return read(self.password_file).strip()
-        except OSError as error:
-            raise PermanentError(f"password_file {self.password_file} cannot be read: {error.strerror}") from None
 
 
 class _Kafka(Settings):
@@ -110,7 +85,7 @@ class KafkaSourceSettings(_Kafka):
     )
 
 
-class KafkaSinkSettings(_Kafka):
+class KafkaSinkSettings(_Kafka, SinkSettings):
     """Alerts to a topic, keyed by entity, written once (idempotent producer, all replicas)."""
 
     kind: Literal["kafka"] = Field(description="Which kind of sink this is.")

@@ -114,6 +114,11 @@ def _of_sinks(of: Figures) -> Iterator[Metric]:
         for name, each in of.sinks.items()
     }
     yield _gauge("sink_behind_seconds", "For how long a sink has not taken the batch; 0: it does.", ["sink"], behind)
+    left = {name: each.backlog() for name, each in of.behind.items()}
+    batches = {name: each.batches for name, each in left.items()}
+    yield _gauge("sink_backlog_batches", "What a sink that no batch waits for has not got yet.", ["sink"], batches)
+    ages = {name: max(0.0, now_s - (each.since_ms or now_s * 1000) / 1000) for name, each in left.items()}
+    yield _gauge("sink_backlog_seconds", "How old the oldest batch of that is; 0: it has all.", ["sink"], ages)
     taken = {name: each.delivery_s for name, each in of.sinks.items()}
     yield _histogram("sink_delivery_seconds", "How long sinks took for a batch, retries included.", ["sink"], taken)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crossline.connectors.base import Delivery, Sink
+from crossline.connectors.behind import Behind
 from crossline.core.alerts.breaker import instants_ms
 from crossline.engine.work.totals import Totals
 
@@ -85,6 +86,7 @@ class Figures:
         self.latency: dict[str, Histogram] = {stream: Histogram(LATENCY_S) for stream in sorted(self._wall)}
         self.batch_s = Histogram(PHASES_S)
         self.sinks: dict[str, SinkFigures] = {}
+        self.behind: dict[str, Behind] = {}  # sinks that no batch waits for
         self.batches = 0
         self.retained = 0
         self.ingest_ms: dict[str, int] = {}
@@ -95,11 +97,13 @@ class Figures:
         """By their kind, a later one of a kind with its number."""
         kinds: Counter[str] = Counter()
         for sink in sinks:
-            kind = type(sink).__name__.removesuffix("Sink").lower()
+            kind = (sink.name if isinstance(sink, Behind) else type(sink).__name__).removesuffix("Sink").lower()
             kinds[kind] += 1
             name = kind if kinds[kind] == 1 else f"{kind}-{kinds[kind]}"
             self._sink_names[id(sink)] = name
             self.sinks[name] = SinkFigures()
+            if isinstance(sink, Behind):
+                self.behind[name] = sink
 
     def failed(self, sink: Sink, error: BaseException | None) -> None:
         """A sink did not take a batch; it is tried again."""

@@ -12,6 +12,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crossline.connectors.base import Delivery, LateRecord
+from crossline.connectors.behind import Behind
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.core.basics.deadletter import DeadLetter
@@ -128,6 +129,17 @@ def test_sinks_are_told_apart(tmp_path: Any) -> None:
     figures.took(sinks[2], 3.0)
     assert exposed(figures)["crossline_sink_behind_seconds"]["jsonl-2",] == 0
     assert found["crossline_sink_delivery_seconds_count"] == {("console",): 1, ("jsonl",): 0, ("jsonl-2",): 0}
+
+
+def test_a_sink_that_no_batch_waits_for_has_a_backlog(tmp_path: Any) -> None:
+    figures = Figures()
+    behind = Behind(JsonlSink(tmp_path / "a", None), tmp_path / "behind")
+    figures.name_sinks([ConsoleSink(), behind])
+    found = exposed(figures)
+    assert found["crossline_sink_backlog_batches"] == found["crossline_sink_backlog_seconds"] == {("jsonl",): 0}
+    (tmp_path / "behind").mkdir()
+    behind.deliver(Delivery("p", 0, figures={}))  # it is not open: nothing is given on
+    assert exposed(figures)["crossline_sink_backlog_batches"] == {("jsonl",): 1}
 
 
 def test_what_is_not_known_is_not_told() -> None:
