@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.kafka.client import java_settings, librdkafka_settings
 from crossline.connectors.kafka.fetch import KafkaFetch
+from crossline.connectors.kafka.lag import TopicLag
 from crossline.connectors.kafka.topics import TopicWatch
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.engine.book.sparklog import next_offsets
@@ -77,7 +78,17 @@ def kafka_source(
         watch.close()
 
     tail = client if ISOLATION not in source.options else {**client, ISOLATION: str(source.options[ISOLATION])}
-    return SourcePlan(stream, opened, KafkaIntake(stream), fetch, reader.history, close, verify=watch.ask, client=tail)
+    return SourcePlan(
+        stream,
+        opened,
+        KafkaIntake(stream),
+        fetch,
+        reader.history,
+        close,
+        verify=watch.ask,
+        client=tail,
+        waiting=TopicLag(client),
+    )
 
 
 def kafka_reader(source: KafkaSourceSettings, environment: Mapping[str, str], records_max: int) -> KafkaReader:
