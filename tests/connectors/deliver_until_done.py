@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from crossline.connectors.base import Delivery, build_sink
-from crossline.connectors.behind import Behind
+from crossline.connectors.behind.sink import Behind
 
 from .makers import alert
 

@@ -78,7 +78,6 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
     place = watch.place
     assert asked(place, "/healthz") == (200, {"ok": True, "reasons": [], "state": "starting"})
     assert asked(place, "/readyz")[0] == 503
-
     with project.start(spark, watch=watch) as running:
         project.give("0.jsonl", lines(log[:80]) + b"{\n")
         running.until_read(81)
@@ -89,7 +88,6 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
         assert scrape.values("crossline_dead_letters_total")["malformed_json", STREAM] == 1
         assert scrape.values("crossline_sink_behind_seconds") == {("sqlite",): 0, ("jsonl",): 0}
         assert scrape.values("crossline_rule_events_total")["tripped",] == 1
-
         down.set()
         project.give("1.jsonl", lines(log[80:160]))
         said = until(place, "/readyz", 503)
@@ -99,14 +97,12 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
         assert held.values("crossline_source_waiting_bytes")[STREAM,] > 0
         assert held.values("crossline_ready") == {(): 0}
         assert held.values("crossline_records_total") == {(STREAM,): 80}, "not delivered"
-
         down.clear()
         until(place, "/readyz", 200)
         project.give("2.jsonl", lines(log[160:]))
         running.until_read(241)
         scrape = until_scraped(place, lambda each: each.values("crossline_records_total") == {(STREAM,): 240})
     assert until(place, "/healthz", 503)["reasons"] == ["the query is dead: see the log of the run"]
-
     alerts = project.alerts()
     told = scrape.values("crossline_alerts_total")
     for rule in ("often", "pairs"):
@@ -123,7 +119,6 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
         "crossline_source_waiting_records",  # there is no topic
         "crossline_unscored_records_total",  # nor a model
     }
-
     # The breaker: the rule is shadow from the instant that the log has, also to those who read its hits.
     (trip,) = [event for event in project.rule_log() if event["event"] == "tripped"]
     assert (trip["rule_id"], trip["who"], trip["status"]) == ("often", "breaker", "shadow")

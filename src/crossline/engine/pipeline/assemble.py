@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from pyspark.sql import SparkSession
 
 from crossline.connectors.base import Delivery, Sink, SinkWatch, build_sink
-from crossline.connectors.behind import Behind, waiting_in
+from crossline.connectors.behind.sink import Behind, waiting_in
 from crossline.connectors.console import ConsoleSink
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding

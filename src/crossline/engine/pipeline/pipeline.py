@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from crossline.connectors.base import Delivery, Sink, SinkWatch
-from crossline.connectors.behind import Behind
+from crossline.connectors.behind.sink import Behind
 from crossline.core.basics.errors import PermanentError, StoppedError
 from crossline.engine.book.book import Book
 from crossline.engine.book.checkpoint import Checkpoint

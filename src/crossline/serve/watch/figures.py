@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crossline.connectors.base import Delivery, Sink
-from crossline.connectors.behind import Behind
+from crossline.connectors.behind.sink import Behind
 from crossline.core.alerts.breaker import instants_ms
 from crossline.engine.work.totals import Totals
 

@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crossline.connectors.base import Delivery, LateRecord
-from crossline.connectors.behind import Behind
+from crossline.connectors.behind.sink import Behind
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.core.basics.deadletter import DeadLetter
