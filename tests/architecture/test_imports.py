@@ -28,7 +28,7 @@ MAY_IMPORT = {
 ROOMS = {
     "core": (
         *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "rules", "decide", "settings"),
-        *("plan", "decode", "windows", "panes", "patterns", "reevaluate", "route", "enrich", "alerts", "judge"),
+        *("plan", "decode", "avro", "windows", "panes", "patterns", "reevaluate", "route", "enrich", "alerts", "judge"),
         "workbench",
     ),
     "engine": (

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from crossline.core.basics.errors import PermanentError
 from crossline.core.settings.fields import Settings
+from crossline.core.settings.registry import RegistrySettings
+from crossline.core.settings.secrets import A_SECRET, password_of, two_places
 from crossline.core.texts.problems import Finding, shown
 from crossline.core.texts.validation import refusal, refusals
 
 # Client options that hold a secret have one of these in their name; pipeline.yaml is read by many, and committed.
 _SECRETS = ("password", "secret", "jaas.config", "ssl.key.pem", "ssl.keystore.key", "oauthbearer.config")
-A_SECRET = "a secret"  # noqa: S105 - the word, not one
 
 
 def is_secret(name: str) -> bool:
@@ -58,9 +58,7 @@ class KafkaSecurity(Settings):
 
     def findings(self) -> list[Finding]:
         """A password from two places, or SASL without what it needs."""
-        found = []
-        if self.password_env and self.password_file:
-            found.append(Finding(("password_file",), "both password_env and password_file", "one of them"))
+        found = two_places(self.password_env, self.password_file)
         if self.protocol.startswith("sasl_"):
             missing = [name for name in ("mechanism", "username") if getattr(self, name) is None]
             if not (self.password_env or self.password_file):
@@ -70,23 +68,8 @@ class KafkaSecurity(Settings):
         return found
 
     def password(self, environment: Mapping[str, str], read: Callable[[str], str]) -> str | None:
-        """The password that these settings name; None where they name none.
-
-        ``read`` gives the text of a file. Raises PermanentError where the variable is not set or the file not readable.
-        """
-        if self.password_env is not None:
-            value = environment.get(self.password_env)
-            if not value:
-                raise PermanentError(
-                    f"environment variable {self.password_env}, which password_env names, is not set: export it first"
-                )
-            return value
-        if self.password_file is None:
-            return None
-        try:
-            return read(self.password_file).strip()
-        except OSError as error:
-            raise PermanentError(f"password_file {self.password_file} cannot be read: {error.strerror}") from None
+        """The password that these settings name, as ``password_of`` finds it."""
+        return password_of(self.password_env, self.password_file, environment, read)
 
 
 class _Kafka(Settings):
@@ -107,6 +90,9 @@ class KafkaSourceSettings(_Kafka):
     )
     max_records_per_batch: int | None = Field(
         default=None, ge=1, description="Most records of one batch; by default `engine.max_batch_records`."
+    )
+    registry: RegistrySettings | None = Field(
+        default=None, description="Where the schemas of Avro records are asked for; a stream of `format: avro` needs it."
     )
 
 

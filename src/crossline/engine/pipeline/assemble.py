@@ -39,6 +39,7 @@ from crossline.rulelog.content import read_pipeline
 from crossline.rulelog.directory import IngestClock
 
 SHARDS_PER_CORE = 1
+_READABLE = {"files": ("json", "csv", "parquet"), "kafka": ("json", "avro")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ def _clock_of(config: Config, stream: str) -> IngestClock:
 
 def _check_format(config: Config, stream: str) -> None:
     """Which formats a source can be read in, in this version."""
-    readable = ("json", "csv", "parquet") if isinstance(config.sources[stream], FilesSettings) else ("json",)
+    readable = _READABLE.get(config.sources[stream].kind, ("json",))
     form = config.streams[stream].format
     if form not in readable:
         kind = config.sources[stream].kind
