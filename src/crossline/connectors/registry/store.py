@@ -34,9 +34,10 @@ HURRIED_S_MAX = 3.0
 UNKNOWN_KEPT_MAX = 10_000
 _NOTES_KEPT = 4
 
-# Of this process, by folder and number: what a number means, and those of which it is known that they mean nothing yet.
-_known: dict[tuple[str, int], Node | str] = {}
-_unknown: set[tuple[str, int]] = set()
+# Of this process: what a number means, and those of which it is known that they mean nothing yet.
+_Place = tuple[tuple[str, ...], str, int]  # addresses, folder, number
+_known: dict[_Place, Node | str] = {}
+_unknown: set[_Place] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class SchemaStore:
         return known or (_no_such(number) if answer is None else _read(number, answer))
 
     def _kept(self, number: int) -> Node | str | None:
-        place = self.folder, number
+        place = self._place(number)
         if place not in _known:
             try:
                 said = json.loads(self._file(number).read_bytes())
@@ -95,13 +96,16 @@ class SchemaStore:
             _known[place] = _read(number, answer)
         return _known[place]
 
+    def _place(self, number: int) -> _Place:
+        return self.address.urls, self.folder, number
+
     def _file(self, number: int) -> Path:
         return Path(self.folder) / f"{number}.json"
 
     def _fetched(self, numbers: list[int], batch_id: int) -> dict[int, Node | str]:
         """Ask for numbers; those that are new and not known at first are asked for again, all together."""
         left = [number for number in numbers if not self._ask(number)]
-        fresh = [number for number in left if (self.folder, number) not in _unknown]
+        fresh = [number for number in left if self._place(number) not in _unknown]
         for pause_s in ASK_AGAIN_S if 0 < len(fresh) <= ASK_AGAIN_MAX else ():
             time.sleep(pause_s)
             left = [number for number in left if not self._ask(number)]
@@ -109,7 +113,7 @@ class SchemaStore:
             self._note(batch_id, left)
             if len(_unknown) > UNKNOWN_KEPT_MAX:
                 _unknown.clear()
-            _unknown.update((self.folder, number) for number in left)
+            _unknown.update(self._place(number) for number in left)
             log.warning("the registry knows no such schemas; their records are dead letters", schemas=left[:10])
         return {number: self._kept(number) or _no_such(number) for number in numbers}
 
