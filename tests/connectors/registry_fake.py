@@ -12,6 +12,7 @@ from typing import Any
 
 Json = Any
 Answer = tuple[int, bytes]
+WAIT_S = 120.0
 
 
 class FakeRegistry:
@@ -27,7 +28,7 @@ class FakeRegistry:
         self.asked: list[str] = []
         self.faults: list[Answer | None] = []
         self.login: tuple[str, str] | None = None
-        self.met = threading.Event()  # a fault was met
+        self._news = threading.Condition()
         self._server: ThreadingHTTPServer | None = None
         self._port = 0
         self.up()
@@ -55,12 +56,17 @@ class FakeRegistry:
         self.schemas[number] = {"schema": json.dumps(schema), **more}
         return number
 
+    def until_asked(self, path: str, times: int) -> None:
+        """Wait until it was asked for ``path`` so many times, since it was made."""
+        with self._news:
+            assert self._news.wait_for(lambda: self.asked.count(path) >= times, WAIT_S), self.asked
+
     def answer(self, method: str, path: str, body: bytes, authorization: str | None) -> Answer | None:
-        self.asked.append(path)
+        with self._news:
+            self.asked.append(path)
+            self._news.notify_all()
         if self.faults:
-            fault = self.faults.pop(0)
-            self.met.set()
-            return fault
+            return self.faults.pop(0)
         if self.login is not None:
             expected = base64.b64encode(":".join(self.login).encode()).decode()
             if authorization != f"Basic {expected}":

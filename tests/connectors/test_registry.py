@@ -130,9 +130,7 @@ def test_the_next_of_several_is_asked(registry: FakeRegistry, tmp_path: Path) ->
         assert isinstance(store.schemas([7])[7], Node)
 
 
-def test_an_unknown_number_is_asked_for_again_before_it_is_believed(
-    registry: FakeRegistry, store: SchemaStore
-) -> None:
+def test_an_unknown_number_is_asked_for_again_before_it_is_believed(registry: FakeRegistry, store: SchemaStore) -> None:
     found = store.schemas([9, -4, 0])
     assert found == {number: NO_SUCH.format(number) for number in (9, -4, 0)}
     assert registry.asked == ["/schemas/ids/9"] * 3
@@ -180,7 +178,11 @@ def test_schemas_that_are_none_of_avro_are_refused_for_good(registry: FakeRegist
 def test_what_a_schema_refers_to_comes_first(registry: FakeRegistry, store: SchemaStore) -> None:
     colour = {"type": "enum", "name": "Colour", "symbols": ["RED"]}
     place = {"type": "record", "name": "Place", "fields": [{"name": "colour", "type": "Colour"}]}
-    whole = {"type": "record", "name": "Whole", "fields": [{"name": "p", "type": "Place"}, {"name": "c", "type": "Colour"}]}
+    whole = {
+        "type": "record",
+        "name": "Whole",
+        "fields": [{"name": "p", "type": "Place"}, {"name": "c", "type": "Colour"}],
+    }
     to_colour = {"name": "Colour", "subject": "a/colour", "version": 2}
     to_place = {"name": "Place", "subject": "place", "version": 1}
     registry.versions["a%2Fcolour", 2] = {"schema": json.dumps(colour)}
@@ -199,7 +201,7 @@ def test_who_asks_gives_name_and_password(registry: FakeRegistry, tmp_path: Path
     assert isinstance(store.schemas([7])[7], Node)
     assert "s3cret" not in repr(store)
     wrong = SchemaStore.of(settings, str(tmp_path / "other"), {"PASSWORD": "wrong"})
-    with pytest.raises(PermanentError, match="answers 401 to GET /schemas/ids/7: who are you.*see `username`"):
+    with pytest.raises(PermanentError, match=r"answers 401 to GET /schemas/ids/7: who are you.*see `username`"):
         wrong.schemas([7])
     with pytest.raises(PermanentError, match="environment variable PASSWORD"):
         SchemaStore.of(settings, str(tmp_path), {})
@@ -210,7 +212,7 @@ def test_a_schema_is_registered(registry: FakeRegistry) -> None:
     number = address.register("payments-value", json.dumps(AMOUNT))
     assert json.loads(address.schema(number).texts[0]) == AMOUNT
     registry.faults = [(409, b'{"error_code": 409, "message": "incompatible"}')]
-    with pytest.raises(PermanentError, match="answers 409 .* incompatible"):
+    with pytest.raises(PermanentError, match=r"answers 409 .* incompatible"):
         address.register("payments-value", "{}")
     with pytest.raises(UnknownError):
         address.schema(99)

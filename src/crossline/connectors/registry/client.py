@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from crossline.core.basics.errors import PermanentError, SourceError
+from pydantic import ValidationError
+
+from crossline.core.basics.errors import PermanentError, SourceError, UsageError
+from crossline.core.settings.registry import RegistrySettings
+from crossline.core.texts.validation import findings_from_validation
 
 # As the protocol has them: what is not there although the registry is.
 UNKNOWN = {40_401, 40_402, 40_403}
@@ -131,9 +135,17 @@ class Address:
         return headers
 
 
-def subject_of(topic: str) -> str:
-    """Under which name the schemas of a topic's values stand, unless somebody chose another."""
-    return f"{topic}-value"
+def register_at(url: str, topic: str, text: str) -> int:
+    """The number of a schema of the values of ``topic``, under the name that producers use unless told otherwise."""
+    try:
+        settings = RegistrySettings(url=url)
+    except ValidationError as error:
+        told = [
+            f"found {each.found}, expected {each.expected}"
+            for each in findings_from_validation(error, RegistrySettings)
+        ]
+        raise UsageError(f"the registry's address: {'; '.join(told)}") from None
+    return Address(tuple(settings.urls)).register(f"{topic}-value", text)
 
 
 def _object(raw: bytes) -> Mapping[str, Any]:
@@ -153,4 +165,3 @@ def _why(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-

@@ -86,6 +86,11 @@ class Walk:
             raise MalformedError(f"found a length of {size} at byte {start}, where {self.end - start} bytes are left")
         return self.data[start : self.at]
 
+    def finish(self) -> None:
+        """Nothing may be left."""
+        if self.at < self.end:
+            raise MalformedError(f"found {self.end - self.at} bytes behind the record")
+
     def branch(self, node: Node) -> Node:
         """The type of what comes next, where ``node`` may be a union."""
         if node.kind != "union":
@@ -107,7 +112,9 @@ class Walk:
                 count = -count
                 self._size()
             if count * least > self.end - self.at:
-                raise MalformedError(f"found {count} items at byte {self.at}, where {self.end - self.at} bytes are left")
+                raise MalformedError(
+                    f"found {count} items at byte {self.at}, where {self.end - self.at} bytes are left"
+                )
             yield count if least else 1
 
     def _size(self) -> int:
@@ -116,7 +123,7 @@ class Walk:
             raise MalformedError(f"found a block of {size} bytes at byte {self.at}, of {self.end}")
         return size
 
-    def plain(self, node: Node) -> Any:
+    def plain(self, node: Node) -> Any:  # noqa: PLR0911 - a way out for each type
         """A value of a type that holds no others: texts and enums as bytes and number of the symbol."""
         kind = node.kind
         if kind in {"string", "bytes"}:

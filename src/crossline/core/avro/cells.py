@@ -71,7 +71,7 @@ def _scalar(column: Column, unit: int | None, found: Found) -> Any:
 def _text(column: Column, found: Found) -> str | None:
     kind, value = found.node.kind, found.value
     if kind == "enum":
-        return found.node.symbols[value]
+        return str(found.node.symbols[value])
     if found.node.logical == "uuid" and kind == "fixed":
         return str(uuid.UUID(bytes=value))
     if kind != "string":
@@ -127,7 +127,7 @@ def _exact(column: Column, found: Found) -> float:
         near = float(value)
     except OverflowError:
         near = math.inf
-    if math.isfinite(near) and value in (Decimal(repr(near)), Decimal(near)):  # noqa: PLR6201 - no hashing
+    if math.isfinite(near) and value in (Decimal(repr(near)), Decimal(near)):
         return near + 0.0
     raise _bad_number(column, found, "with more digits than a 64-bit float holds exactly")
 
@@ -155,7 +155,7 @@ def _stamp(column: Column, found: Found) -> int | None:
     elif kind in _WHOLE and column.kind != TIME_TEXT and logical not in _TIMES_OF_DAY:
         stamp = int(whole_to_ms(value, column.unit))
     elif kind in _REAL and column.kind != TIME_TEXT:
-        stamp = int(real_to_ms(_number(column, None, found), column.unit))
+        stamp = int(real_to_ms(_number(column, None, found) or 0.0, column.unit))
     if stamp == NOT_A_TIME:
         raise RefusedRecordError(
             "time_out_of_range", f"field {column.name}: found {told(found)}, expected years 1 to 9999"
@@ -189,5 +189,3 @@ def told(found: Found) -> str:
     else:
         text = str(value).lower() if node.kind == "boolean" else str(value)
     return f"{node} {shown(text)}"
-
-

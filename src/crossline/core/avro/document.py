@@ -29,9 +29,10 @@ def document(schemas: Mapping[int, Node | str], raw: bytes) -> dict[str, Any] | 
     walk = Walk(raw, HEADER_BYTES)
     try:
         value = _value(walk, schema, 0)
+        walk.finish()
     except MalformedError:
         return None
-    return value if isinstance(value, dict) and walk.at == walk.end else None
+    return value if isinstance(value, dict) else None
 
 
 def _value(walk: Walk, node: Node, depth: int) -> Any:
@@ -55,7 +56,7 @@ def _value(walk: Walk, node: Node, depth: int) -> Any:
     return _plain(node, walk.plain(node))
 
 
-def _plain(node: Node, value: Any) -> Any:
+def _plain(node: Node, value: Any) -> Any:  # noqa: PLR0911 - a way out for each type
     unit = node.logical.rpartition("-")[2]
     if node.kind == "string":
         return value.decode("utf-8", "replace")

@@ -102,8 +102,7 @@ class Reading:
             if node.kind != "record":
                 raise RefusedRecordError("not_an_object", f"found {told(walk.found(node, 0))}, expected a record")
             walk.record(node, self.want, found, 0)
-            if walk.at < walk.end:
-                raise MalformedError(f"found {walk.end - walk.at} bytes behind the record")
+            walk.finish()
         except MalformedError as error:
             raise RefusedRecordError("malformed_avro", str(error)) from None
         try:

@@ -38,8 +38,8 @@ class Node:
     """One type of a schema; types that contain themselves are rings of nodes.
 
     ``kind``: as Avro calls it. ``logical``: empty where there is none. ``scale``: of a decimal. ``size``: of a fixed.
-    ``inner``: what an array, a map or a union holds. ``fields``: of a record, by name. ``width``: 0 where a value has no
-    bytes at all, else so many that it has them at least.
+    ``inner``: what an array, a map or a union holds. ``fields``: of a record, by name. ``width``: 0 where a value has
+    no bytes at all, else so many that it has them at least.
     """
 
     kind: str

@@ -92,7 +92,8 @@ class KafkaSourceSettings(_Kafka):
         default=None, ge=1, description="Most records of one batch; by default `engine.max_batch_records`."
     )
     registry: RegistrySettings | None = Field(
-        default=None, description="Where the schemas of Avro records are asked for; a stream of `format: avro` needs it."
+        default=None,
+        description="Where the schemas of Avro records are asked for; a stream of `format: avro` needs it.",
     )
 
 

@@ -185,7 +185,7 @@ def test_anything_becomes_a_record_or_a_dead_letter() -> None:
 
 
 # fmt: off
-@pytest.mark.parametrize(("text", "told"), [
+NO_SCHEMAS = [
     ("{", "its text is no JSON"),
     ("[" * 100_000, "its text is no JSON"),
     ('["null",' * 70 + '"long"' + "]" * 70, "nested deeper than 64"),
@@ -204,8 +204,11 @@ def test_anything_becomes_a_record_or_a_dead_letter() -> None:
     ('{"type": "enum", "name": "e", "symbols": [1]}', "no list of symbols"),
     ('["null", {"type": "enum", "name": "e", "symbols": []}, {"type": "enum", "name": "e", "symbols": []}]',
      "declares e twice"),
-])
+]
 # fmt: on
+
+
+@pytest.mark.parametrize(("text", "told"), NO_SCHEMAS)
 def test_schemas_that_are_none(text: str, told: str) -> None:
     with pytest.raises(SchemaError, match=told):
         read_schema([text])
