@@ -274,10 +274,10 @@ def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str) -> Ba
     back = KafkaBack(settings, topics, stored.position, came_ms + 1, until_s)
     if source.registry is None:
         return KafkaRows(back)
+    from crossline.connectors.registry.look import AvroLook
     from crossline.connectors.registry.store import SchemaStore
-    from crossline.replay.back_avro import AvroRows
 
-    return AvroRows(back, SchemaStore.of(source.registry, folder, os.environ).hurried())
+    return KafkaRows(back, AvroLook(SchemaStore.of(source.registry, folder, os.environ), back.gone))
 
 
 def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> Back:
