@@ -24,6 +24,7 @@ class AvroLook:
         self._schemas: dict[int, Node | str] = {}
 
     def __call__(self, raw: bytes) -> dict[str, Any] | None:
+        """The record in ``raw``."""
         number = schema_id(raw)
         if number is not None and number not in self._schemas:
             self._schemas[number] = self._asked(number)

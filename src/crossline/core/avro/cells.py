@@ -18,9 +18,9 @@ from crossline.core.decode.record import TIME_NUMBER, TIME_TEXT
 DAY_S = 86_400
 # 2^512 and more: no 64-bit float is near, and its digits would take a while to write down.
 DECIMAL_BYTES_MAX = 64
-_UNITS = {name: UNIT_CODES[{"millis": "ms", "micros": "us", "nanos": "ns"}[name.rpartition("-")[2]]] for name in STAMPS}
+UNITS = {name: UNIT_CODES[{"millis": "ms", "micros": "us", "nanos": "ns"}[name.rpartition("-")[2]]] for name in STAMPS}
 _WHOLE, _REAL = {"int", "long"}, {"float", "double"}
-_TIMES_OF_DAY = {"time-millis", "time-micros"}
+TIMES_OF_DAY = {"time-millis", "time-micros"}
 
 
 def cell(column: Column, unit: int | None, found: Found | None) -> Any:
@@ -88,7 +88,7 @@ def _text(column: Column, found: Found) -> str | None:
 def _integer(column: Column, unit: int | None, found: Found) -> int | None:
     node = found.node
     if node.kind in _WHOLE:
-        given = _UNITS.get(node.logical)
+        given = UNITS.get(node.logical)
         if unit is None or given is None or given == unit:
             return int(found.value)
         # The schema says what one of its numbers is: a time in another unit than declared is still that time.
@@ -108,7 +108,7 @@ def _within(column: Column, value: int, found: Found) -> int:
 def _number(column: Column, unit: int | None, found: Found) -> float | None:
     node = found.node
     if node.kind in _WHOLE:
-        given = _UNITS.get(node.logical)
+        given = UNITS.get(node.logical)
         if unit is None or given is None:
             return float(found.value)
         return int(found.value) * int(NANOS[given]) / int(NANOS[unit])
@@ -146,13 +146,13 @@ def _unscaled(column: Column, found: Found) -> int:
 def _stamp(column: Column, found: Found) -> int | None:
     kind, logical, value = found.node.kind, found.node.logical, found.value
     stamp: int | None = None
-    if logical in _UNITS:
-        stamp = int(whole_to_ms(value, _UNITS[logical]))
+    if logical in UNITS:
+        stamp = int(whole_to_ms(value, UNITS[logical]))
     elif logical == "date":
         stamp = int(whole_to_ms(value * DAY_S, UNIT_CODES["s"]))
     elif kind == "string" and column.kind != TIME_NUMBER:
         return text_ms(column, _text(column, found) or "")
-    elif kind in _WHOLE and column.kind != TIME_TEXT and logical not in _TIMES_OF_DAY:
+    elif kind in _WHOLE and column.kind != TIME_TEXT and logical not in TIMES_OF_DAY:
         stamp = int(whole_to_ms(value, column.unit))
     elif kind in _REAL and column.kind != TIME_TEXT:
         stamp = int(real_to_ms(_number(column, None, found) or 0.0, column.unit))

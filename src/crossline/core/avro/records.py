@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from crossline.core.avro.binary import Found, MalformedError, Walk, Want
 from crossline.core.avro.cells import cell, told, units
+from crossline.core.avro.kernel import scan_values
+from crossline.core.avro.program import Program, compile_program
 from crossline.core.avro.schema import Node
 from crossline.core.avro.wire import HEADER_BYTES, MAGIC, schema_id
 from crossline.core.basics.values import I64
 from crossline.core.decode.arrival import Arrival
 from crossline.core.decode.careful import Taken, with_roles
-from crossline.core.decode.cells import new_cells
+from crossline.core.decode.cells import Cells, new_cells, settle
 from crossline.core.decode.layout import RecordLayout
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import SLOW
@@ -40,19 +42,46 @@ def decode_avro(
     line_bytes_max: int = LINE_BYTES_MAX,
     *,
     known_ms: I64 | None = None,
+    quick: bool = True,
 ) -> Decoded:
     """Decode a binary array of records in the registry's wire format; otherwise as ``decode_values``.
 
     ``schemas``: those that the values name (see ``schema_ids``); one that is missing is as one that is not known.
+    ``quick``: what the kernel can read is read by it; it changes no answer.
     """
     _, bounds, data = values.buffers()
     edges = np.frombuffer(bounds, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     span = Span(as_bytes(data), edges[:-1], edges[1:], offsets, partition)
     cells = new_cells(layout, span.buf, len(values))
-    cells.status[:] = SLOW
     reading = Reading.of(layout)
+    cells.status[:] = SLOW
+    if quick:
+        scan(cells, span, reading, schemas)
+        cells.status[span.ends - span.starts > line_bytes_max] = SLOW
+        settle(cells)
     arrival = Arrival(layout.future_ms, ingest_ms if layout.ingest is None else None, known_ms)
     return finish(cells, span, line_bytes_max, lambda _, raw: reading.value(schemas, raw), arrival)
+
+
+def scan(cells: Cells, span: Span, reading: Reading, schemas: Schemas) -> None:
+    """Read what the kernel can read; other rows stay SLOW."""
+    long_enough = np.flatnonzero(span.ends - span.starts >= HEADER_BYTES)
+    heads = span.buf[span.starts[long_enough, None] + np.arange(HEADER_BYTES)]
+    numbers = heads[:, 1:].copy().view(">i4")[:, 0]
+    required = np.array([not column.spec.optional for column in cells.layout.columns], np.uint8)
+    for number in np.unique(numbers[heads[:, 0] == MAGIC]).tolist():
+        schema = schemas.get(number)
+        program = reading.program(schema) if isinstance(schema, Node) else None
+        if program is None:
+            continue
+        rows = long_enough[(numbers == number) & (heads[:, 0] == MAGIC)]
+        ends = program.ends + len(cells.extra)
+        cells.extra += program.symbols
+        starts = span.starts + HEADER_BYTES
+        scan_values(
+            *(span.buf, starts, span.ends, rows, program.steps, ends),
+            *(cells.values, cells.flags, required, cells.status),
+        )
 
 
 def wanted(layout: RecordLayout) -> Want:
@@ -79,6 +108,10 @@ class Reading:
     def of(cls, layout: RecordLayout) -> Self:
         """What ``layout`` asks for."""
         return cls(layout, wanted(layout), units(layout))
+
+    def program(self, schema: Node) -> Program | None:
+        """What the kernel takes for records of ``schema``; None where there is nothing that it could do."""
+        return compile_program(self.layout, self.want, self.units, schema)
 
     def value(self, schemas: Schemas, raw: bytes) -> Taken:
         """Decode one record with its header. Raises RefusedRecordError."""

@@ -57,9 +57,17 @@ def node(*schemas: Json) -> Node:
 def decoded(
     layout: RecordLayout, values: Sequence[bytes | None], schemas: Mapping[int, Node | str], **more: Any
 ) -> Decoded:
-    """What comes of values at offsets 10, 11 and on."""
+    """What comes of values at offsets 10, 11 and on: the same, whether the kernel reads what it can or nothing."""
     offsets = np.arange(10, 10 + len(values), dtype=np.int64)
-    return decode_avro(layout, pa.array(values, pa.binary()), "topic-0", offsets, None, schemas, **more)
+    given = (layout, pa.array(values, pa.binary()), "topic-0", offsets, None, schemas)
+    quick, careful = decode_avro(*given, **more), decode_avro(*given, **more, quick=False)
+    assert quick.dead == careful.dead
+    assert quick.records.ids.equals(careful.records.ids)
+    assert quick.records.event_ms.tolist() == careful.records.event_ms.tolist()
+    assert quick.records.offsets.tolist() == careful.records.offsets.tolist()
+    for name, column in careful.records.fields.items():
+        assert quick.records.fields[name].equals(column), name
+    return quick
 
 
 def one(layout: RecordLayout, schema: Json, fields: Mapping[str, Json]) -> dict[str, Json] | tuple[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -79,3 +81,65 @@ def test_avro_is_json(records: list[dict[str, Any]]) -> None:
 def test_a_whole_record_is_what_was_written(records: list[dict[str, Any]]) -> None:
     schemas = {ID: node(SCHEMA)}
     assert [document(schemas, written(SCHEMA, each)) for each in records] == records
+
+
+NUMBERS = layout_of(
+    "event_time: integer, sum: number, count: integer, share: number, kind: string, day: timestamp, at: timestamp, "
+    'flag: "boolean?"',
+    "{field: event_time, unit: ms}",
+)
+LOGICAL = record_schema(
+    ("event_time", {"type": "long", "logicalType": "timestamp-micros"}),
+    ("sum", {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 4}),
+    ("count", {"type": "fixed", "name": "F", "size": 9, "logicalType": "decimal", "precision": 21, "scale": 1}),
+    ("share", "float"),
+    ("kind", ["null", {"type": "enum", "name": "E", "symbols": ["A", "GREEN", "C"]}, "string", "long"]),
+    ("day", {"type": "int", "logicalType": "date"}),
+    ("at", {"type": "long", "logicalType": "timestamp-nanos"}),
+    ("flag", ["boolean", "null"]),
+)
+# As fastavro takes numbers of any size: without their logical types.
+PLAIN = record_schema(
+    ("event_time", "long"), ("sum", "bytes"), ("count", {"type": "fixed", "name": "F", "size": 9}),
+    *((name, kind) for name, kind in ((f["name"], f["type"]) for f in LOGICAL["fields"]) if name in {"share", "kind", "flag"}),
+    ("day", "int"), ("at", "long"),
+)  # fmt: skip
+WHOLE = st.integers(-(10**16), 10**16) | st.integers(-(2**70), 2**70)
+
+
+@given(
+    event=st.integers(0, 8 * 10**15) | LONG,
+    total=WHOLE,
+    count=WHOLE,
+    share=st.floats(width=32),
+    kind=st.none() | st.sampled_from(["A", "GREEN", "C", "other", "é"]) | LONG,
+    day=st.integers(-(2**31), 2**31 - 1),
+    at=LONG,
+    flag=st.none() | st.booleans(),
+)
+def test_what_json_has_not(
+    event: int, total: int, count: int, share: float, kind: str | int | None, day: int, at: int, flag: bool | None
+) -> None:
+    """Whatever they are: as the definition says, in the kernel and in the careful way (see ``decoded``)."""
+    names = [field["name"] for field in LOGICAL["fields"]]
+    given = dict(zip(names, ["p1", event, b"", b"", share, kind, day, at, flag], strict=True))
+    given["sum"] = total.to_bytes(10, "big", signed=True)
+    given["count"] = count.to_bytes(9, "big", signed=True)
+    plain = {
+        "type": "record",
+        "name": "Payment",
+        "fields": sorted(PLAIN["fields"], key=lambda f: names.index(f["name"])),
+    }
+    found = decoded(NUMBERS, [written(plain, given)], {ID: node(LOGICAL)})
+    near = float(Decimal(total).scaleb(-4, Context(prec=60)))
+    exact = Decimal(repr(near)) == Decimal(total) / 10**4 if abs(total) < 10**16 else None
+    fits = count % 10 == 0 and abs(count // 10) < 2**63 and isinstance(kind, str) and math.isfinite(share)
+    fits = fits and abs(day) < 700_000 and 0 <= event // 1_000 < 7_258_118_400_000
+    if not fits or exact is False:
+        assert found.dead
+    elif exact:
+        columns = {name: column.to_pylist()[0] for name, column in found.records.fields.items()}
+        assert columns == {
+            "id": "p1", "event_time": event // 1_000, "sum": near, "count": count // 10, "share": share,
+            "kind": kind, "day": day * 86_400_000, "at": at // 1_000_000, "flag": flag,
+        }  # fmt: skip
