@@ -1,4 +1,4 @@
-"""A real schema registry on this machine: in memory, on loopback, gone with its owner. It needs a Java 21.
+"""A real schema registry on this machine: in memory, on loopback, gone with its owner. It needs a Java 21 or 25.
 
 `python tools/fetch.py registry` fetches what it is made of (159 MB); tests use a fake of it instead.
 """
@@ -23,7 +23,7 @@ from crossline.engine.machine.java import find_java
 from crossline.engine.machine.temp import OwnFolder, own_folder
 from crossline.services.broker import GUARD
 
-JAVA = (21,)
+JAVA = (21, 25)
 PATH = "/apis/ccompat/v7"
 _START_S_MAX = 120.0
 _ASK_S, _PAUSE_S = 2.0, 0.2
@@ -34,7 +34,7 @@ class LocalRegistry:
     """A registry as a context manager: ready inside, gone after, its schemas with it.
 
     ``url`` is what ``registry: {url: …}`` of a source takes; ``log_file`` what the registry says. It dies with this
-    process, also when that is killed. Raises PermanentError without a Java 21 or what it is made of, SourceError where
+    process, also when that is killed. Raises PermanentError without such a Java or what it is made of, SourceError where
     it does not come up.
     """
 
