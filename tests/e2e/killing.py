@@ -15,10 +15,17 @@ from typing import Any
 
 import psutil
 
+from crossline.core.judge.shard import Bounds
+from crossline.core.settings.config import rule_defaults
 from crossline.engine.runtime.tied import end_with_parent
+from crossline.replay import in_process
+from crossline.replay.backtest import Judged, Recorded
+from crossline.rulelog.directory import log_path, ruleset_of_log
+from crossline.rulelog.tablelog import tables_of_log
+from crossline.rulelog.tables import forms_of, streams_of
 
 from .project import Alerts, Project, read_jsonl
-from .traffic import BASE_MS, Body, lines
+from .traffic import BASE_MS, STREAM, Body, lines
 
 WAIT_S = 400.0
 LEAVE_S = 20.0
@@ -115,7 +122,7 @@ WAITING: list[Body] = [
         "window": "1m",
     },
 ]
-TIERS = {
+TIERS: dict[str, Any] = {
     "tier": {
         "kind": "files",
         "path": "tiers.jsonl",
@@ -245,6 +252,17 @@ def same_everywhere(project: Project, undisturbed: Alerts) -> None:
     for found in (project.alerts(), read_jsonl(project.root / "out" / "alerts.jsonl")):
         differ = [name for name in {**undisturbed, **found} if found.get(name) != undisturbed.get(name)]
         assert not differ, [(found.get(name), undisturbed.get(name)) for name in differ[:4]]
+
+
+def as_of_log(project: Project) -> Alerts:
+    """What a backtest in processes of this machine finds, with the tables as they were by the rule log."""
+    config, log, output = project.config(), log_path(project.root / "rules", "shop"), project.root / "then.jsonl"
+    history = Recorded(config.streams, {STREAM: [str(project.root / "in")]})
+    tables = tables_of_log(log, forms_of(config), streams_of(config), project.root / "sorted")
+    bounds = Bounds(config.engine.partition_lag)
+    judged = Judged(ruleset_of_log(log), history, defaults=rule_defaults(config), bounds=bounds, tables=tables)
+    in_process.backtest(judged, output)
+    return read_jsonl(output)
 
 
 def wait_for_nobody(process: subprocess.Popen[bytes]) -> None:

@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossline.core.judge.shard import Bounds
-from crossline.core.settings.config import rule_defaults
-from crossline.replay import in_process
-from crossline.replay.backtest import Judged, Recorded
-from crossline.rulelog.directory import log_path, ruleset_of_log
-from crossline.rulelog.tablelog import tables_of_log
-from crossline.rulelog.tables import forms_of, streams_of
-
 from .feeding import fed, needed
-from .killing import SEED, kill_driver, running, same_everywhere, stop, tiered_at, tiers, wait_for_nobody
-from .project import Alerts, Project, read_jsonl
-from .traffic import STREAM
+from .killing import SEED, as_of_log, kill_driver, running, same_everywhere, stop, tiered_at, tiers, wait_for_nobody
+from .project import Alerts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,17 +55,6 @@ def test_a_driver_killed_again_and_again_loses_nothing_and_repeats_nothing(
         "the table did not change under load"
     )
     same_everywhere(project, {**{name: a for name, a in whole.items() if a["rule_id"] != "tiered"}, **tiered})
-
-
-def as_of_log(project: Project) -> Alerts:
-    """What a backtest in processes of this machine finds, with the tables as they were by the rule log."""
-    config, log, output = project.config(), log_path(project.root / "rules", "shop"), project.root / "then.jsonl"
-    history = Recorded(config.streams, {STREAM: [str(project.root / "in")]})
-    tables = tables_of_log(log, forms_of(config), streams_of(config), project.root / "sorted")
-    bounds = Bounds(config.engine.partition_lag)
-    judged = Judged(ruleset_of_log(log), history, defaults=rule_defaults(config), bounds=bounds, tables=tables)
-    in_process.backtest(judged, output)
-    return read_jsonl(output)
 
 
 @pytest.mark.timeout(600)

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crossline.core.basics.errors import RetryableError, StateError
-from crossline.core.enrich.rows import TableFile, TableForm, format_of, read_table
+from crossline.core.enrich.rows import TableFile, TableForm, form_of, format_of, read_table
 from crossline.core.enrich.versions import Tables, TableVersion
+from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.rulelog.content import FileContent, digest_of
 from crossline.rulelog.events import RuleEvent
@@ -35,6 +36,11 @@ class LoggedTable:
         return files_digest(self.files)
 
 
+def forms_in(streams: Mapping[str, StreamSpec], of: Mapping[str, Sequence[str]]) -> dict[str, TableForm]:
+    """How the rows of tables look, by name, as the streams say whose records get their fields (``of``, by table)."""
+    return {name: form_of(name, streams[theirs[0]]) for name, theirs in of.items()}
+
+
 def files_digest(files: Mapping[str, str]) -> str:
     """One digest for those of ``files`` by name."""
     return digest_of(repr(sorted(files.items())).encode())
@@ -47,9 +53,14 @@ class TableStore:
     """
 
     def __init__(self, log: Path, folder: Path, forms: Mapping[str, TableForm]) -> None:
+        self._log = log
         self._beside = log.parent / "tables"
         self._folder = folder
         self._forms = forms
+
+    def of_forms(self, forms: Mapping[str, TableForm]) -> TableStore:
+        """The same contents, for tables that are declared in other ways."""
+        return TableStore(self._log, self._folder, forms)
 
     def read(self, name: str, files: Mapping[str, FileContent]) -> pa.Table:
         """Files as rows of table ``name``; raises RefusedError with all that is wrong in them."""
@@ -154,6 +165,12 @@ class TableLog:
                 made = LoggedTable(event.files or {}, begins)
                 versions[event.table_name] = (*versions.get(event.table_name, ()), made)
         return TableLog(self.store, self.streams, versions)
+
+    def as_declared(self, streams: Mapping[str, StreamSpec]) -> TableLog:
+        """The log of the tables that ``streams`` declare, in the forms that they give them."""
+        names = dict.fromkeys(table for each in streams.values() for table in each.enrich)
+        of = {table: tuple(name for name, each in streams.items() if table in each.enrich) for table in names}
+        return TableLog(self.store.of_forms(forms_in(streams, of)), of, self.versions)
 
     def since(self, gone_ms: Mapping[str, int]) -> Tables:
         """The declared tables, without contents that no record to come can meet.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from crossline.core.basics.errors import UsageError
-from crossline.core.enrich.rows import SUFFIXES, TableForm, form_of
+from crossline.core.enrich.rows import SUFFIXES, TableForm
 from crossline.core.enrich.versions import Tables, TableVersion
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.tables import TableSettings
@@ -18,13 +18,12 @@ from crossline.rulelog.content import FileContent, is_folder
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.folder import Files, Folder
 from crossline.rulelog.reading import guarded
-from crossline.rulelog.tablelog import TABLE_BYTES_MAX, TableLog, TableStore, files_digest
+from crossline.rulelog.tablelog import TABLE_BYTES_MAX, TableLog, TableStore, files_digest, forms_in
 
 
 def forms_of(config: PipelineConfig) -> dict[str, TableForm]:
     """How the rows of each table of a pipeline look."""
-    streams = streams_of(config)
-    return {name: form_of(name, config.streams[streams[name][0]]) for name in config.tables}
+    return forms_in(config.streams, streams_of(config))
 
 
 def streams_of(config: PipelineConfig) -> dict[str, tuple[str, ...]]:

@@ -227,11 +227,12 @@ class RuleChanges:
 
     def _next(self, rules: RuleSet, lists: ListTimes) -> Book:
         mine = lists.since(self._ends_ms())
-        # A batch that is run again meets tables as they were declared then.
-        tables = self._book.tables if self._hold and self._begun else lists.tables_since(self._ends_ms())
         if not self._begun:
-            return self._configured.begun(rules, mine, tables)
+            return self._configured.begun(rules, mine, lists.tables_since(self._ends_ms()))
+        # A batch that is run again meets streams and tables as they were declared then; which contents tables had is
+        # for the log to say, which may know of one that the book of that run does not.
         standing = self._book if self._hold else self._configured
+        tables = lists.tables_since(self._ends_ms(), standing.streams)
         return standing.after(self._book, self._going_on(rules), mine, tables)
 
     def _going_on(self, rules: RuleSet) -> RuleSet:

@@ -162,7 +162,7 @@ class PastReader:
         shutil.rmtree(past_root(self.state_root, folder), ignore_errors=True)  # of a run that ended before it was used
         clocks = {each: start.ingest_ms[each] for each in streams if each in start.ingest_ms} if start else {}
         reached_ms = dict.fromkeys(streams, reach_ms - SLOWEST_MS)
-        of_then = replace(book, lists=lists.since(reached_ms), tables=lists.tables_since(reached_ms))
+        of_then = replace(book, lists=lists.since(reached_ms), tables=lists.tables_since(reached_ms, book.streams))
         alone = replace(of_then, only=names, clocks=clocks, pasts={}, deciding=None, levels=1)
         mine = replace(alone, _plans=None, _joins=None)
         return _Reading(numbers, StaticBook(mine.to_json()), Past(folder, 0), start)

@@ -14,6 +14,7 @@ from crossline.core.enrich.versions import Tables
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.sinks import rule_topics
+from crossline.core.streams.schema import StreamSpec
 from crossline.rulelog.directory import PREVIEW_MS, Changes, DirectoryRuleLog, IngestClock, earliest_ms, log_path
 from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.listlog import ListLog, contents_of
@@ -21,6 +22,8 @@ from crossline.rulelog.lists import ListChanges, ListsDirectory
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.tablelog import TableLog, TableStore
 from crossline.rulelog.tables import TableChanges, TablesDirectory, forms_of
+
+Streams = Mapping[str, StreamSpec]
 
 
 class ListTimes(Protocol):
@@ -33,8 +36,11 @@ class ListTimes(Protocol):
         """The lists without the versions that no record to come meets."""
         ...
 
-    def tables_since(self, gone_ms: Mapping[str, int]) -> Tables:
-        """The same of tables; their contents are where tasks read them."""
+    def tables_since(self, gone_ms: Mapping[str, int], streams: Streams | None = None) -> Tables:
+        """The same of tables; their contents are where tasks read them.
+
+        ``streams``: what declares them, where not the streams of now.
+        """
         ...
 
 
@@ -49,9 +55,11 @@ class LoggedTimes:
         """As of the log."""
         return self.lists.since(gone_ms)
 
-    def tables_since(self, gone_ms: Mapping[str, int]) -> Tables:
+    def tables_since(self, gone_ms: Mapping[str, int], streams: Streams | None = None) -> Tables:
         """As of the log. Raises StateError where a content that is needed is not to be had."""
-        return {} if self.tables is None else self.tables.since(gone_ms)
+        if self.tables is None:
+            return {}
+        return (self.tables if streams is None else self.tables.as_declared(streams)).since(gone_ms)
 
 
 class RuleFeed(Protocol):
@@ -203,7 +211,7 @@ class _Fixed:
         """All of them."""
         return self.lists
 
-    def tables_since(self, gone_ms: Mapping[str, int]) -> Tables:  # noqa: ARG002 - as with lists
+    def tables_since(self, gone_ms: Mapping[str, int], streams: Streams | None = None) -> Tables:  # noqa: ARG002 - as with lists
         """All of them."""
         return self.tables
 
