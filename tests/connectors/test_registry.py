@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from crossline.connectors.registry import store as stores
 from crossline.connectors.registry.client import Address, UnknownError
+from crossline.connectors.registry.look import AvroLook
 from crossline.connectors.registry.store import SchemaStore
 from crossline.core.avro.schema import Node
 from crossline.core.basics.errors import PermanentError, SourceError
@@ -119,6 +120,7 @@ def test_who_is_in_a_hurry_is_told_at_once(registry: FakeRegistry, store: Schema
         store.hurried().schemas([7])
     with pytest.raises(SourceError, match="does not answer"):
         store.hurried().looked_up(7)
+    assert store.kept(7) is None
 
 
 def test_the_next_of_several_is_asked(registry: FakeRegistry, tmp_path: Path) -> None:
@@ -158,6 +160,20 @@ def test_a_crowd_of_unknown_numbers_is_asked_for_once(registry: FakeRegistry, st
     del registry.asked[:]
     store.schemas([1, 2], batch_id=1)
     assert registry.asked == ["/schemas/ids/1", "/schemas/ids/2"]
+
+
+def test_somebody_who_looks_needs_what_was_kept_alone(registry: FakeRegistry, store: SchemaStore) -> None:
+    registry.add(7, AMOUNT)
+    registry.add(8, AMOUNT)
+    store.schemas([7])
+    gone: list[str] = []
+    look = AvroLook(store, gone)
+    assert look(b"\0\0\0\0\x08\x02") == {"amount": 1}
+    registry.down()
+    assert look(b"\0\0\0\0\x07\x04") == {"amount": 2}
+    assert [look(each) for each in (b"", b"{}", b"\0\0\0\0\x09\x04", b"\0\0\0\0\x0a\x04")] == [None] * 4
+    assert len(gone) == 1
+    assert "records of schema 9 could not be read: the registry" in gone[0]
 
 
 def test_schemas_that_are_none_of_avro_are_refused_for_good(registry: FakeRegistry, store: SchemaStore) -> None:
@@ -200,6 +216,8 @@ def test_who_asks_gives_name_and_password(registry: FakeRegistry, tmp_path: Path
     store = SchemaStore.of(settings, str(tmp_path), {"PASSWORD": "s3cret"})
     assert isinstance(store.schemas([7])[7], Node)
     assert "s3cret" not in repr(store)
+    with pytest.raises(PermanentError, match=r"ca_file nowhere.pem of the registry: found no such file"):
+        SchemaStore.of(RegistrySettings(url=registry.url, ca_file="nowhere.pem"), str(tmp_path), {})
     wrong = SchemaStore.of(settings, str(tmp_path / "other"), {"PASSWORD": "wrong"})
     with pytest.raises(PermanentError, match=r"answers 401 to GET /schemas/ids/7: who are you.*see `username`"):
         wrong.schemas([7])

@@ -34,8 +34,8 @@ class LocalRegistry:
     """A registry as a context manager: ready inside, gone after, its schemas with it.
 
     ``url`` is what ``registry: {url: …}`` of a source takes; ``log_file`` what the registry says. It dies with this
-    process, also when that is killed. Raises PermanentError without such a Java or what it is made of, SourceError where
-    it does not come up.
+    process, also when that is killed. Raises PermanentError without such a Java or what it is made of, SourceError
+    where it does not come up.
     """
 
     def __init__(self, heap_mb: int = 384, port: int = 0) -> None:

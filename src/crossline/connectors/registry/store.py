@@ -8,8 +8,8 @@ was found out, so that this batch is the same when it is run again, and asked an
 from __future__ import annotations
 
 import json
-import os
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from tenacity.wait import wait_random_exponential
 
 from crossline.connectors.registry.client import Address, Answer, UnknownError
 from crossline.core.avro.schema import Node, SchemaError, read_schema
-from crossline.core.basics.errors import SourceError
+from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.core.settings.registry import RegistrySettings
 from crossline.logs import get_logger
 
@@ -29,6 +29,7 @@ log = get_logger(__name__)
 # A registry of several may hear of a new schema a moment after the one that took it.
 ASK_AGAIN_S = (0.2, 1.0)
 ASK_AGAIN_MAX = 16  # numbers at once: more of them are no schemas, but bytes that look like their numbers
+DOUBTED_MAX = 100  # so many in the life of a process: who sends ever other numbers slows no batch for ever
 PAUSE_S, PAUSE_S_MAX = 0.2, 10.0
 HURRIED_S_MAX = 3.0
 UNKNOWN_KEPT_MAX = 10_000
@@ -50,7 +51,14 @@ class SchemaStore:
 
     @classmethod
     def of(cls, settings: RegistrySettings, folder: str, environment: Mapping[str, str]) -> Self:
-        """The store of a source. Raises PermanentError where the password is not where it is said to be."""
+        """The store of a source.
+
+        Raises PermanentError where the password, or the certificates, are not where they are said to be.
+        """
+        if settings.ca_file is not None and not Path(settings.ca_file).is_file():
+            raise PermanentError(
+                f"ca_file {settings.ca_file} of the registry: found no such file, expected certificates"
+            )
         password = settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8"))
         return cls(Address(tuple(settings.urls), settings.username, password, settings.ca_file), folder)
 
@@ -69,7 +77,7 @@ class SchemaStore:
         asked: list[int] = []
         noted: set[int] | None = None
         for number in sorted(set(numbers)):
-            known = self._kept(number)
+            known = self.kept(number)
             if known is None and number > 0:
                 noted = self._noted(batch_id) if noted is None else noted
                 if number not in noted:
@@ -80,12 +88,15 @@ class SchemaStore:
         return found
 
     def looked_up(self, number: int) -> Node | str:
-        """What a number means, for somebody who only looks: nothing is waited for, kept or noted."""
-        known = self._kept(number)
-        answer = self._held(lambda: self._answer(number), number) if known is None and number > 0 else None
-        return known or (_no_such(number) if answer is None else _read(number, answer))
+        """What the registry says of a number to somebody who only looks: nothing is kept or noted.
 
-    def _kept(self, number: int) -> Node | str | None:
+        Raises as ``schemas`` does.
+        """
+        answer = self._held(lambda: self._answer(number), number) if number > 0 else None
+        return _no_such(number) if answer is None else _read(number, answer)
+
+    def kept(self, number: int) -> Node | str | None:
+        """What is known of a number without asking for it; None where nothing is."""
         place = self._place(number)
         if place not in _known:
             try:
@@ -106,7 +117,8 @@ class SchemaStore:
         """Ask for numbers; those that are new and not known at first are asked for again, all together."""
         left = [number for number in numbers if not self._ask(number)]
         fresh = [number for number in left if self._place(number) not in _unknown]
-        for pause_s in ASK_AGAIN_S if 0 < len(fresh) <= ASK_AGAIN_MAX else ():
+        patience = 0 < len(fresh) <= ASK_AGAIN_MAX and len(_unknown) < DOUBTED_MAX
+        for pause_s in ASK_AGAIN_S if patience else ():
             time.sleep(pause_s)
             left = [number for number in left if not self._ask(number)]
         if left:
@@ -115,7 +127,7 @@ class SchemaStore:
                 _unknown.clear()
             _unknown.update(self._place(number) for number in left)
             log.warning("the registry knows no such schemas; their records are dead letters", schemas=left[:10])
-        return {number: self._kept(number) or _no_such(number) for number in numbers}
+        return {number: self.kept(number) or _no_such(number) for number in numbers}
 
     def _ask(self, number: int) -> bool:
         """Whether the registry knows ``number``, which is kept then."""
@@ -125,7 +137,7 @@ class SchemaStore:
         body = json.dumps({"id": number, "texts": answer.texts, "refused": answer.refused})
         target = self._file(number)
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_suffix(f".{os.getpid()}.tmp")
+        aside = target.with_suffix(f".{uuid.uuid4().hex}.tmp")
         aside.write_text(body)
         aside.replace(target)
         return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Levels of a schema's own text; a deeper one was not written to be read.
-NESTED_MAX = 64
+NESTED_MAX = 200
 FIXED_BYTES_MAX = 1 << 30
 SCALE_MAX = 1_000
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")

@@ -29,7 +29,7 @@ from crossline.engine.pipeline.batches import PipelineSettings
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.runtime.settings import DAEMON
-from crossline.engine.source.files import FileInput
+from crossline.engine.source.files import FORMS, FileInput
 from crossline.engine.source.inputs import file_source, generated_source
 from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
@@ -39,7 +39,7 @@ from crossline.rulelog.content import read_pipeline
 from crossline.rulelog.directory import IngestClock
 
 SHARDS_PER_CORE = 1
-_READABLE = {"files": ("json", "csv", "parquet"), "kafka": ("json", "avro")}
+_READABLE = {"files": FORMS, "kafka": ("json", "avro")}
 
 
 @dataclass(frozen=True, slots=True)
