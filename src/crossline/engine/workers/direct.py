@@ -86,7 +86,7 @@ class Direct:
         rows: Rows = []
         hops = hops_of(self._setup.source, self._intake, self._judge)
         try:
-            # Closed here and now: a reader that is let go of in the midst of a later batch would end that one's reading.
+            # Closed here and now: a reader that is let go of in the midst of a later batch would end its reading.
             with closing(self._read(asked.ranges)) as read:
                 for batch in in_one(hops, asked.task, read):
                     rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
