@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from crossline.services.broker import LocalBroker
+    from crossline.services.redis import LocalRedis
 
+# Packages whose modules assert for tests: a failure there tells what differed, as one in a test does.
+pytest.register_assert_rewrite(
+    *("connectors", "docs", "e2e", "oracle", "spark"),
+    *("decode_told", "formula", "panes", "patterns", "rulelog", "rules", "windows"),
+)
 # Processes of pytest-xdist are told the width of a terminal that they have not.
 os.environ.pop("COLUMNS", None)
 
@@ -74,3 +80,12 @@ def kafka_topic(kafka_broker: LocalBroker, request: pytest.FixtureRequest) -> Ca
         return kafka_broker.create_topic(name, partitions, append_time=append_time, config=config)
 
     return create
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[LocalRedis]:
+    """A real server that speaks as Redis does; ``redis_server.port`` is where it listens."""
+    from crossline.services.redis import LocalRedis  # noqa: PLC0415 - as above
+
+    with LocalRedis() as server:
+        yield server

@@ -7,15 +7,21 @@ Arguments: kind of sink, its path, file of the commits, number of batches, alert
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 from crossline.connectors.base import Delivery, build_sink
+from crossline.connectors.behind import Behind
 
 from .makers import alert
 
+BEHIND = "behind"  # a store that no batch waits for
+
 
 def main(kind: str, path: str, commits: Path, batches: int, size: int) -> None:
-    sink = build_sink({"kind": kind, "path": path}, "p")
+    sink = build_sink({"kind": "sqlite" if kind == BEHIND else kind, "path": path}, "p")
+    if kind == BEHIND:
+        sink = Behind(sink, commits.with_name(BEHIND))
     sink.open()
     done = int(commits.read_text()) if commits.exists() else -1
     for batch_id in range(done + 1, batches):
@@ -27,6 +33,8 @@ def main(kind: str, path: str, commits: Path, batches: int, size: int) -> None:
         draft = commits.with_suffix(".new")
         draft.write_text(str(batch_id))
         draft.replace(commits)
+    if isinstance(sink, Behind):
+        sink.catch_up(threading.Event())
     sink.close()
 
 

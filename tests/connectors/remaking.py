@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from crossline.services.broker import LocalBroker
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def producer_of(broker: LocalBroker, **settings: str) -> Producer:

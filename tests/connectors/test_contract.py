@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
+import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -17,14 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all
+from crossline.connectors.behind import Behind
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.kafka.sink import KafkaSink
+from crossline.connectors.parcels import packed
+from crossline.connectors.redis.sink import RedisSink
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.errors import PermanentError, SinkError
+from crossline.core.settings.redis import RedisSettings
 
 from .kafka_mock import mock_brokers, read_topic
 from .makers import alert, delivery
@@ -128,6 +134,49 @@ class KafkaPlace(Place):
         deliver_all([sink], replace(batch, alerts=batch.alerts[: len(batch.alerts) // 2]))
 
 
+class RedisPlace(Place):
+    def __init__(self, port: int) -> None:
+        self.settings = RedisSettings(kind="redis", port=port, prefix=f"contract:{uuid.uuid4()}")
+
+    def sink(self) -> Sink:
+        return RedisSink(self.settings, "p")
+
+    def ids(self) -> list[str]:
+        with redis.Redis(port=self.settings.port, decode_responses=True) as client:
+            return [fields["alert_id"] for _, fields in client.xrange(f"{self.settings.prefix}:alerts")]
+
+    def write_half(self, batch: Delivery) -> None:
+        sink = self.sink()
+        sink.open()
+        deliver_all([sink], replace(batch, alerts=batch.alerts[: len(batch.alerts) // 2]))
+        sink.close()
+
+
+class BehindPlace(SqlitePlace):
+    """A store that no batch waits for. A kill may leave a file of which a part is written."""
+
+    file = None
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.file, self.folder = None, folder / "behind"
+        self.last = self.sink()
+
+    def sink(self) -> Behind:
+        self.last = Behind(SqliteSink(self.path, "p"), self.folder)
+        return self.last
+
+    def ids(self) -> list[str]:
+        if self.last.closed:
+            self.sink().open()
+        self.last.catch_up(threading.Event())
+        return super().ids()
+
+    def write_half(self, batch: Delivery) -> None:
+        whole = packed(batch)
+        (self.folder / f"{batch.batch_id:012d}.tmp").write_bytes(whole[: len(whole) // 2])
+
+
 def mock_kafka(request: pytest.FixtureRequest) -> Place:
     return KafkaPlace(request.getfixturevalue("mock_brokers"), "alerts")
 
@@ -144,7 +193,9 @@ def on_disk(place: Callable[[Path], Place]) -> Callable[[pytest.FixtureRequest],
 PLACES = [
     pytest.param(on_disk(SqlitePlace), id="sqlite"),
     pytest.param(on_disk(JsonlPlace), id="jsonl"),
+    pytest.param(on_disk(BehindPlace), id="behind"),
     pytest.param(on_disk(ConsolePlace), id="console"),
+    pytest.param(lambda request: RedisPlace(request.getfixturevalue("redis_server").port), id="redis"),
     pytest.param(mock_kafka, id="kafka-mock"),
     # Its broker is asked for where no fixture of the test's own names it.
     pytest.param(real_kafka, id="kafka", marks=[pytest.mark.kafka, pytest.mark.xdist_group("shared")]),

@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from crossline.cli.doctor import kafka as module
 from crossline.cli.doctor.kafka import kafka_findings
 from crossline.core.settings.config import load_pipeline
 from crossline.services.broker import LocalBroker
+
+from .remaking import WAIT_S
 
 pytestmark = pytest.mark.kafka
 
@@ -18,6 +21,12 @@ STREAM = """
     event_time: {{field: at}}
     {ingest}
     fields: {{id: string, at: integer, received: integer}}"""
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is busy, too, is one that answers."""
+    monkeypatch.setattr(module, "_ASK_S_MAX", WAIT_S)
 
 
 def findings_of(broker: LocalBroker, topics: dict[str, str], ingest: str = "") -> dict[str, tuple[str, str]]:

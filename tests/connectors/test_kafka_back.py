@@ -22,7 +22,7 @@ from .remaking import WAIT_S, delete, producer_of
 
 pytestmark = pytest.mark.kafka
 
-FOR_S = 30.0
+FOR_S = 120.0
 COUNT = 1_300  # of each partition: more than one step, of which the last is none of full length
 PIPELINE = """
 schema_version: 1
@@ -34,6 +34,12 @@ sources:
 rules: {{kind: directory, path: rules}}
 sinks: [{{kind: console}}]
 """
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is busy, too, is one that answers."""
+    monkeypatch.setattr(kafka_back, "_ASK_S", WAIT_S)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from crossline.connectors.kafka import fetch as kafka_fetch
 from crossline.connectors.kafka.fetch import KafkaFetch
 from crossline.services.broker import LocalBroker
 
-from .remaking import producer_of
+from .remaking import WAIT_S, producer_of
 
 pytestmark = pytest.mark.kafka
 
@@ -24,7 +24,7 @@ def topic(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> str:
     for value in (b"0", b"1", None):
         for partition in range(2):
             producer.produce(name, None if value is None else b"%d/%s" % (partition, value), partition=partition)
-    assert producer.flush(60) == 0
+    assert producer.flush(WAIT_S) == 0
     return name
 
 
@@ -42,7 +42,7 @@ def test_records_that_lie_far_apart(
     producer = producer_of(kafka_broker)
     for number in range(3_000):
         producer.produce(name, b"%d" % number, partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(WAIT_S) == 0
     wanted = [*range(0, 20, 3), 1_500, 1_501, 2_999]
     fetch = KafkaFetch({"bootstrap.servers": kafka_broker.brokers})
     for near in (kafka_fetch.NEAR, 0, 10_000):
@@ -59,4 +59,4 @@ def test_what_is_not_there_stays_away(kafka_broker: LocalBroker, topic: str) -> 
 
 
 def soon_s() -> float:
-    return time.monotonic() + 30
+    return time.monotonic() + WAIT_S

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -130,15 +129,14 @@ def test_a_broker_that_is_away_is_tried_again(tail: int) -> None:
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("tail", [0, 100])
 def test_brokers_that_are_away_hold_up_no_stop(tail: int, others: int, tmp_path: Path) -> None:
+    """Were it to wait for the brokers, it would wait for longer than a test may take."""
     stop = threading.Event()
-    sink = opened(AWAY, dedupe_tail=tail, timeout_ms=60_000)
+    sink = opened(AWAY, dedupe_tail=tail, timeout_ms=3_600_000)
     sinks: list[Sink] = [sink, *(JsonlSink(tmp_path / f"{n}", "p") for n in range(others))]
     timer = threading.Timer(0.2, stop.set)
     timer.start()
-    begun_s = time.monotonic()
     with capture_logs(), pytest.raises(SinkError):
         deliver_all(sinks, delivery(0, "t1"), stop=stop)
-    assert time.monotonic() - begun_s < 15, "it waited for the brokers"
     for each in sinks:
         each.close()
     timer.join()

@@ -12,7 +12,7 @@ from crossline.connectors.kafka import tail as kafka_tail
 from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Range
 from crossline.services.broker import LocalBroker
 
-from .remaking import producer_of
+from .remaking import WAIT_S, producer_of
 
 pytestmark = pytest.mark.kafka
 
@@ -33,13 +33,13 @@ def send(broker: LocalBroker, topic: str, partition: int, values: range, **setti
         producer.produce(topic, b"%d" % value, partition=partition)
     if "transactional.id" in settings:
         producer.commit_transaction()
-    assert producer.flush(60) == 0
+    assert producer.flush(WAIT_S) == 0
 
 
 Found = dict[Place, list[tuple[int, bytes]]]
 
 
-def read(tail: KafkaTail, ranges: dict[Place, Range], wait_s: float = 30) -> Found | None:
+def read(tail: KafkaTail, ranges: dict[Place, Range], wait_s: float = WAIT_S) -> Found | None:
     found: Found = {place: [] for place in ranges}
     try:
         for place, mine in tail.read(ranges, wait_s):
@@ -86,7 +86,7 @@ def test_who_stops_in_the_midst_reads_it_again(
     monkeypatch.setattr(kafka_tail, "SLICE", 10)
     place = (kafka_topic(1), 0)
     send(kafka_broker, *place, range(100))
-    slices = tail.read({place: (0, 100)}, 30)
+    slices = tail.read({place: (0, 100)}, WAIT_S)
     next(slices)
     slices.close()
     assert read(tail, {place: (0, 100)}) == {place: numbered(range(100))}
@@ -144,7 +144,7 @@ def test_records_that_are_gone_are_not_passed_over(
     send(kafka_broker, *place, range(10))
     admin = kafka_broker.admin()  # the request ends with the client
     for future in admin.delete_records([TopicPartition(*place, 5)]).values():
-        future.result(30)
+        future.result(WAIT_S)
     assert read(tail, {place: (2, 10)}) is None
     assert read(tail, {place: (5, 10)}) == {place: numbered(range(5, 10))}
     assert read(tail, {("nobody-made-this", 0): (0, 1)}, wait_s=2) is None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 from structlog.testing import capture_logs
 
 from crossline.connectors.kafka import topics as kafka_topics
@@ -111,6 +113,31 @@ def test_offsets_that_the_topic_does_not_have(
         PermanentError, match=r"partition 1: records were deleted .*\(offset 4 comes next; it begins at offset 5"
     ):
         watch(kafka_broker, note, topic).begin({topic: {"1": 4}})
+
+
+@kafka
+def test_what_a_broker_says_that_comes_back_is_asked_again(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after eight seconds in which nobody let it run: its controller has taken it for gone."""
+    topic = kafka_topic()
+    send(kafka_broker, topic, 3)
+    said = [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION]
+
+    class ComingBack(AdminClient):
+        def list_offsets(self, places: dict[TopicPartition, Any], **options: Any) -> dict[TopicPartition, Any]:
+            if not said:
+                return super().list_offsets(places, **options)
+            failed: Future[Any] = Future()
+            failed.set_exception(KafkaException(KafkaError(said.pop())))
+            return dict.fromkeys(places, failed)
+
+    monkeypatch.setattr(kafka_topics, "AdminClient", ComingBack)
+    watch(kafka_broker, note, topic).begin({topic: {"0": 3}})
+    assert said == []
+    said.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(SourceError, match="cannot be asked"):
+        watch(kafka_broker, note, topic).begin({topic: {"0": 3}})
 
 
 @kafka

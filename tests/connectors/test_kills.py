@@ -24,7 +24,7 @@ def stored(kind: str, path: Path) -> list[str]:
         return [row[0] for row in connection.execute("SELECT record_id FROM alerts ORDER BY seq")]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
+@pytest.mark.parametrize("kind", ["sqlite", "jsonl", "behind"])
 def test_every_alert_once_over_kills(kind: str, tmp_path: Path) -> None:
     path, commits = tmp_path / "alerts", tmp_path / "commits"
     module = "connectors.deliver_until_done"

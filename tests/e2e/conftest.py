@@ -5,11 +5,14 @@ PySpark closes the socket of each collected result only when it is collected as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
+
+from connectors.kafka_mock import WAIT_S
+from crossline.engine.hops import outcome
 
 from .feeding import fed
 from .killing import RULES, TIERED, WAITING, tiered_at
@@ -21,6 +24,14 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket\.socket fd=\d+, family=1,:ResourceWarning")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def time_for_bytes() -> Iterator[None]:
+    """Late records and duplicates have their bytes, however long a busy machine takes to fetch them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outcome, "FETCH_S", WAIT_S)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ from .traffic import BASE_MS, STREAM, Body, lines
 
 WAIT_S = 400.0
 LEAVE_S = 20.0
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for a Java of half a minute
 SEED = 20_261_121
 
 RULES: list[Body] = [
@@ -149,9 +150,16 @@ def tiers(names: str) -> bytes:
 
 
 def tiered_at(root: Path, batch_bytes: int = 8_000) -> Project:
-    """As ``project_at``, with a table and a rule that reads it, and with rules that keep more than windows."""
+    """As ``project_at``, with a table and a rule that reads it, and with rules that keep more than windows.
+
+    There is a sink more, that no batch waits for.
+    """
     (root / "tiers.jsonl").write_bytes(tiers("abc"))
-    return project_at(root, batch_bytes, [*RULES, TIERED, *WAITING], enrich=TIERS)
+    return project_at(root, batch_bytes, [*RULES, TIERED, *WAITING], enrich=TIERS, sinks=[*SINKS, BEHIND])
+
+
+SINKS = [{"kind": "sqlite", "path": "out/alerts.db"}, {"kind": "jsonl", "path": "out/alerts.jsonl"}]
+BEHIND = {"kind": "jsonl", "path": "out/behind.jsonl", "behind": True}
 
 
 def project_at(root: Path, batch_bytes: int = 8_000, rules: list[Body] = RULES, **more: Any) -> Project:
@@ -159,9 +167,8 @@ def project_at(root: Path, batch_bytes: int = 8_000, rules: list[Body] = RULES, 
     return Project(
         root,
         rules,
-        **more,
+        **{"sinks": SINKS, **more},
         sources={"payments": {"kind": "files", "path": "in", "max_batch_bytes": batch_bytes}},
-        sinks=[{"kind": "sqlite", "path": "out/alerts.db"}, {"kind": "jsonl", "path": "out/alerts.jsonl"}],
         engine={"trigger": "0s", "shards": 2, "checkpoint": "out/checkpoint", "master": "local[2]"},
     )
 

@@ -66,6 +66,17 @@ RULES: list[Body] = [
         action="step_up",
         score=5,
     ),
+    _rule(
+        "device_again",
+        "formula",
+        figures={
+            "mine": {"count": True, "group_by": "account", "window": "10s"},
+            "theirs": {"sum": "amount", "group_by": "device", "window": "20s"},
+        },
+        when="mine >= 2 and theirs >= 300",
+        value="theirs",
+        late_policy="reevaluate",
+    ),
     _rule("no_cash", "absence", group_by="account", after=LARGE, expect=CASH, within="15s"),
     {
         "rule_id": "together",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # The instants of detection and delivery are those of the wall clock; all else of an alert must be the same everywhere.
 OF_THE_RUN = ("detected_at", "delivered_at")
-WAIT_S = 120.0
+WAIT_S = 300.0  # for what comes at once on a machine with nothing else to do
 
 Alerts = dict[str, dict[str, Any]]
 
@@ -84,8 +84,9 @@ class Project:
     def config(self) -> Config:
         return in_folder(read_config(str(self.pipeline)), str(self.root))
 
-    def start(self, spark: SparkSession, *, complete: bool = False) -> Running:
-        return Running(self, spark, complete=complete)
+    def start(self, spark: SparkSession, *, complete: bool = False, hold_after: int | None = None) -> Running:
+        """``hold_after``: as ``Running.hold_after``, from before the first batch."""
+        return Running(self, spark, complete=complete, hold_after=hold_after)
 
     def drain(self, spark: SparkSession) -> Totals:
         """Run to the end of what is there, in this process."""
@@ -94,7 +95,7 @@ class Project:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """From the store, which a pipeline may be writing."""
-        with closing(sqlite3.connect(self.store)) as connection:
+        with closing(sqlite3.connect(self.store, timeout=WAIT_S)) as connection:
             return connection.execute(query).fetchall()
 
     def alerts(self) -> Alerts:
@@ -119,14 +120,15 @@ class Project:
 class Running:
     """A pipeline running in this process; a context that stops it. What it delivered can be waited for."""
 
-    def __init__(self, project: Project, spark: SparkSession, *, complete: bool) -> None:
+    def __init__(self, project: Project, spark: SparkSession, *, complete: bool, hold_after: int | None) -> None:
         self._news = threading.Condition()
         self._project = project
         self.deliveries: list[Delivery] = []
-        self._last: int | None = None
+        self._last = hold_after
         self._held = threading.Event()
         options = RunOptions(complete=complete, on_batch=self._batch)
-        self.pipeline: Pipeline = assemble(spark, project.config(), options).start()
+        self.pipeline: Pipeline = assemble(spark, project.config(), options)
+        self.pipeline.start()  # batches may be done before it returns
 
     def _batch(self, delivery: Delivery, _: Totals) -> None:
         with self._news:
@@ -134,7 +136,8 @@ class Running:
             self._news.notify_all()
         if self._last is not None and self.pipeline.totals.batches >= self._last:
             self._held.set()
-            while self.pipeline._running().isActive:  # until the stop has come to Spark, which ends after this batch
+            # Until the stop has come to Spark, which ends after this batch.
+            while not self.pipeline.running or self.pipeline._running().isActive:
                 time.sleep(0.02)
 
     def hold_after(self, batches: int) -> None:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from connectors.kafka_mock import read_topic
-from crossline.engine.pipeline import batches
+from connectors.kafka_mock import WAIT_S, read_topic
+from crossline.engine.pipeline import batches, direct
 from crossline.engine.runtime.launch import session_folder
+from crossline.engine.workers.direct import Setup
 from crossline.engine.workers.keeper import MET_AT
 
 from .feeding import Feed
@@ -279,7 +280,12 @@ def test_small_batches_run_without_a_job(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """But the first, whose beginning Spark alone knows, and those after a keeper is gone."""
+    """But the first, whose beginning Spark alone knows, and those after a keeper is gone.
+
+    Batches that take long are Spark's too, lest they hold up a stream; here the machine may take its time.
+    """
+    monkeypatch.setattr(batches, "Setup", partial(Setup, patience_s=WAIT_S))
+    monkeypatch.setattr(direct, "ANSWER_S_MAX", WAIT_S)
     topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
     sent = by_account(topics, 360, SEED)
     jobs: list[int] = []

@@ -14,7 +14,7 @@ import pytest
 
 from .feeding import fed, needed
 from .killing import SEED, as_of_log, kill_driver, running, same_everywhere, stop, tiered_at, tiers, wait_for_nobody
-from .project import Alerts
+from .project import Alerts, read_jsonl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +49,7 @@ def test_a_driver_killed_again_and_again_loses_nothing_and_repeats_nothing(
         project.drain(spark)
         for process in started:
             wait_for_nobody(process)
+    assert read_jsonl(tmp_path / "out" / "behind.jsonl") == project.alerts()
     then = as_of_log(project)
     tiered = {name: alert for name, alert in then.items() if alert["rule_id"] == "tiered"}
     assert {alert["key"]["tier.name"] for alert in tiered.values()} == set("abcxyz"), (

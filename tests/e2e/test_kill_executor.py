@@ -17,7 +17,7 @@ import pytest
 from connectors.kafka_mock import read_topic
 
 from .feeding import Feed, needed
-from .killing import RULES, SEED, named, running, stop, until, wait_for_nobody
+from .killing import QUICK, RULES, SEED, named, running, stop, until, wait_for_nobody
 from .topics import by_account, on_topic, project_on, send
 
 if TYPE_CHECKING:
@@ -37,7 +37,11 @@ LAST = 2 * BATCH
 
 @pytest.mark.timeout(900)
 def test_killed_executors_change_nothing(
-    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tmp_path: Path
+    spark: SparkSession,
+    kafka_broker: LocalBroker,
+    kafka_topic: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first records are read on one machine, the others by executors, from the checkpoint of the first."""
     brokers, cluster = kafka_broker.brokers, f"local-cluster[{EXECUTORS},1,1024]"
@@ -48,6 +52,8 @@ def test_killed_executors_change_nothing(
     feed.more(FIRST)
     assert project.drain(spark).records == FIRST
     project = project_on(brokers, tmp_path / "killed", topics, alerts, RULES, cluster, max_records_per_batch=BATCH)
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.executor.extraJavaOptions {' '.join(QUICK)}\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     with running(project) as process:
         # A new executor takes seconds to come, so a second kill meets the run with one or with none.
         feed.kill_some(process, EXECUTOR, KILLS, draw)

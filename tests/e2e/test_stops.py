@@ -7,8 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import cache
@@ -17,17 +15,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .killing import SEED, WAIT_S, family, project_at, running, until, working
+from crossline.core.basics.errors import StateError
+from crossline.engine.book.checkpoint import claim
+
+from .feeding import taken
+from .killing import SEED, WAIT_S, family, project_at, running, until, wait_for_nobody, working
 from .project import Project
 from .traffic import lines, records
 
 pytestmark = pytest.mark.spark
 
-RECORDS = 20_000  # work for longer than another run takes to start
+RECORDS = 20_000  # some three hundred batches: far more than are awaited
 # Each is a start. A terminal interrupts the group and a supervisor terminates all; these are the other way round.
 ONLY_DEEP = pytest.mark.skipif(os.environ.get("CROSSLINE_DEEP") != "1", reason="only in deep runs")
-STOP_S = 15.0  # on a machine that does much else
-GONE_S = 20.0
 
 
 @cache
@@ -76,16 +76,6 @@ def to_all(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
             each.send_signal(number)
 
 
-def nobody_left(process: subprocess.Popen[bytes]) -> bool:
-    """Whether all are gone in time."""
-    deadline_s = time.monotonic() + GONE_S
-    while family(process):
-        if time.monotonic() > deadline_s:
-            return False
-        threading.Event().wait(0.05)
-    return True
-
-
 @pytest.mark.parametrize(
     ("send", "number", "arguments", "code"),
     [
@@ -107,8 +97,9 @@ def test_a_run_is_stopped(
     with running(project, *arguments) as process:
         under_way(project, process)
         send(process, number)
-        assert process.wait(STOP_S) == code, said(project)
-        assert nobody_left(process)
+        assert process.wait(WAIT_S) == code, said(project)
+        wait_for_nobody(process)
+    assert 0 < taken(project) < RECORDS, "it went on to the end"
     told = said(project)
     assert told[0] == f"stopped by {number.name}", "\n".join(told)
     # A run that is to go on until it is stopped sums up.
@@ -162,8 +153,8 @@ def test_a_backtest_is_interrupted(
     with working(project, *history, "--on", on) as process:
         until(lambda: at_work(on), project, process)
         send(process, number)
-        assert process.wait(STOP_S) == code, said(project)
-        assert nobody_left(process)
+        assert process.wait(WAIT_S) == code, said(project)
+        wait_for_nobody(process)
     assert said(project) == [f"stopped by {number.name}"]
     assert not list(project.root.glob("*found.jsonl*"))
     assert temporary_files() == []
@@ -174,13 +165,13 @@ def test_a_killed_backtest_leaves_nobody_and_the_next_one_cleans_up(project: Pro
         until(lambda: at_work("local"), project, process)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        assert nobody_left(process)
+        wait_for_nobody(process)
     left = temporary_files()
     assert left
     with working(project, *history) as process:
         until(lambda: not set(left) & set(temporary_files()), project, process)
         process.terminate()
-        assert process.wait(STOP_S) == 143, said(project)
+        assert process.wait(WAIT_S) == 143, said(project)
     assert temporary_files() == []
 
 
@@ -188,8 +179,8 @@ def test_a_backtest_is_stopped_while_it_starts(project: Project, history: list[s
     with working(project, *history) as process:
         until(lambda: bool(temporary_files()), project, process)
         to_all(process, signal.SIGTERM)
-        assert process.wait(STOP_S) == 143, said(project)
-        assert nobody_left(process)
+        assert process.wait(WAIT_S) == 143, said(project)
+        wait_for_nobody(process)
     assert said(project) == ["stopped by SIGTERM"]
     assert not list(project.root.glob("*found.jsonl*"))
 
@@ -198,8 +189,8 @@ def test_a_stop_while_it_starts(project: Project) -> None:
     with running(project) as process:
         until(lambda: any(name.startswith("crossline-") for name in temporary_files()), project, process)
         to_all(process, signal.SIGTERM)
-        assert process.wait(STOP_S) == 0, said(project)
-        assert nobody_left(process)
+        assert process.wait(WAIT_S) == 0, said(project)
+        wait_for_nobody(process)
     assert said(project) == ["stopped by SIGTERM"]
 
 
@@ -210,8 +201,8 @@ def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
         with closing(sqlite3.connect(project.store, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             to_all(process, signal.SIGTERM)
-            assert process.wait(STOP_S) == 1, said(project)
-        assert nobody_left(process)
+            assert process.wait(WAIT_S) == 1, said(project)
+        wait_for_nobody(process)
     told = [line for line in said(project) if not line.startswith("{")]  # the log: a batch was held
     assert len(told) == 1
     assert told[0].startswith("error: not stopped cleanly: the store ")
@@ -220,17 +211,16 @@ def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
     before = batches(project)
     with running(project) as process:  # the other sinks, the rule log and the checkpoint were let go all the same
         until(lambda: batches(project) > before, project, process)
-        with running(project) as second:
-            assert second.wait(WAIT_S) == 1
-        refused = f"is held by another run of this pipeline (process {process.pid} on "
-        assert any(refused in line for line in said(project))
+        refused = rf"is held by another run of this pipeline \(process {process.pid} on "
+        with pytest.raises(StateError, match=refused):  # by which a second run begins
+            claim(str(project.root / "out" / "checkpoint"))
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        assert nobody_left(process)
+        wait_for_nobody(process)
     (left,) = set(temporary_files()) - {theirs.name}
     before = batches(project)
     with running(project) as process:
         until(lambda: batches(project) > before, project, process)
         process.terminate()
-        assert process.wait(STOP_S) == 0, said(project)
+        assert process.wait(WAIT_S) == 0, said(project)
     assert temporary_files() == [theirs.name], f"{left} was left by the killed run"

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from connectors.kafka_mock import read_topic
+from connectors.kafka_mock import WAIT_S, read_topic
 from oracle.composed import composed_detect
 from oracle.naive import NaiveResult
 
@@ -36,8 +36,8 @@ def send(brokers: str, items: Iterable[Sent], together: int = 1_000) -> int:
     for count, item in enumerate(items, start=1):
         producer.produce(item.topic, item.value, partition=item.partition, timestamp=item.ms)
         if count % together == 0:
-            assert producer.flush(60) == 0
-    assert producer.flush(60) == 0
+            assert producer.flush(WAIT_S) == 0
+    assert producer.flush(WAIT_S) == 0
     return count
 
 

@@ -339,7 +339,8 @@ def _within(rule: Rule, clock_ms: int, now_ms: int) -> bool:
 def _has_left(rule: Rule, clock_ms: int, now_ms: int) -> bool:
     """Whether a record of ``clock_ms`` is past the far end of the window of one of ``now_ms``."""
     if rule.figures and rule.rule_type != "dormancy":  # each waking is one of its own
-        return all(_has_left(figure, clock_ms, now_ms) for _, figure in rule.figures)
+        own = (figure for _, figure in rule.figures if figure.group_by == rule.group_by)
+        return all(_has_left(figure, clock_ms, now_ms) for figure in own)
     far_ms, _ = _edges(rule, now_ms)
     return clock_ms < far_ms if rule.bounds.startswith("[") or rule.resolution_ms else clock_ms <= far_ms
 

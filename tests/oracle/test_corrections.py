@@ -218,6 +218,27 @@ def test_corrections_travel_through_rules_that_read_hits(
     assert len(set(ids)) == len(ids)
 
 
+IN_PANES: Body = {**_COUNT, "group_by": "device", "window": "20s", "resolution": "10s", "aggregation_threshold": 2}
+
+
+@few
+@given(st.data(), st.sampled_from(BUSY), disordered(20), st.sampled_from([{}, {"emit": "every"}]))
+def test_a_reader_that_judges_nothing_again_takes_hits_as_they_are_told_first_whatever_the_cuts(
+    data: st.DataObject, body: Body, made: list[Record], emission: Body
+) -> None:
+    times = {**WITHIN, "late_policy": "evaluate"}
+    reader = {**IN_PANES, **times, **emission, "rule_id": "q0", "version": 1, "source_topic": "rule:r0"}
+    alone = Shape(1, [(place, place + 1) for place in range(len(made))], [])
+    told = []
+    for shape in (alone, data.draw(shapes(len(made)))):
+        rules = [reevaluated(body, 0), reader]
+        path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
+        run(path, shape, made, ["log"] * len(made))
+        told.append(as_told([alert for alert in path.alerts if alert["rule_id"] == "q0"]))
+        assert not [alert for alert in path.alerts if alert["rule_id"] == "q0" and alert["corrects"]]
+    assert told[0] == told[1]
+
+
 ON_INGEST: Body = {**_COUNT, "rule_id": "q0", "version": 1, "source_topic": "rule:r0", "time_mode": "processing_time"}
 
 

@@ -30,6 +30,7 @@ from .decisions import naive_decisions
 from .naive import naive_detect
 from .strategies import LISTS, STREAM, Body, Record, wire_record
 from .test_corrections import BUSY, disordered, reevaluated
+from .test_corrections_keys import BUSY as OF_KEYS
 from .test_decisions import POLICIES, WATERMARK, WEIGHTS, deciding, told, weighted
 from .test_detect_equals_naive import DEEP, many
 from .test_runners import judged_of, split
@@ -81,7 +82,7 @@ def decided(judged: Judged, folder: Path, shards: int, batch_bytes: int, judge: 
 
 @settings(many, max_examples=300 if DEEP else 8)
 @given(
-    st.lists(st.sampled_from(BUSY), min_size=1, max_size=2),
+    st.lists(st.sampled_from(BUSY) | st.sampled_from(OF_KEYS), min_size=1, max_size=2),
     st.lists(WEIGHTS, min_size=1, max_size=3),
     POLICIES,
     disordered(20),

@@ -18,7 +18,7 @@ from crossline.services.broker import LocalBroker
 
 pytestmark = pytest.mark.kafka
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 _LONG_AGO_MS = 1_000_000_000_000
 _OWNER = """
 import sys

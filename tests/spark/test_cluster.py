@@ -19,7 +19,7 @@ import pyspark
 import pytest
 
 from crossline.engine.machine.java import find_java
-from e2e.killing import WAIT_S, finish
+from e2e.killing import QUICK, WAIT_S, finish
 from e2e.project import Project, figures, from_twin
 from e2e.traffic import RULES, STREAM, Record, expected, lines, records
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SHARDS = 3
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for processes of half a minute
 
 
 def project_on(master: str, root: Path, log: list[Record]) -> Project:

@@ -46,6 +46,7 @@ class Stopping:
         self.signal: signal.Signals | None = None
         self.ended = threading.Event()
         self._endless = endless
+        self._untold = threading.Semaphore()
         self._first_s = 0.0
         self._pipeline: Stoppable | None = None
 
@@ -55,8 +56,8 @@ class Stopping:
         return 0 if self._endless or self.signal is None else 128 + self.signal
 
     def tell(self) -> None:
-        """Say that a signal came."""
-        if self.signal is not None:
+        """Say that a signal came; once, whether the command comes to its end or is cut off at the same moment."""
+        if self.signal is not None and self._untold.acquire(blocking=False):
             sys.stderr.write(f"stopped by {self.signal.name}\n")
 
     def check(self) -> None:

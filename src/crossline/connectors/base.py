@@ -119,6 +119,8 @@ _PLACES = {
     "jsonl": "crossline.connectors.jsonl:JsonlSink",
     "console": "crossline.connectors.console:ConsoleSink",
     "kafka": "crossline.connectors.kafka.sink:KafkaSink",
+    "redis": "crossline.connectors.redis.sink:RedisSink",
+    "webhook": "crossline.connectors.webhook.sink:WebhookSink",
 }
 
 
@@ -142,7 +144,15 @@ def build_sink(settings: Settings | Mapping[str, Any], pipeline: str) -> Sink:
         settings = _checked(settings)
     kind: str = settings.kind  # type: ignore[attr-defined]  # every model in SINKS has it
     module, _, name = _PLACES[kind].partition(":")
-    sink: type[Sink] = getattr(importlib.import_module(module), name)
+    try:
+        sink: type[Sink] = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] == "crossline":
+            raise
+        raise UsageError(
+            f"a sink of kind {kind} needs {missing}, which is not installed: pip install 'crossline[{kind}]'"
+        ) from None
     return sink.from_settings(settings, pipeline)
 
 

@@ -34,7 +34,7 @@ def test_a_thread_that_is_at_work_is_waited_for() -> None:
 
 
 def test_a_daemon_thread_is_not() -> None:
-    ended = done("threading.Thread(target=threading.Event().wait, daemon=True).start()\nleave(0)", timeout=30)
+    ended = done("threading.Thread(target=threading.Event().wait, daemon=True).start()\nleave(0)", timeout=300)
     assert ended.returncode == 0
 
 

@@ -211,7 +211,7 @@ def real(arguments: str, **settings: object) -> subprocess.Popen[bytes]:
 def test_a_full_standard_output_is_an_error(project: Path, arguments: str) -> None:
     with Path("/dev/full").open("wb") as full:
         program = real(arguments, cwd=project, stdout=full)
-        _, err = program.communicate(timeout=60)
+        _, err = program.communicate(timeout=300)
     lines = [line for line in err.decode().splitlines() if line.startswith("error: ")]
     assert lines == ["error: the standard output cannot be written: No space left on device"]
     assert b"Traceback" not in err
@@ -226,7 +226,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(project: Path, arguments: str) 
     os.close(reading)
     program = real(arguments, cwd=project, stdout=writing)
     os.close(writing)
-    _, err = program.communicate(timeout=60)
+    _, err = program.communicate(timeout=300)
     assert b"rror" not in err
     assert b"Traceback" not in err
     assert program.returncode == 128 + signal.SIGPIPE
@@ -236,7 +236,7 @@ def test_closed_streams_are_no_error(project: Path) -> None:
     shell = (
         f"exec {sys.executable} -m crossline.cli.main alerts export --db store.db --output closed.jsonl <&- >&- 2>&-"
     )
-    assert subprocess.run(["/bin/sh", "-c", shell], cwd=project, check=False, timeout=60).returncode == 0
+    assert subprocess.run(["/bin/sh", "-c", shell], cwd=project, check=False, timeout=300).returncode == 0
     assert (project / "closed.jsonl").read_bytes().count(b"\n") == len(ALERTS)
 
 
@@ -245,7 +245,7 @@ def test_where_the_process_prints_may_be_named(project: Path) -> None:
     shell = f"echo before; {sys.executable} -m crossline.cli.main alerts export --db store.db --output /dev/stdout"
     with (project / "printed").open("wb") as file:
         subprocess.run(
-            ["/bin/sh", "-c", shell], cwd=project, check=True, timeout=60, stdout=file, stderr=subprocess.PIPE
+            ["/bin/sh", "-c", shell], cwd=project, check=True, timeout=300, stdout=file, stderr=subprocess.PIPE
         )
     lines = (project / "printed").read_bytes().splitlines()
     assert lines[0] == b"before"
@@ -255,7 +255,7 @@ def test_where_the_process_prints_may_be_named(project: Path) -> None:
 def test_a_screen_without_unicode_shows_what_it_can(project: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     program = real("rules show sp\u00e9nding", cwd=project, stdout=subprocess.PIPE, env=environment)
-    _, err = program.communicate(timeout=60)
+    _, err = program.communicate(timeout=300)
     assert b"Traceback" not in err
     assert b"sp\\xe9nding" in err
     assert program.returncode == 1

@@ -41,9 +41,9 @@ def test_it_says_how_far_it_is_until_it_is_done(monkeypatch: pytest.MonkeyPatch)
 
     start = Startup(show)
     start.step("loading")
-    assert enough.wait(30)
+    assert enough.wait(300)
     start.done()
     ticking = [thread for thread in threading.enumerate() if thread.name == "startup"]
     for thread in ticking:
-        thread.join(30)
+        thread.join(300)
         assert not thread.is_alive()

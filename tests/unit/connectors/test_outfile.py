@@ -90,7 +90,7 @@ def test_a_pipe_gets_the_bytes(tmp_path: Path, way: str) -> None:
     else:
         with {"written": written, "growing": growing}[way](pipe) as file:
             file.write(b"new")
-    reader.join(timeout=30)
+    reader.join(timeout=300)
     assert got == [b"new"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 

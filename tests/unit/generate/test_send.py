@@ -110,7 +110,7 @@ def test_no_records_are_nothing() -> None:
 def test_kafka_gets_lines_keys_and_the_time_that_each_was_due() -> None:
     # librdkafka starts a broker of its own in this process; a client of the same process finds it by its address.
     target = KafkaTarget("mock", "payments", {"test.mock.num.brokers": 1})
-    metadata = target._producer.list_topics(timeout=10)
+    metadata = target._producer.list_topics(timeout=120)
     broker = next(iter(metadata.brokers.values()))
     before_us = time.time() * 1e6
     send(WORKLOAD, target, range(40), rate_per_s=1_000)
@@ -118,7 +118,7 @@ def test_kafka_gets_lines_keys_and_the_time_that_each_was_due() -> None:
         {"bootstrap.servers": f"{broker.host}:{broker.port}", "group.id": "test", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["payments"])
-    messages = consumer.consume(40, timeout=30)
+    messages = consumer.consume(40, timeout=120)
     consumer.close()
     assert sorted(message.value() for message in messages) == sorted(WORKLOAD.lines(0, 40).splitlines())
     assert {message.key().decode() for message in messages} == set(WORKLOAD.records(0, 40)["account_id"].to_pylist())

@@ -53,7 +53,6 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-@pytest.mark.timeout(30)
 def test_an_odd_rule_file_is_refused_by_itself(desk: Desk, odd: str) -> None:
     make, said = ODD[odd]
     desk.write("z.yaml", rule("before"))
@@ -80,7 +79,6 @@ def test_an_odd_rule_file_is_refused_by_itself(desk: Desk, odd: str) -> None:
 
 
 @pytest.mark.parametrize("odd", [name for name in ODD if name != "a large file"])
-@pytest.mark.timeout(30)
 def test_an_odd_list_is_refused_by_itself(tmp_path: Path, odd: str) -> None:
     make, said = ODD[odd]
     folder = tmp_path / "lists"

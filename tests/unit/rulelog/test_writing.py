@@ -21,6 +21,7 @@ from crossline.rulelog.writing import held, replace_file
 from .desk import Desk, rule
 
 ROUNDS = 15
+WAIT_S = 300.0
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -31,7 +32,7 @@ def statuses_of(path: Path) -> dict[str, tuple[int, Status]]:
 
 def toggles(folder: str, rule_id: str, together: Barrier, told: Any) -> None:
     for number in range(ROUNDS):
-        together.wait(60)
+        together.wait(WAIT_S)
         written = RuleFolder(Path(folder)).set_status(rule_id, "active" if number % 2 else "paused")
         told.put((rule_id, written.change))
 
@@ -42,9 +43,9 @@ def test_two_processes_set_statuses_in_one_file(tmp_path: Path) -> None:
     both = [SPAWN.Process(target=toggles, args=(str(tmp_path), each, together, told)) for each in ("a", "b")]
     for each in both:
         each.start()
-    changes = [told.get(timeout=120) for _ in range(2 * ROUNDS)]
+    changes = [told.get(timeout=WAIT_S) for _ in range(2 * ROUNDS)]
     for each in both:
-        each.join(60)
+        each.join(WAIT_S)
     assert [each.exitcode for each in both] == [0, 0]
     # A change that was lost is no change when it is asked for the other way round.
     assert sorted(changes) == [("a", "published")] * ROUNDS + [("b", "published")] * ROUNDS
@@ -56,7 +57,7 @@ def publishes(folder: str, file: str, together: Barrier, told: Any) -> None:
     for number in range(ROUNDS):
         text = rule("a", version=number + 2) + rule("b", status="paused" if number % 2 else "active")
         Path(file).write_text(text, encoding="utf-8")
-        together.wait(60)
+        together.wait(WAIT_S)
         told.put(("a", RuleFolder(Path(folder)).publish(Path(file)).rules[0].rule.version))
 
 
@@ -73,7 +74,7 @@ def test_a_process_publishes_while_another_sets_a_status(tmp_path: Path) -> None
     for each in both:
         each.start()
     for each in both:
-        each.join(120)
+        each.join(WAIT_S)
     assert [each.exitcode for each in both] == [0, 0]
     assert statuses_of(folder / "r.yaml")["a"] == (ROUNDS + 1, "active")
 
@@ -110,7 +111,7 @@ def test_a_command_waits_for_the_other_and_says_for_which(tmp_path: Path) -> Non
         waiting = threading.Thread(target=waits)
         waiting.start()
         assert not done.is_set()
-    waiting.join(30)
+    waiting.join(WAIT_S)
     assert done.is_set()
 
 
@@ -132,7 +133,6 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
     assert (real.read_bytes(), real.stat().st_mode & 0o777) == (b"new", 0o640)
 
 
-@pytest.mark.timeout(30)
 def test_only_files_are_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "r.yaml")
     with pytest.raises(PermanentError, match=r"r\.yaml is not replaced: found a named pipe; expected a file"):

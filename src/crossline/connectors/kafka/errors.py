@@ -48,6 +48,11 @@ _PASSING = {
 }
 
 
+def passes(error: KafkaError) -> bool:
+    """Whether the same question has another answer soon: a leader changes, a broker comes back."""
+    return error.code() in _PASSING or error.code() == KafkaError.LEADER_NOT_AVAILABLE
+
+
 def of_one_topic(error: KafkaError) -> bool:
     """Whether other topics may well take what this one does not."""
     return error.code() in _OF_A_TOPIC

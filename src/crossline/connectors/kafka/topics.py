@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -11,13 +12,15 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
+from crossline.connectors.kafka.errors import passes
 from crossline.connectors.kafka.gone import absent, deleted_before_read, ends_before, remade
 from crossline.core.basics.errors import PermanentError, SourceError, StateError
 from crossline.logs import get_logger
 
 log = get_logger(__name__)
 
-ANSWER_S_MAX = 10.0  # of the brokers, before anything is read
+ANSWER_S_MAX = 30.0  # of the brokers, before anything is read
+_AGAIN_S = 0.1
 WAIT_S_MAX = 1.0  # what a batch waits for an answer that was asked for when it had been read
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # 16 zero bytes: from brokers that know no ids (before Kafka 3.1)
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's public names
@@ -121,13 +124,18 @@ class TopicWatch:
     def _offsets(self, topic: str, partitions: set[int], which: OffsetSpec) -> dict[int, int]:
         if not partitions or self._client is None:
             return {}
-        asked = self._client.list_offsets(
-            {TopicPartition(topic, partition): which for partition in partitions}, request_timeout=ANSWER_S_MAX
-        )
-        try:
-            return {place.partition: int(future.result(ANSWER_S_MAX).offset) for place, future in asked.items()}
-        except (KafkaException, TimeoutError) as error:
-            raise SourceError(_unanswered(topic, error)) from error
+        places = {TopicPartition(topic, partition): which for partition in partitions}
+        deadline_s = time.monotonic() + ANSWER_S_MAX
+        while True:
+            asked = self._client.list_offsets(places, request_timeout=ANSWER_S_MAX)
+            try:
+                return {place.partition: int(future.result(ANSWER_S_MAX).offset) for place, future in asked.items()}
+            except (KafkaException, TimeoutError) as error:
+                # A broker that stood still for seconds is taken for gone, and then for a moment knows no epoch.
+                again = isinstance(error, KafkaException) and passes(error.args[0])
+                if not again or time.monotonic() > deadline_s:
+                    raise SourceError(_unanswered(topic, error)) from error
+            time.sleep(_AGAIN_S)
 
     def _noted(self) -> dict[str, str]:
         try:

@@ -51,7 +51,7 @@ class _Telling:
 
     def __init__(self, plan: StreamPlan, layer_plan: LayerPlan, again: Again, logs: int) -> None:
         self._again, self._plan, self._logs = again, plan, logs
-        self._judged = _rows_of(plan, layer_plan, again, logs)
+        self._judged = rows_again(plan, layer_plan, again, logs)
         self._known = _Known()
 
     def told(self) -> list[Hit]:
@@ -122,7 +122,7 @@ class _Telling:
         return Brought(place, cause, (cause.reached_ms + 0.5, came, log, sequence, cause.offset, partition))
 
 
-def _rows_of(plan: StreamPlan, layer_plan: LayerPlan, again: Again, logs: int) -> JudgedRows:
+def rows_again(plan: StreamPlan, layer_plan: LayerPlan, again: Again, logs: int) -> JudgedRows:
     """The rows as what hits are read from."""
     places, batch = again.rows.places, again.rows
     if places is None:

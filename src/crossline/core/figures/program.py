@@ -340,6 +340,11 @@ class Program:
         return max((each.window.resolution_ms for each in self.figures), default=0)
 
     @property
+    def in_panes(self) -> bool:
+        """Whether any of its figures, those that are brought to it among them, is kept in panes."""
+        return bool(self.resolution_ms or any(each.program.resolution_ms for each in self.brings))
+
+    @property
     def window_ms(self) -> int | None:
         """The length of the window that an alert speaks of; None where there is none."""
         if isinstance(self.verdict, Ordered | Absent):

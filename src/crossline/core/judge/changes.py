@@ -62,14 +62,21 @@ def by_cause(
     """``rows`` of ``parts`` in the order in which their causes came; of one cause first what goes.
 
     The cause of each row is then its number among those returned, -1 where it is the record itself. Rows of one source
-    whose records are never taken back stay as they are. A layer that judges nothing again is given what comes alone.
+    whose records are never taken back stay as they are. A layer that judges nothing again is given what comes alone: of
+    the hits of one rule in that order too, since one that is told late was not there before, wherever batches are cut.
     """
-    if not layer_plan.layer.reevaluate:
-        return (taken(rows, np.flatnonzero(rows[GONE] == 0)) if plan.corrected else rows), []
-    if not plan.corrected and plan.met is None:
+    if not plan.corrected and (plan.met is None or not layer_plan.layer.reevaluate):
         return rows, []
+    if layer_plan.layer.reevaluate:
+        return _sorted(plan, rows, parts)
+    if plan.met is None:
+        rows, _ = _sorted(plan, rows, parts)
+    return taken(rows, np.flatnonzero(rows[GONE] == 0)), []
+
+
+def _sorted(plan: StreamPlan, rows: Arrays, parts: Sequence[WirePart]) -> tuple[Arrays, list[Cause]]:
     ordered = sorted(parts, key=lambda part: (part[0]["log"], part[0]["sequence"]))
-    known = [[_read(each) for each in meta.get("causes", ())] for meta, _ in ordered]
+    known = [[read_cause(each) for each in meta.get("causes", ())] for meta, _ in ordered]
     causes = sorted({cause for mine in known for cause in mine}, key=lambda cause: (cause.order, cause.record_id))
     of_row = np.full(len(rows["chunk"]), -1, np.int64)
     if plan.corrected:
@@ -102,7 +109,8 @@ def _in_order(
     )
 
 
-def _read(told: Sequence[Any]) -> Cause:
+def read_cause(told: Sequence[Any]) -> Cause:
+    """One as it goes along with parts."""
     record_id, ingest_ms, reached_ms, log, sequence, partition, offset = told
     return Cause(record_id, ingest_ms, reached_ms, (log, sequence, partition), offset)
 

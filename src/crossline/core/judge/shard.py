@@ -18,13 +18,13 @@ from crossline.core.judge.contexts import Contexts, waits
 from crossline.core.judge.kernels import Kernel, new_kernel
 from crossline.core.judge.order import NO_FLOOR, chunk_floors, in_ingest_order, settled
 from crossline.core.judge.output import BoolMask, LayerDelta, Position, Reported, ShardOutput, StreamClocks
-from crossline.core.judge.tellings import tellings_of
+from crossline.core.judge.tellings import tellings_again, tellings_of
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.costs import UNMEASURED, Meter
 from crossline.core.plan.layers import Layer
 from crossline.core.reevaluate.kernel import Reevaluation
 from crossline.core.route.facts import facts_from
-from crossline.core.windows.batch import Cause, KeyedBatch, texts_of
+from crossline.core.windows.batch import Cause, Hits, KeyedBatch, Places, texts_of
 
 MANY = 200_000  # records of a store; moving as many together takes some 20 ms
 
@@ -87,8 +87,8 @@ def judge(
         contexts.begin()
     for plan in plans:
         mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] != TOLD]
-        if mine:
-            told = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] == TOLD]
+        told = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] == TOLD]
+        if mine or told:
             _judge_stream(plan, state, mine, bounds, output, told)
     _forget_unplanned(plans, state)
     output.retained = sum(store.records for store in state.stores.values())
@@ -121,7 +121,7 @@ def _judge_stream(
     meter = output.meter
     meter.start()
     for number, layer_plan in enumerate(plan.layers):
-        store_of(state, layer_plan)
+        store = store_of(state, layer_plan)
         mine = [settled(p, floors) for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
             layer = layer_plan.layer
@@ -133,6 +133,8 @@ def _judge_stream(
                 newest_ms = int(rows["event_ms"].max())
             given = _Given(rows, mine, causes, len(logs), told)
             _judge_layer(plan, layer_plan, state, given, output, reporter=number == plan.reporter)
+        elif told and layer_plan.brought and isinstance(store, Reevaluation) and store.records:
+            _judge_brought(plan, layer_plan, store, told, output, len(logs))
         meter.layer(layer_plan.layer.name)
     passed_ms = state.passed_ms(plan.stream, bounds)
     if passed_ms is not None:
@@ -255,30 +257,66 @@ def _judge_layer(
         facts=facts_from(plan.spec, layer_plan.facts, rows, len(layer_plan.layer.columns)),
         places=places_of(plan, rows, chunks, given.causes) if again else None,
     )
-    if layer_plan.brought:
-        facts = brought_to(JudgedRows(plan, layer_plan, batch, rows, chunks), given.told)
-        batch = replace(batch, facts={**batch.facts, **facts})
+    batch = _with_brought(JudgedRows(plan, layer_plan, batch, rows, chunks), given.told, given.causes)
     if layer_plan.layer.waits:
         batch = replace(batch, reached_ms=rows["reached"], origins=origins_of(rows, chunks, batch.facts))
-    hits = store.judge(batch)
-    meter.rows(layer_plan, batch.entries)
-    meter.layer(layer_plan.layer.name)
-    for failure, count in hits.failed.items():
-        output.failed[failure] = output.failed.get(failure, 0) + count
     judged = JudgedRows(plan, layer_plan, batch, rows, chunks)
+    hits = _judge_rows(judged, store, given.logs, output)
+    meter.rows(layer_plan, batch.entries)
     if len(hits.line):
         found = judged.window_hits(hits)
         output.hits += found if plan.level == 1 else once(found)
-    if hits.again:
-        output.hits += told_again(plan, layer_plan, hits.again, given.logs)
     if waits(layer_plan) and not again:
         contexts = state.contexts.setdefault(layer_plan.layer.name, Contexts())
         output.hits += contexts.judge(judged, hits.without, hits.duplicates)
     meter.told()
     output.tellings += tellings_of(judged, hits.told)
-    output.deltas.append(LayerDelta(layer_plan.layer.name, store.delta(batch, hits), lines_of(layer_plan)))
     if reporter:
         _report(judged, hits.duplicates, parts, output)
+
+
+def _judge_brought(
+    plan: StreamPlan,
+    layer_plan: LayerPlan,
+    store: Reevaluation,
+    told: Sequence[WirePart],
+    output: ShardOutput,
+    logs: int,
+) -> None:
+    """Judge again what figures that are brought change of rows that are there, where no row came."""
+    nothing = store.nothing()
+    none: I64 = np.zeros(0, np.int64)
+    batch = replace(nothing, places=Places(none, none, none.astype(np.int32), ()))
+    judged = JudgedRows(plan, layer_plan, batch, {"offsets": none, "chunk": none}, ())
+    batch = _with_brought(judged, told, ())
+    if batch.places is not None and batch.places.amends:
+        _judge_rows(replace(judged, batch=batch), store, logs, output)
+        output.meter.told()
+
+
+def _with_brought(judged: JudgedRows, told: Sequence[WirePart], causes: Sequence[Cause]) -> KeyedBatch:
+    """The rows with the figures of other keys that they are judged by, and with what others changed of these."""
+    batch = judged.batch
+    if not judged.layer_plan.brought:
+        return batch
+    facts, amends = brought_to(judged, told, causes)
+    places = None if batch.places is None else replace(batch.places, amends=amends)
+    return replace(batch, facts={**batch.facts, **facts}, places=places)
+
+
+def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutput) -> Hits:
+    """What the kernel says of the rows; what comes of rows that are judged again is told."""
+    plan, layer_plan, meter = judged.plan, judged.layer_plan, output.meter
+    hits = store.judge(judged.batch)
+    meter.layer(layer_plan.layer.name)
+    for failure, count in hits.failed.items():
+        output.failed[failure] = output.failed.get(failure, 0) + count
+    if hits.again:
+        output.hits += told_again(plan, layer_plan, hits.again, logs)
+        output.tellings += tellings_again(plan, layer_plan, hits.again, logs)
+    delta = store.delta(judged.batch, hits)
+    output.deltas.append(LayerDelta(layer_plan.layer.name, delta, lines_of(layer_plan)))
+    return hits
 
 
 def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:

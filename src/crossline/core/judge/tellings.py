@@ -7,15 +7,18 @@ brought together at the record by ``offsets`` within ``chunks``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from crossline.core.alerts.corrections import rows_again
 from crossline.core.alerts.hits import JudgedRows
 from crossline.core.basics.values import F64, I32, I64
-from crossline.core.plan.spaces import Cursor, TellingLine, WindowPlan
-from crossline.core.windows.batch import Bools, ToldFigure, ToldRows
+from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.spaces import Cursor, KeySpacePlan, TellingLine, WindowPlan
+from crossline.core.windows.batch import Again, Bools, Cause, Places, ToldFigure, ToldRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,9 @@ class ToldRecords:
     ``id_of_hit``). Record i stands at ``offsets[i]`` of ``chunks[chunk[i]]``, each (log, sequence, partition);
     ``place_ms``: as in ``Place``. ``reached_ms``: the highest ingest time that its log had reached. ``facts``: the
     fields that were asked for, null where missing. All of int64[n] but ``chunk`` (int32[n]).
+
+    Of records that are judged again it is what changed: ``cause``, int32[n], is the number of the record that brought
+    it about among ``causes``, -1 where it is what was told of the record as it came. None: all of it is.
     """
 
     rule_id: str
@@ -62,6 +68,8 @@ class ToldRecords:
     chunks: Sequence[tuple[str, int, str]]
     figures: Mapping[str, FigureColumn]
     facts: Mapping[str, pa.Array]
+    cause: I32 | None = None
+    causes: Sequence[Cause] = ()
 
     def __len__(self) -> int:
         return len(self.event_ms)
@@ -74,6 +82,81 @@ def tellings_of(judged: JudgedRows, told: Sequence[ToldRows]) -> Iterator[ToldRe
         yield _telling(judged, kernel, line, said)
 
 
+def tellings_again(plan: StreamPlan, layer_plan: LayerPlan, again: Sequence[Again], logs: int) -> Iterator[ToldRecords]:
+    """What the tellings of a layer say of rows that were judged again, where that is not what they said before.
+
+    ``logs``: how many logs the records that are judged have.
+    """
+    kernel = layer_plan.kernel
+    if not isinstance(kernel, KeySpacePlan) or not kernel.tellings:
+        return
+    for piece in again:
+        judged = rows_again(plan, layer_plan, piece, logs)
+        for line, said in zip(kernel.tellings, piece.hits.told, strict=True):
+            kept = _changed(piece, said)
+            if len(kept):
+                causes, cause = _causes(plan, piece, said.rows[kept])
+                yield replace(_telling(judged, kernel, line, _some(said, kept)), cause=cause, causes=causes)
+
+
+def _changed(piece: Again, said: ToldRows) -> I64:
+    """Which of what is said is new, or another than in the variant before."""
+    variant, number = piece.variant[said.rows], piece.number[said.rows]
+    order = np.lexsort((variant, number))
+    variant, number = variant[order], number[order]
+    before = np.zeros(len(order), np.bool_)
+    before[1:] = (number[1:] == number[:-1]) & (variant[1:] == variant[:-1] + 1)
+    before &= ~piece.begins[variant]
+    same = before.copy()
+    for figure in said.figures.values():
+        defined = figure.defined[order]
+        differs = _differs(figure.values[order]) & defined | _differs(defined) | _differs(figure.counts[order])
+        if figure.up is not None:
+            differs |= _differs(figure.up[order]) & defined
+        same &= ~differs
+    stood = piece.begins[variant] & ~piece.fresh[said.rows][order]
+    kept: I64 = np.sort(order[~same & ~stood])
+    return kept
+
+
+def _differs(values: Any) -> Any:
+    """Of each value whether it is another than the one before it."""
+    found = np.zeros(len(values), np.bool_)
+    found[1:] = values[1:] != values[:-1]
+    return found
+
+
+def _some(said: ToldRows, kept: I64) -> ToldRows:
+    figures = {
+        name: ToldFigure(
+            each.values[kept], None if each.up is None else each.up[kept], each.defined[kept], each.counts[kept]
+        )
+        for name, each in said.figures.items()
+    }
+    return ToldRows(said.rows[kept], figures)
+
+
+def _causes(plan: StreamPlan, piece: Again, rows: I64) -> tuple[list[Cause], I32]:
+    """What brought about what is said of ``rows``: causes, and for each row the number of its own; -1: it came."""
+    places = piece.rows.places
+    if places is None:
+        raise ValueError("rows that are judged again have places")
+    numbers: dict[Cause, int] = {}
+    found, variant = np.full(len(rows), -1, np.int32), piece.variant[rows]
+    caused = np.array([each is not None for each in piece.causes], np.bool_)[variant]
+    for at in np.flatnonzero(caused).tolist():
+        row, cause = int(rows[at]), piece.causes[variant[at]]
+        if cause is not None and not (piece.fresh[row] and _order(plan, places, row) >= cause.order):
+            found[at] = numbers.setdefault(cause, len(numbers))
+    return list(numbers), found
+
+
+def _order(plan: StreamPlan, places: Places, row: int) -> tuple[int, str, int, int]:
+    """Where a row stands among causes."""
+    log, sequence, _ = places.chunks[places.chunk[row]]
+    return int(places.reached_ms[row]), plan.came(log), sequence, int(places.offsets[row])
+
+
 def _telling(judged: JudgedRows, plan: WindowPlan, line: TellingLine, said: ToldRows) -> ToldRecords:
     batch, rows, mine = judged.batch, judged.rows, said.rows
     ingest_ms, clock_ms = batch.ingest_ms[mine], batch.clock_ms[mine]
@@ -84,7 +167,7 @@ def _telling(judged: JudgedRows, plan: WindowPlan, line: TellingLine, said: Told
         version=line.version,
         stream=judged.plan.stream,
         ids=judged.ids(mine),
-        event_ms=rows["event_ms"][mine],
+        event_ms=ingest_ms - batch.lateness_ms[mine],
         ingest_ms=ingest_ms,
         reached_ms=rows["reached"][mine] if "reached" in rows else ingest_ms,
         place_ms=rows["place_ms"][mine],

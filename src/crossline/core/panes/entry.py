@@ -7,8 +7,10 @@ from typing import Any
 
 from numba import njit, types
 
-from crossline.core.panes.kernel import emit_rows, judge_rows, load_rows, sweep
-from crossline.core.panes.tables import put_ids, rebuild_keys
+from crossline.core.panes.emit import emit_rows
+from crossline.core.panes.ids import put_ids
+from crossline.core.panes.kernel import judge_rows, load_rows, sweep
+from crossline.core.panes.tables import rebuild_keys
 from crossline.core.windows.memory.sources import digest
 
 JUDGE, EMIT, LOAD, SWEEP, REBUILD_KEYS, PUT_IDS = range(6)
@@ -21,7 +23,7 @@ def _made(sources: int) -> Any:
         if task == JUDGE:
             done = judge_rows(h, argument)
         elif task == EMIT:
-            emit_rows(h)
+            done = emit_rows(h, argument)
         elif task == LOAD:
             done = load_rows(h, argument)
         elif task == SWEEP:

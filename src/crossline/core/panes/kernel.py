@@ -8,18 +8,17 @@ import numpy as np
 
 from crossline.core.panes import layout as at
 from crossline.core.panes.aggregates.figures import tell
-from crossline.core.panes.moving import edge, move
-from crossline.core.panes.reach import emitted_at, judged_at, record_at, sat_at, value_at
+from crossline.core.panes.emit import emit_row, hits_fit
+from crossline.core.panes.ids import call_id, has_id, know_id, of_slot
+from crossline.core.panes.moving import move
+from crossline.core.panes.reach import call_ends, call_slot, judged_at, record_at, sat_at, value_at
 from crossline.core.panes.settle import AT_A_STEP, came, drop_old, put_record, settle, step_room
 from crossline.core.panes.tables import (
     AHEAD,
     add_slot,
     find_keys,
     free_slot,
-    has_id,
     key_units,
-    know_id,
-    of_slot,
     slot_of,
     slot_row,
 )
@@ -37,24 +36,28 @@ from crossline.core.windows.memory.access import (
 )
 from crossline.core.windows.memory.header import item, tally, word
 
-_32 = np.uint64(32)
 NEVER = 2**62
+
+
+@jit
+def _known_slot(h: int, row: int) -> Any:
+    """The slot of a row's key, or -1 where it is not known yet."""
+    return load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * row))
 
 
 @inlined
 def _look_ahead(h: int, row: int, rows: int) -> None:
-    """Call for what the rows soon to come will touch."""
+    """Call for what the rows soon to come will touch: slots and ids first, then what slots lead to."""
     if row + AHEAD < rows:
-        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD)))
+        slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
-            prefetch(slot_row(h, slot))
-            prefetch(slot_row(h, slot) + 64)
-            hash_ = of_slot(np.uint64(item(h, at.ID_HASH, row + AHEAD)), slot)
-            prefetch(word(h, at.ID_TABLE) + 16 * (np.int64(hash_ >> _32) & word(h, at.ID_MASK)))
+            call_slot(h, slot)
+            call_id(h, of_slot(np.uint64(item(h, at.ID_HASH, row + AHEAD)), slot))
     if row + AHEAD // 2 < rows:
-        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + AHEAD // 2)))
+        slot = _known_slot(h, row + AHEAD // 2)
         if slot >= 0:
             keyed = slot_row(h, slot)
+            call_ends(h, keyed)
             n = load_u32(keyed + at.RAW_N)
             if n:
                 prefetch(record_at(h, keyed, n))
@@ -109,13 +112,16 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
 def judge_rows(h: int, start: int) -> Any:
     """Take in the rows from ``start`` to PIECE_END, and tell the figures of those that are judged.
 
-    The row to go on from: an earlier one where memory is wanted.
+    With AT_ONCE, judge them too. The row to go on from: an earlier one where memory or room for hits is wanted.
     """
     first, end, rows, classes = word(h, at.PIECE_FROM), word(h, at.PIECE_END), word(h, at.ROWS), word(h, at.CLASSES)
+    at_once = word(h, at.AT_ONCE)
     if start == 0:
         find_keys(h)
     for row in range(start, end):
         _look_ahead(h, row, rows)
+        if at_once and not hits_fit(h):
+            return row
         i = _take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.SINCE))
         if i == -2:
             return row
@@ -125,62 +131,14 @@ def judge_rows(h: int, start: int) -> Any:
         for k in range(classes):
             judged |= load_u8(word(h, at.ACTIVE) + row * classes + k)
         if judged:
-            keyed = slot_row(h, load_i32(word(h, at.ROW_SLOT) + 4 * row))
+            slot, told = load_i32(word(h, at.ROW_SLOT) + 4 * row), 0 if at_once else row - first
+            keyed = slot_row(h, slot)
             for c in range(word(h, at.CURSORS)):
                 move(h, keyed, c, i)
-                tell(h, keyed, c, i, row - first)
+                tell(h, keyed, c, i, told)
+            if at_once:
+                emit_row(h, slot, row, told)
     return end
-
-
-@jit
-def _satisfy(h: int, slot: int, x: int, row: int, now: int, holds: bool) -> Any:
-    """Whether line ``x``, which ``holds`` at the row or does not, emits there. What it remembers is changed."""
-    mask, bits = 1 << (x & 7), sat_at(h, slot, x >> 3)
-    held = load_u8(bits)
-    if not holds:
-        if held & mask:
-            store_8(bits, held ^ mask)
-        return False
-    store_8(bits, held | mask)
-    kept = load_i32(word(h, at.ROW_KEPT) + 4 * row)
-    noted = word(h, at.ROW_SAT) + kept * word(h, at.LINE_BYTES) + (x >> 3)
-    store_8(noted, load_u8(noted) | mask)
-    if held & mask and item(h, at.LINE_EVERY, x) == 0:
-        last = load_i64(judged_at(h, slot, item(h, at.LINE_CLASS, x)))
-        if last >= edge(h, now, item(h, at.LINE_REARM, x), item(h, at.LINE_EXACT, x)):
-            return False
-    cooling = item(h, at.LINE_COOLING, x)
-    if cooling >= 0:
-        last = load_i64(emitted_at(h, slot, cooling))
-        if last != at.NONE_MS and now < last + item(h, at.LINE_COOLDOWN, x):
-            return False
-        store_64(emitted_at(h, slot, cooling), now)
-        n = tally(h, at.N_EMITTED)
-        store_32(word(h, at.OUT_EMITTED) + 8 * n, x)
-        store_32(word(h, at.OUT_EMITTED) + 8 * n + 4, kept)
-        store_64(h + 8 * at.N_EMITTED, n + 1)
-    return True
-
-
-@jit
-def emit_rows(h: int) -> None:
-    """Go through the rows of the piece, of which HOLDS says what holds, and note the hits; there is room for all."""
-    first, classes, lines = word(h, at.PIECE_FROM), word(h, at.CLASSES), word(h, at.JUDGING)
-    for row in range(first, word(h, at.PIECE_END)):
-        slot = load_i32(word(h, at.ROW_SLOT) + 4 * row)
-        if slot < 0:
-            continue
-        now, active = item(h, at.CLOCK_MS, row), word(h, at.ACTIVE) + row * classes
-        for x in range(lines):
-            holds = load_u8(word(h, at.HOLDS) + (row - first) * lines + x) != 0
-            if load_u8(active + item(h, at.LINE_CLASS, x)) and _satisfy(h, slot, x, row, now, holds):
-                n = tally(h, at.N_HITS)
-                store_32(word(h, at.OUT_LINE) + 4 * n, x)
-                store_32(word(h, at.OUT_ROW) + 4 * n, row)
-                store_64(h + 8 * at.N_HITS, n + 1)
-        for k in range(classes):
-            if load_u8(active + k):
-                store_64(judged_at(h, slot, k), now)
 
 
 @jit
@@ -222,6 +180,8 @@ def sweep(h: int, count: int) -> Any:
         slots, slot = tally(h, at.N_SLOTS), tally(h, at.SWEPT)
         if slot >= slots:
             slot = 0
+        if slot + AHEAD // 2 < slots:
+            call_ends(h, slot_row(h, slot + AHEAD // 2))
         keyed = slot_row(h, slot)
         if load_u32(keyed + at.OWN_KEY) == 0:
             store_64(h + 8 * at.SWEPT, slot + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ from crossline.core.panes import layout as at
 from crossline.core.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS, SUM_BITS
 from crossline.core.panes.entry import PUT_IDS, REBUILD_KEYS, compiled
 from crossline.core.panes.heap import BLOCK_UNITS, class_for
+from crossline.core.panes.ids import BLOCK, CLOCKS_AT, PLACES
 from crossline.core.panes.program import PaneProgram
 from crossline.core.panes.settle import AT_A_STEP
 from crossline.core.windows.arithmetic.wide import LIMBS
 from crossline.core.windows.memory.regions import Region
 from crossline.core.windows.memory.watch import WATCHES, Piece, watching
 
-_IDS = np.dtype([("hash", np.uint64), ("clock", np.int64)])
+FULL_OF_4 = 3  # fourths of the places of ids that may be taken
 
 
 class Memory:
@@ -90,6 +92,10 @@ class Memory:
         self._kept[name] = array
         self.words[name] = array.ctypes.data
 
+    def kept(self, name: int) -> Any:
+        """The array that was given to ``keep``."""
+        return self._kept[name]
+
     def let_go(self) -> None:
         """Hold the arrays of the batch no longer."""
         for name in at.OF_BATCH:
@@ -105,10 +111,19 @@ class Memory:
         with watching([Piece(name, array.ctypes.data, array.nbytes) for name, array in arrays.items()]):
             return int(compiled()(self.words.ctypes.data, task, argument, more))
 
-    def run_through(self, task: int, start: int, end: int) -> None:
-        """Have a task done on the rows from ``start`` to ``end``, with as much memory as it asks for."""
-        while (start := self.run(task, start)) < end:
-            self.make_heap(int(self.words[at.HEAP_NEED]))
+    def run_through(self, task: int, start: int, end: int, after: Callable[[], Any] = lambda: None) -> None:
+        """Have a task done on the rows from ``start`` to ``end``, with as much memory as it asks for.
+
+        ``after`` is called whenever it stops, at its end too: it makes room for hits.
+        """
+        while True:
+            self.words[at.HEAP_NEED] = 0
+            start = self.run(task, start)
+            after()
+            if start >= end:
+                return
+            if self.words[at.HEAP_NEED]:
+                self.make_heap(int(self.words[at.HEAP_NEED]))
 
     def make_heap(self, units: int) -> None:
         """Room for ``units`` that were never given out, and a little more."""
@@ -134,13 +149,17 @@ class Memory:
     def make_ids(self, more: int) -> None:
         """Room for ``more`` ids in their table; those that are settled are forgotten where it fills up."""
         words = self.words
-        if 2 * (int(words[at.N_IDS]) + more) <= words[at.ID_MASK]:
+        places = int(words[at.ID_BLOCKS]) * PLACES
+        if FULL_OF_4 * places >= 4 * (int(words[at.N_IDS]) + more):
             return
-        table = self._kept[at.ID_TABLE]
-        alive = table[table["clock"] > words[at.FOLD_TO]]
-        self._empty_ids(4 * (len(alive) + more))
-        self.keep(at.MOVED, alive)
-        self.run(PUT_IDS, int(words[at.MOVED]), len(alive))
+        old, blocks = self._kept[at.ID_TABLE], int(words[at.ID_BLOCKS])
+        clocks = old.view(np.uint64).reshape(blocks, -1)[:, CLOCKS_AT // 8 :]
+        alive = int(np.count_nonzero(clocks > np.uint64(int(words[at.FOLD_TO]) + 2**63)))
+        # As many again where most are there to stay: then there are ever more of them.
+        grows = 2 * alive > int(words[at.N_IDS])
+        self._empty_ids((3 if grows else 2) * (alive + more))
+        self.keep(at.MOVED, old)
+        self.run(PUT_IDS, int(words[at.MOVED]), blocks)
         self._kept.pop(at.MOVED)
 
     def _empty_keys(self, count: int) -> None:
@@ -148,12 +167,12 @@ class Memory:
         self.keep(at.KEY_TABLE, np.full(size, -1, np.int32))
         self.words[at.KEY_MASK] = size - 1
 
-    def _empty_ids(self, count: int) -> None:
-        size = 1 << max(4, (count - 1).bit_length())
-        table = np.zeros(size, _IDS)
-        table["clock"] = at.NONE_MS
-        self.keep(at.ID_TABLE, table)
-        self.words[at.ID_MASK] = size - 1
+    def _empty_ids(self, places: int) -> None:
+        blocks = places // PLACES + 1
+        room = Region((blocks + 1) * BLOCK).array
+        start = -room.ctypes.data % BLOCK
+        self.keep(at.ID_TABLE, room[start : start + blocks * BLOCK])
+        self.words[at.ID_BLOCKS] = blocks
 
     def slots(self) -> Any:
         """The rows of slots, as uint8[count, width]. Not to be held across a growth."""

@@ -46,15 +46,17 @@ def move(h: int, row: int, c: int, i: int) -> None:
         renew(h, row, c)
     now = load_i64(record_at(h, row, i))
     high, exact = now - item(h, at.DELAY, c), item(h, at.EXACT, c)
-    low = edge(h, high, item(h, at.WINDOW, c), exact)
+    first, low = 0, high - item(h, at.WINDOW, c) + exact
+    if exact < 0:  # as ``edge`` has it; the number of the pane is wanted too, and dividing takes long
+        first = (low + 1) // word(h, at.RESOLUTION)
+        low = first * word(h, at.RESOLUTION)
     store_64(cursor + at.LOW, low)
     ends = i + 1 if item(h, at.INCLUDE, c) else i
     if item(h, at.DELAY, c) != 0:
-        resolution = word(h, at.RESOLUTION)
         if exact < 0:
-            high = high // resolution * resolution
-            _move_panes(h, row, c, low // resolution, high // resolution)
-            ends = _first_from(h, row, high, load_i32(cursor + at.R_END))
+            end = high // word(h, at.RESOLUTION)
+            _move_panes(h, row, c, first, end)
+            ends = _first_from(h, row, end * word(h, at.RESOLUTION), load_i32(cursor + at.R_END))
         else:
             ends = _first_from(h, row, high + 1 - item(h, at.RIGHT_OPEN, c), load_i32(cursor + at.R_END))
     else:
@@ -63,7 +65,7 @@ def move(h: int, row: int, c: int, i: int) -> None:
             while ends > 0 and load_i64(record_at(h, row, ends - 1)) == now:
                 ends -= 1
         if exact < 0:
-            _move_first(h, row, c, low // word(h, at.RESOLUTION))
+            _move_first(h, row, c, first)
     _move_records(h, row, c, low, ends)
 
 

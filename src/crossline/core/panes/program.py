@@ -13,14 +13,17 @@ from crossline.core.windows.program import (
     AVG_INT,
     COUNT,
     DISTINCT,
+    INT_KINDS,
     SINCE,
     STDDEV,
     STREAK,
     SUM_INT,
     VALUE_INT,
     all_told,
+    bounds_of,
     classes,
     judge_class,
+    wide_bounds,
 )
 
 # Kinds of parts, in bytes of a pane.
@@ -46,7 +49,7 @@ class PaneProgram:
     ``group_kind``: as of ``windows.program.KernelProgram``, by the kernel's order of groups.
     """
 
-    arrays: dict[str, I64]
+    arrays: dict[str, Any]
     numbers: dict[str, int]
     group_told: I64
     group_kind: I64
@@ -88,6 +91,7 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
         "INCLUDE": [int(c.include_current) for c in plan.cursors],
         **groups.arrays(),
         **_judging(plan),
+        **_lines(plan, dict(zip((told.index(g) for g in groups.order), groups.shown().tolist(), strict=True))),
     }
     numbers = {
         "RESOLUTION": plan.resolution_ms,
@@ -101,12 +105,14 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
         "ACCS": len(groups.accs),
         "CLASSES": len(classes(plan)),
         "JUDGING": len(plan.judging),
+        "LINES": len(plan.lines),
         "COOLING": len(cooling(plan)),
         "LINE_BYTES": -(-len(plan.judging) // 8),
         "TOLD": len(told),
     }
     order = np.array([told.index(g) for g in groups.order], np.int64)
-    return PaneProgram({k: np.asarray(v, np.int64) for k, v in arrays.items()}, numbers, order, groups.shown())
+    flat = {k: v if isinstance(v, np.ndarray) else np.asarray(v, np.int64) for k, v in arrays.items()}
+    return PaneProgram(flat, numbers, order, groups.shown())
 
 
 class _Groups:
@@ -172,6 +178,26 @@ def _judging(plan: PaneSpacePlan) -> dict[str, Any]:
         "LINE_EXACT": [exact for _, exact in cursors],
         "LINE_COOLDOWN": [line.cooldown_ms for line in plan.judging],
         "LINE_COOLING": [cold.index(i) if i in cold else -1 for i in range(len(plan.judging))],
+    }
+
+
+def shown_groups(plan: PaneSpacePlan) -> list[int]:
+    """The groups whose windows hits show, for each line and formula."""
+    return [*(line.group for line in plan.lines), *(line.figures[0][2] for line in plan.formulas)]
+
+
+def _lines(plan: PaneSpacePlan, kinds: dict[int, int]) -> dict[str, Any]:
+    """What lines are held against; ``kinds``: of figures, by the number that they are told by."""
+    numbers, bounds = all_told(plan), [bounds_of(line.operator, line.threshold) for line in plan.lines]
+    told = [numbers.index(line.group) for line in plan.lines]
+    return {
+        "LINE_TOLD": told,
+        "LINE_REAL": [int(kinds[number] not in INT_KINDS) for number in told],
+        "NEGATED": [int(line.operator == "!=") for line in plan.lines],
+        "LOW_F": np.array([low for _, _, low, _ in bounds], np.float64),
+        "HIGH_F": np.array([high for *_, high in bounds], np.float64),
+        "LINE_CURSOR": [plan.groups[group].cursor for group in shown_groups(plan)],
+        **{name.upper(): bound for name, bound in wide_bounds(bounds).items()},
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from crossline.core.panes import layout as at
 from crossline.core.panes.heap import block
 from crossline.core.panes.tables import slot_row
-from crossline.core.windows.memory.access import inlined, jit, load_i32, load_i64, load_u32
+from crossline.core.windows.memory.access import inlined, jit, load_i32, load_i64, load_u32, prefetch
 from crossline.core.windows.memory.header import item, word
 
 # A place of a pane: the block of its chunk, and its number in it. A chunk begins with the blocks before and after it.
@@ -100,3 +100,20 @@ def place_before(h: int, place: int) -> Any:
 def part_at(h: int, pane: int, part: int) -> Any:
     """Address of a part of a pane."""
     return pane + item(h, at.PART_AT, part)
+
+
+@jit
+def call_slot(h: int, slot: int) -> None:
+    """Call for a slot's row: its fields, and its first cursors and what lines remember."""
+    row = slot_row(h, slot)
+    prefetch(row)
+    prefetch(row + 64)
+    prefetch(row + word(h, at.SLOT_BYTES) - 8)
+
+
+@inlined
+def call_ends(h: int, row: int) -> None:
+    """Call for the first record and the first and last pane of the slot at ``row``."""
+    prefetch(record_at(h, row, 0))
+    prefetch(block(h, load_i64(row + at.FIRST_AT) >> PLACE_BITS))
+    prefetch(block(h, load_i64(row + at.END_AT) >> PLACE_BITS))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from crossline.core.basics.values import U8
+from crossline.core.basics.values import I32, U8
 from crossline.core.panes import layout as at
 from crossline.core.panes.entry import EMIT, JUDGE, LOAD, SWEEP, compiled
+from crossline.core.panes.found import Found
 from crossline.core.panes.memory import Memory
-from crossline.core.panes.program import compile_plan, cooling
-from crossline.core.panes.verdicts import holds
+from crossline.core.panes.program import compile_plan, cooling, shown_groups
 from crossline.core.plan.spaces import PaneSpacePlan
 from crossline.core.windows.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take, take_bytes
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
@@ -24,21 +24,6 @@ from crossline.core.windows.verdicts.tellings import Tellings
 PIECE = 16_384  # rows whose figures are told at a time
 SWEEP_PART = 4  # a slot is swept for as many records
 SWEEP_LEAST = 64
-
-
-@dataclass(slots=True)
-class _Found:
-    """The hits of a batch as they are gathered, piece by piece."""
-
-    line: list[Any] = field(default_factory=list)
-    row: list[Any] = field(default_factory=list)
-    value_i: list[Any] = field(default_factory=list)
-    value_up: list[Any] = field(default_factory=list)
-    value_f: list[Any] = field(default_factory=list)
-    count: list[Any] = field(default_factory=list)
-    emitted: list[Any] = field(default_factory=list)
-    formed: dict[int, FormulaRead] = field(default_factory=dict)
-    hits: int = 0
 
 
 class PaneState:
@@ -66,75 +51,72 @@ class PaneState:
         self._formulas = Formulas(plan, self._program)
         self._tellings = Tellings(plan, self._program)
         self._classes = classes(plan)
+        program = zip(self._program.group_told.tolist(), self._program.group_kind.tolist(), strict=True)
+        whole = {number for number, kind in program if kind in INT_KINDS}
         told = all_told(plan)
-        kinds = dict(zip(self._program.group_told.tolist(), self._program.group_kind.tolist(), strict=True))
-        self._integral = [kinds[number] in INT_KINDS for number in range(len(told))]
-        self._columns = [told.index(line.group) for line in plan.lines]
-        shown = [*(line.group for line in plan.lines), *(line.figures[0][2] for line in plan.formulas)]
-        self._cursors = np.array([plan.groups[number].cursor for number in shown], np.int64)
+        integral = [*(told.index(line.group) in whole for line in plan.lines), *(False for _ in plan.formulas)]
+        self._integral = np.array(integral, np.bool_)
+        self._cursors = np.array([plan.groups[number].cursor for number in shown_groups(plan)], np.int64)
 
     def judge(self, batch: KeyedBatch) -> Hits:
         """Take ``batch`` in, row by row, judging each."""
         n, words = len(batch), self._memory.words
         sat = np.zeros((n, int(words[at.LINE_BYTES])), np.uint8)
         duplicate, retained = self._enter(batch, sat)
-        found = _Found()
-        for start in range(0, n, PIECE):
-            self._judge_piece(batch, start, min(start + PIECE, n), duplicate, found)
+        found = Found()
+        found.listen(self._memory)
+        words[at.AT_ONCE] = not self.plan.formulas and not self.plan.tellings
+        if words[at.AT_ONCE]:
+            self._judge_at_once(n, found)
+        else:
+            for start in range(0, n, PIECE):
+                self._judge_piece(batch, start, min(start + PIECE, n), duplicate, found)
         kept = int(words[at.N_RETAINED])
         self._retained += kept
         self._memory.let_go()
         hits = self._hits(batch, found, duplicate, retained[:kept], sat[:kept])
         return replace(hits, failed=self._formulas.failed(), told=self._tellings.told())
 
-    def _judge_piece(self, batch: KeyedBatch, start: int, end: int, copies: U8, found: _Found) -> None:
-        memory, words, rows = self._memory, self._memory.words, end - start
-        told, lines = Told.of(rows, int(words[at.TOLD])), len(self.plan.judging)
-        counts = np.zeros((rows, max(1, len(self.plan.cursors))), np.int64)
-        verdicts = np.zeros((rows, lines), np.uint8)
-        out_line, out_row = np.empty(rows * lines, np.int32), np.empty(rows * lines, np.int32)
-        emitted = np.empty(2 * rows * int(words[at.COOLING]), np.int32)
-        for name, array in (
-            *((at.TOLD_I, told.whole), (at.TOLD_UP, told.up), (at.TOLD_F, told.real), (at.TOLD_OK, told.defined)),
-            *((at.COUNTS, counts), (at.HOLDS, verdicts), (at.OUT_LINE, out_line), (at.OUT_ROW, out_row)),
-            (at.OUT_EMITTED, emitted),
-        ):
-            memory.keep(name, array)
-        words[at.PIECE_FROM], words[at.PIECE_END] = start, end
-        words[at.N_HITS] = words[at.N_EMITTED] = 0
+    def _judge_at_once(self, rows: int, found: Found) -> None:
+        """Judge the batch by lines alone, each row as it is taken in: of no row the figures are read later."""
+        self._listen(1, 0, rows)
+        self._memory.run_through(JUDGE, 0, rows, lambda: found.take(self._memory))
+
+    def _judge_piece(self, batch: KeyedBatch, start: int, end: int, copies: U8, found: Found) -> None:
+        memory, rows = self._memory, end - start
+        told = self._listen(rows, start, end)
         memory.run_through(JUDGE, start, end)
-        for number, line in enumerate(self.plan.lines):
-            column = self._columns[number]
-            verdicts[:, number] = holds(line, told, column, integral=self._integral[column])
         facts = {name: column.slice(start, rows) for name, column in batch.facts.items()}
         judged = Judged(batch, slice(start, end), copies)
         self._tellings.take(told, judged)
+        verdicts = np.zeros((rows, len(self.plan.formulas)), np.uint8)
         if self.plan.formulas:
-            verdicts[:, len(self.plan.lines) :] = self._formulas.holds(told, facts, judged)
-        memory.run(EMIT)
-        hits = int(words[at.N_HITS])
-        found.emitted.append(emitted[: 2 * int(words[at.N_EMITTED])].copy())
-        if hits:
-            self._gather(told, counts, out_line[:hits].copy(), out_row[:hits].copy(), start, found)
-            found.formed |= self._read(batch, told, facts, start, found)
+            verdicts[:] = self._formulas.holds(told, facts, judged)
+        memory.keep(at.HOLDS, verdicts)
 
-    def _gather(self, told: Told, counts: Any, line: Any, row: Any, start: int, found: _Found) -> None:
-        """The values of the hits of a piece; those of formulas are read apart."""
-        plain = line < len(self.plan.lines)
-        column = np.array([*self._columns, *(0 for _ in self.plan.formulas)], np.int64)[line]
-        integral = np.array(self._integral, np.bool_)[column] & plain
-        at_row = row - start
-        found.value_i.append(np.where(integral, told.whole[at_row, column], 0))
-        found.value_up.append(np.where(integral, told.up[at_row, column], 0))
-        found.value_f.append(np.where(plain & ~integral, told.real[at_row, column], 0.0))
-        found.count.append(counts[at_row, self._cursors[line]])
-        found.line.append(line)
-        found.row.append(row)
+        def take_out() -> None:
+            first = found.hits
+            line, row = found.take(memory)
+            found.formed |= self._read(batch, told, facts, start, first, line, row)
 
-    def _read(self, batch: KeyedBatch, told: Told, facts: Any, start: int, found: _Found) -> dict[int, FormulaRead]:
-        """What the formulas of the hits gathered last have read."""
-        line, row, first = found.line[-1], found.row[-1], found.hits
-        found.hits += len(line)
+        memory.run_through(EMIT, start, end, take_out)
+
+    def _listen(self, rows: int, start: int, end: int) -> Told:
+        """Have the kernel tell figures of as many rows at once as ``rows``, of those from ``start`` to ``end``."""
+        memory, words = self._memory, self._memory.words
+        told = Told.of(rows, int(words[at.TOLD]))
+        for name, array in (
+            *((at.TOLD_I, told.whole), (at.TOLD_UP, told.up), (at.TOLD_F, told.real), (at.TOLD_OK, told.defined)),
+            (at.COUNTS, np.zeros((rows, max(1, len(self.plan.cursors))), np.int64)),
+        ):
+            memory.keep(name, array)
+        words[at.PIECE_FROM], words[at.PIECE_END] = start, end
+        return told
+
+    def _read(
+        self, batch: KeyedBatch, told: Told, facts: Any, start: int, first: int, line: I32, row: I32
+    ) -> dict[int, FormulaRead]:
+        """What the formulas have read of the hits numbered from ``first`` on, in a piece that begins with ``start``."""
         formed = np.flatnonzero(line >= len(self.plan.lines))
         delays = [self.plan.cursors[cursor].delay_ms for cursor in self._cursors.tolist()]
         hits = (
@@ -143,27 +125,19 @@ class PaneState:
         )
         return self._formulas.read(hits, told, facts, start)
 
-    def _hits(self, batch: KeyedBatch, found: _Found, duplicate: U8, retained: Any, sat: U8) -> Hits:
-        line, row = _joined(found.line, np.int32), _joined(found.row, np.int32)
-        emitted = _joined(found.emitted, np.int32)
+    def _hits(self, batch: KeyedBatch, found: Found, duplicate: U8, retained: Any, sat: U8) -> Hits:
+        columns, emitted = found.columns(), found.emitted()
+        line, row = columns["line"], columns["row"]
         clock, cursor = batch.clock_ms[row], self._cursors[line]
         spans = [self.plan.cursors[c].span_ms(int(ms)) for c, ms in zip(cursor.tolist(), clock.tolist(), strict=True)]
         span = np.array(spans, np.int64).reshape(-1, 2)
         included = self._itself(batch, row, cursor)
         shown = row[included]
         id_bytes, id_offsets = take_bytes(batch.id_bytes, batch.id_offsets[shown], np.diff(batch.id_offsets)[shown])
-        integral = np.array(
-            [*(self._integral[c] for c in self._columns), *(False for _ in self.plan.formulas)], np.bool_
-        )
         value_i, value_f = self._shown_values(batch, line[included], shown)
         return Hits(
-            line=line,
-            row=row,
-            is_int=integral[line],
-            value_i=_joined(found.value_i, np.int64),
-            value_up=_joined(found.value_up, np.int64),
-            value_f=_joined(found.value_f, np.float64),
-            count=_joined(found.count, np.int64),
+            **columns,
+            is_int=self._integral[line],
             window_start_ms=span[:, 0],
             window_end_ms=span[:, 1],
             evidence_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(included)]),
@@ -175,8 +149,8 @@ class PaneState:
             duplicates=duplicate.astype(np.bool_),
             retained=retained,
             sat=sat,
-            emitted_line=np.ascontiguousarray(emitted[0::2]),
-            emitted_row=np.ascontiguousarray(emitted[1::2]),
+            emitted_line=emitted[0],
+            emitted_row=emitted[1],
             formed=found.formed,
         )
 
@@ -376,7 +350,3 @@ def _names(plan: PaneSpacePlan) -> tuple[tuple[str, int], ...]:
 def _column(memory: Memory, part: int, number: int) -> int:
     """Where in a slot a clock stands, of those whose beginning word ``part`` says."""
     return int(memory.words[part]) + 8 * number
-
-
-def _joined(pieces: list[Any], kind: Any) -> Any:
-    return np.concatenate(pieces) if pieces else np.empty(0, kind)

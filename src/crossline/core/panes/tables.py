@@ -1,4 +1,4 @@
-"""Keys to slots, and which ids came lately: open addressing, a place after the other."""
+"""Keys to slots: open addressing, a place after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from crossline.core.windows.memory.header import item, tally, word
 from crossline.core.windows.records.tables import same_bytes
 
 AHEAD = 16
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _32 = np.uint64(32)
 
 
@@ -168,53 +167,3 @@ def free_slot(h: int, slot: int) -> None:
     store_32(row + at.OWN_LENGTH, tally(h, at.FREE_SLOT))
     store_64(h + 8 * at.FREE_SLOT, slot)
     store_64(h + 8 * at.N_FREE, tally(h, at.N_FREE) + 1)
-
-
-@jit
-def of_slot(hash_: Any, slot: int) -> Any:
-    """The hash of an id under a slot's key."""
-    return hash_ + np.uint64(slot) * _SPREAD
-
-
-@jit
-def has_id(h: int, hash_: Any, since_ms: int) -> Any:
-    """Whether an id came with a clock of ``since_ms`` or later."""
-    table, mask = word(h, at.ID_TABLE), word(h, at.ID_MASK)
-    place = np.int64(hash_ >> _32) & mask
-    while True:
-        known_ms = load_i64(table + 16 * place + 8)
-        if known_ms == at.NONE_MS:
-            return False
-        if known_ms >= since_ms and np.uint64(load_i64(table + 16 * place)) == hash_:
-            return True
-        place = (place + 1) & mask
-
-
-@inlined
-def know_id(h: int, hash_: Any, clock_ms: int, since_ms: int) -> Any:
-    """Whether an id came with a clock of ``since_ms`` or later; if not, it is noted as come at ``clock_ms``."""
-    table, mask = word(h, at.ID_TABLE), word(h, at.ID_MASK)
-    place = np.int64(hash_ >> _32) & mask
-    while True:
-        known_ms = load_i64(table + 16 * place + 8)
-        if known_ms == at.NONE_MS:
-            store_64(table + 16 * place, np.int64(hash_))
-            store_64(table + 16 * place + 8, clock_ms)
-            store_64(h + 8 * at.N_IDS, tally(h, at.N_IDS) + 1)
-            return False
-        if known_ms >= since_ms and np.uint64(load_i64(table + 16 * place)) == hash_:
-            return True
-        place = (place + 1) & mask
-
-
-@jit
-def put_ids(h: int, items: int, count: int) -> None:
-    """Enter ``count`` ids with their clocks, which stand at ``items``, into an empty table."""
-    table, mask = word(h, at.ID_TABLE), word(h, at.ID_MASK)
-    for k in range(count):
-        place = np.int64(np.uint64(load_i64(items + 16 * k)) >> _32) & mask
-        while load_i64(table + 16 * place + 8) != at.NONE_MS:
-            place = (place + 1) & mask
-        store_64(table + 16 * place, load_i64(items + 16 * k))
-        store_64(table + 16 * place + 8, load_i64(items + 16 * k + 8))
-    store_64(h + 8 * at.N_IDS, count)

@@ -224,8 +224,7 @@ def compile_stream(
 
 def _program(version: RuleVersion, spec: StreamSpec, defaults: Defaults) -> Program:
     program = version.rule.program(spec, defaults)
-    again = version.rule.judges_again and not version.rule.reading.brought
-    return replace(program, reevaluate=True) if again else program
+    return replace(program, reevaluate=True) if version.rule.judges_again else program
 
 
 def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:

@@ -45,10 +45,10 @@ def compile_all(
     read = {each.name: each for each in readings if not _is_stream(each)}
     there = {name: level for name, each in read.items() if (level := sources.level_of(each)) <= (probing or level)}
     way = sorted(there, key=there.__getitem__, reverse=True)
-    tellings = _tellings(rules, sources, defaults)
     carried: dict[str, dict[str, None]] = {}
     scored: set[str] = set()
     corrected = _corrected(rules, sources, defaults)
+    tellings = _tellings(rules, sources, defaults, corrected)
     order = _order(read.values(), sources)
     plans: dict[str, StreamPlan] = {}
     for name in [*way, *streams]:
@@ -77,7 +77,7 @@ def compile_all(
 def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, int]:
     """The rules whose hits may be taken back, and how late a record may be that does so.
 
-    Those are the rules that judge again, and those that read their hits; no rule of several keys or of risk scores.
+    Those are the rules that judge again, and those that read their hits; no rule of risk scores.
     """
     found: dict[str, int] = {}
     for rule_id, head in sorted(sources.heads.items(), key=lambda each: sources.level_of(each[1].reading)):
@@ -134,14 +134,19 @@ def _with_tables(plan: StreamPlan, plans: Iterable[StreamPlan]) -> StreamPlan:
     return replace(plan, tables=tuple(t for t in plan.spec.enrich if any(name.startswith(f"{t}.") for name in read)))
 
 
-def _tellings(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, list[tuple[RuleVersion, Program]]]:
-    """By plan what is told there of records that are judged by another key."""
+def _tellings(
+    rules: RuleSet, sources: Sources, defaults: Defaults, corrected: Mapping[str, int]
+) -> dict[str, list[tuple[RuleVersion, Program]]]:
+    """By plan what is told there of records that are judged by another key; told again where these are judged again."""
     found: dict[str, list[tuple[RuleVersion, Program]]] = {}
     for version in rules.versions:
-        if version.rule.reading.brought:
-            program = version.rule.program(sources.of_reading(version.rule.reading), defaults)
+        rule = version.rule
+        if rule.reading.brought:
+            program = rule.program(sources.of_reading(rule.reading), defaults)
+            again = rule.judges_again or (_corrected_by(rule.reading, corrected) is not None and not program.in_panes)
             for each in program.brings:
-                found.setdefault(each.reading.name, []).append((version, each.program))
+                told = replace(each.program, reevaluate=True) if again else each.program
+                found.setdefault(each.reading.name, []).append((version, told))
     return found
 
 
@@ -267,7 +272,7 @@ def _change(
             program = wide_program(program, reading, strict=active)
         elif active and not _is_stream(reading):
             program = _of_active(program)
-        if again and not program.resolution_ms and not isinstance(program.verdict, Absent | Telling):
+        if again and not program.in_panes and not isinstance(program.verdict, Absent | Telling):
             program = replace(program, reevaluate=True)
         return program.probing() if probing else program
 

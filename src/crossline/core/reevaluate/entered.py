@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,8 +11,12 @@ import numpy as np
 from crossline.core.basics.values import I32, I64
 from crossline.core.reevaluate.table import Table
 from crossline.core.reevaluate.variants import Change
-from crossline.core.windows.batch import Bools, Cause, KeyedBatch
+from crossline.core.windows.batch import Amends, Bools, Cause, KeyedBatch
 from crossline.core.windows.memory.hashing import xxh64_many
+
+_Event = tuple[
+    tuple[Any, ...], int, Amends | None
+]  # what it is ordered by, the row of the batch or -1, what is amended
 
 
 @dataclass(slots=True)
@@ -19,7 +24,8 @@ class Entered:
     """What came of the n rows of a batch.
 
     ``keys``: the number of each one's key. ``row``: int64[n], the row of the table that it became or takes back, -1 for
-    neither. ``removes``: which take one back. ``follows``: rows and those that they come again as.
+    neither. ``removes``: which take one back. ``follows``: rows and those that they come again as. ``amended``: rows
+    that go, those that come in their place with other fields, and the cause of each.
     """
 
     batch: KeyedBatch
@@ -28,30 +34,53 @@ class Entered:
     row: I64
     removes: Bools
     follows: list[tuple[int, int]] = field(default_factory=list)
+    amended: list[tuple[int, int, Cause]] = field(default_factory=list)
 
     @property
     def removed(self) -> I64:
-        """The rows that are taken back."""
+        """The rows that are taken back, or that others came for."""
         gone: I64 = self.row[self.removes & (self.row >= 0)]
-        return gone
+        return np.append(gone, [before for before, _, _ in self.amended]).astype(np.int64) if self.amended else gone
+
+    def apart(self, table: Table) -> I32:
+        """The numbers of the keys under which something else changes than that rows came."""
+        places, found = self.batch.places, table.key[[after for _, after, _ in self.amended]]
+        if places is None or not len(places.cause):
+            return found
+        return np.append(found, self.keys[places.cause >= 0])
 
     def changes(self, table: Table, keys: Any) -> dict[int, list[Change]]:
         """What changes under each of ``keys``, in the order in which the batch has it."""
         found: dict[int, list[Change]] = {}
-        wanted = np.zeros(table.keys, np.bool_)
-        wanted[keys] = True
-        for at in np.flatnonzero((self.row >= 0) & wanted[self.keys]).tolist():
-            row, mine = int(self.row[at]), found.setdefault(int(self.keys[at]), [])
-            own = self._itself(table, row)
-            cause = self._cause(at) or own
+        for cause, row, removes, own in self._events(table, keys):
+            mine = found.setdefault(int(table.key[row]), [])
             if not mine or mine[-1].cause != cause:
                 mine.append(Change(cause))
             change = mine[-1]
-            (change.removed if self.removes[at] else change.added).append(row)
-            change.own &= cause.order == own.order
+            (change.removed if removes else change.added).append(row)
+            change.own &= own
         return found
 
-    def _cause(self, at: int) -> Cause | None:
+    def _events(self, table: Table, keys: Any) -> list[tuple[Cause, int, bool, bool]]:
+        """Rows of ``keys`` that come or go: the cause, the row, whether it goes, and whether that is its own record."""
+        wanted, events = np.zeros(table.keys, np.bool_), list[tuple[Cause, int, bool, bool]]()
+        wanted[keys] = True
+        for at in np.flatnonzero((self.row >= 0) & wanted[self.keys]).tolist():
+            own = self._itself(table, int(self.row[at]))
+            cause = self._caused(at) or own
+            events.append((cause, int(self.row[at]), bool(self.removes[at]), cause.order == own.order))
+        if self.amended:
+            for before, after, cause in self.amended:
+                if wanted[table.key[after]]:
+                    events += [(cause, before, True, False), (cause, after, False, False)]
+            events.sort(key=lambda each: each[0].order)
+        return events
+
+    def cause(self, table: Table, at: int) -> Cause:
+        """What brought a row of the batch about, which came or took one back."""
+        return self._caused(at) or self._itself(table, int(self.row[at]))
+
+    def _caused(self, at: int) -> Cause | None:
         places = self.batch.places
         marked = places is not None and len(places.cause) and places.cause[at] >= 0
         return places.causes[places.cause[at]] if places is not None and marked else None
@@ -90,11 +119,60 @@ def enter(table: Table, batch: KeyedBatch, duplicate_ms: int) -> Entered:
     entered.row = np.where(entered.row < -1, number[-2 - np.minimum(entered.row, -2)], entered.row)
     entered.row[rows] = new
     entered.follows = [(_settled(number, a), _settled(number, b)) for a, b in entered.follows]
-    for before, after in entered.follows:
-        if before < new[0]:
-            table.bits("told")[after] |= table.bits("told")[before]
+    if batch.places is not None and batch.places.amends:
+        _amend(table, entered, batch.places.amends, len(table) - len(new))
+    carry_told(table, entered.follows)
     table.live[entered.removed] = False
     return entered
+
+
+def carry_told(table: Table, follows: Iterable[tuple[int, int]]) -> None:
+    """What was told of rows was told of those that they came again as."""
+    told = table.bits("told")
+    for before, after in follows:
+        told[after] |= told[before]
+
+
+def _amend(table: Table, entered: Entered, amends: Sequence[Amends], first: int) -> None:
+    """Put rows with other fields in the place of those that ``amends`` are about; ``first``: the batch's first row.
+
+    Hits may go and come besides. Then what goes, and what is amended, is the row that stands by then.
+    """
+    found = table.placed([(each.row_id, each.place) for each in amends])
+    events: dict[int, list[_Event]] = {}  # by the first of the rows of one id and place
+    of = {row: rows[0] for rows in found.values() for row in rows}
+    for at in np.flatnonzero(np.isin(entered.row, list(of))).tolist():
+        row, removes = int(entered.row[at]), bool(entered.removes[at])
+        events.setdefault(of[row], []).append(((*entered.cause(table, at).order, 1 - removes), at, None))
+    for each in amends:
+        rows = found.get((each.row_id, each.place))
+        if rows:
+            events.setdefault(rows[0], []).append(((*each.cause.order, 2), -1, each))
+    copied, facts, end = list[int](), list[dict[str, Any]](), len(table)
+    for rows in found.values():
+        mine = sorted(events.get(rows[0], ()), key=lambda each: each[0])
+        gone = {int(entered.row[at]) for _, at, _ in mine if at >= 0 and entered.removes[at]}
+        stands = next((row for row in rows if row < first and (table.live[row] or row in gone)), None)
+        last, given = None, dict[str, Any]()
+        for _, at, amended in mine:
+            if amended is None:
+                if entered.removes[at]:
+                    entered.row[at] = entered.row[at] if stands is None else stands
+                    last, stands = stands, None
+                else:
+                    stands, given = int(entered.row[at]), {}
+                    if last is not None and last >= end and table.key[copied[last - end]] == table.key[stands]:
+                        entered.follows.append((last, stands))
+            elif stands is not None:
+                given = {**given, **amended.facts}
+                base = copied[stands - end] if stands >= end else stands
+                entered.amended.append((stands, end + len(copied), amended.cause))
+                entered.follows.append((stands, end + len(copied)))
+                stands = end + len(copied)
+                copied.append(base)
+                facts.append(given)
+    if copied:
+        table.copy(np.array(copied, np.int64), facts)
 
 
 def _settled(number: I64, row: int) -> int:

@@ -127,6 +127,7 @@ def judged(
     again = Again(
         rows=table.batch(piece.rows),
         hits=hits,
+        number=piece.rows,
         variant=piece.rows_of.astype(np.int32),
         fresh=(piece.rows >= first) & ~((piece.rows_of == 0) & piece.repeats),
         told=told.astype(np.bool_),

@@ -10,7 +10,7 @@ import numpy as np
 
 from crossline.core.basics.values import I32, I64
 from crossline.core.plan.spaces import KeySpacePlan, PatternSpacePlan
-from crossline.core.reevaluate.entered import Entered, enter
+from crossline.core.reevaluate.entered import Entered, carry_told, enter
 from crossline.core.reevaluate.judged import Inner, Piece, in_order_pieces, judged, waiting
 from crossline.core.reevaluate.table import BITS, Lines, Table, facts_in, places_in, remapped
 from crossline.core.reevaluate.variants import Variant, variants_of
@@ -55,8 +55,7 @@ class Reevaluation:
             changed.append(settled)
             for failure, count in found.hits.failed.items():
                 failed[failure] = failed.get(failure, 0) + count
-        for before, after in entered.follows:
-            table.bits("told")[after] |= table.bits("told")[before]
+            carry_told(table, entered.follows)
         self._came = len(table) - first
         rows = np.unique(np.concatenate(changed))
         self._delta = table.delta(np.arange(first, len(table)), rows[rows < first])
@@ -70,6 +69,7 @@ class Reevaluation:
         changing[first:] = changing[entered.removed] = True
         touched = np.zeros(table.keys, np.bool_)
         touched[entered.keys[entered.row >= 0]] = True
+        touched[entered.apart(table)] = True
         mine = (table.key >= 0) & (table.live | changing)
         ordered = table.in_order(np.flatnonzero(mine & touched[table.key]))
         apart = _out_of_order(table, ordered, first, entered, tied=tied)
@@ -101,6 +101,10 @@ class Reevaluation:
                 variants, rows, repeats = [], 0, False
         if variants:
             yield Piece.of(variants, repeats=repeats)
+
+    def nothing(self) -> KeyedBatch:
+        """No rows, as those are that it keeps: what is judged where nothing came, and something is brought."""
+        return self._table.batch(np.zeros(0, np.int64))
 
     def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:  # noqa: ARG002 - what it added it has put by
         """What the last ``judge`` added and changed."""
@@ -198,7 +202,5 @@ def _out_of_order(table: Table, ordered: I64, first: int, entered: Entered, *, t
     if tied:
         clock_ms = table.number("clock_ms")[ordered]
         apart[keys[1:][together & new[1:] & (clock_ms[1:] == clock_ms[:-1])]] = True
-    places = entered.batch.places
-    if places is not None and len(places.cause):
-        apart[entered.keys[places.cause >= 0]] = True
+    apart[entered.apart(table)] = True
     return apart

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -121,6 +122,29 @@ class Table:
             if same:
                 found[at] = same
         return found
+
+    def placed(self, wanted: Iterable[tuple[bytes, tuple[str, int, int]]]) -> dict[Any, list[int]]:
+        """Of ids and places (log, sequence, offset) the rows that have both, in the order in which those came."""
+        names = set(wanted)
+        hashes = xxh64_many(*joined([row_id for row_id, _ in names]))
+        near = np.flatnonzero(np.isin(self._id_hash.rows, hashes) & (self.key >= 0))
+        found: dict[Any, list[int]] = {}
+        for row in near.tolist():
+            log, sequence, _ = self.chunks[self._chunk.rows[row]]
+            name = self._ids.at(row), (log, sequence, int(self.number("offset")[row]))
+            if name in names:
+                found.setdefault(name, []).append(row)
+        return found
+
+    def copy(self, rows: I64, facts: Sequence[Mapping[str, Any]]) -> I64:
+        """Put ``rows`` behind the others once more, each with these ``facts`` instead of its own; their numbers."""
+        batch = self.batch(rows)
+        names = {name for each in facts for name, value in each.items() if value is not None}
+        kept = {name: batch.facts.get(name, pa.nulls(len(rows), pa.int64())) for name in {*batch.facts} | names}
+        for name, array in kept.items():
+            pairs = zip(array.to_pylist(), facts, strict=True)
+            kept[name] = pa.array([each.get(name, value) for value, each in pairs], array.type)
+        return self.append(replace(batch, facts=kept), np.arange(len(rows)), self.key[rows])
 
     def append(self, batch: KeyedBatch, rows: Any, keys: I32, *, live: bool = True) -> I64:
         """Put ``rows`` of ``batch`` behind the others, under the keys of these numbers; the numbers of the rows."""

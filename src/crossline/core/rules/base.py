@@ -283,8 +283,7 @@ class Rule(BaseModel):
         """What does not fit the stream ``name`` that the rule reads; ``lists``: names of the lists there are."""
         findings = check_conditions(self.filter.node, spec.columns, name, lists)
         if self.late_policy == "reevaluate" and self.reading.told_once:
-            what = "several keys" if self.reading.brought else "a risk score"
-            expected = f"evaluate or skip: a rule with {what} judges nothing again"
+            expected = "evaluate or skip beside a risk score, which is that of then; what is corrected, in another rule"
             findings.append(Finding(("late_policy",), "reevaluate", expected))
         event_time = spec.event_time.field
         if self.timestamp_field is not None and self.timestamp_field != event_time:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from crossline.core.settings.fields import Settings
 from crossline.core.settings.registry import RegistrySettings
-from crossline.core.settings.secrets import A_SECRET, password_of, two_places
+from crossline.core.settings.secrets import A_SECRET, Password
+from crossline.core.settings.sinks_base import SinkSettings
 from crossline.core.texts.problems import Finding, shown
 from crossline.core.texts.validation import refusal, refusals
 
@@ -40,7 +40,7 @@ def _check_options(value: Any) -> Any:
 ClientOptions = Annotated[dict[str, Any], BeforeValidator(_check_options)]
 
 
-class KafkaSecurity(Settings):
+class KafkaSecurity(Password):
     """How to connect to a broker that asks who is there."""
 
     protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
@@ -50,15 +50,11 @@ class KafkaSecurity(Settings):
         default=None, description="SASL mechanism; needed with a sasl_ protocol."
     )
     username: str | None = Field(default=None, description="SASL user name.")
-    password_env: str | None = Field(
-        default=None, description="Name of the environment variable that holds the password."
-    )
-    password_file: str | None = Field(default=None, description="File that holds the password and nothing else.")
     ca_file: str | None = Field(default=None, description="File with the certificates to trust, in PEM form.")
 
     def findings(self) -> list[Finding]:
         """A password from two places, or SASL without what it needs."""
-        found = two_places(self.password_env, self.password_file)
+        found = super().findings()
         if self.protocol.startswith("sasl_"):
             missing = [name for name in ("mechanism", "username") if getattr(self, name) is None]
             if not (self.password_env or self.password_file):
@@ -66,10 +62,6 @@ class KafkaSecurity(Settings):
             if missing:
                 found.append(Finding(("protocol",), f"{self.protocol} without {', '.join(missing)}", "all of them"))
         return found
-
-    def password(self, environment: Mapping[str, str], read: Callable[[str], str]) -> str | None:
-        """The password that these settings name, as ``password_of`` finds it."""
-        return password_of(self.password_env, self.password_file, environment, read)
 
 
 class _Kafka(Settings):
@@ -97,7 +89,7 @@ class KafkaSourceSettings(_Kafka):
     )
 
 
-class KafkaSinkSettings(_Kafka):
+class KafkaSinkSettings(_Kafka, SinkSettings):
     """Alerts to a topic, keyed by entity, written once (idempotent producer, all replicas)."""
 
     kind: Literal["kafka"] = Field(description="Which kind of sink this is.")

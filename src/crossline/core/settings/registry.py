@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from crossline.core.settings.fields import Settings
-from crossline.core.settings.secrets import A_SECRET, password_of, two_places
+from crossline.core.settings.secrets import A_SECRET, Password
 from crossline.core.texts.problems import Finding, shown
 
 _FORM = "http:// or https://, a host, and the path above /schemas"
 
 
-class RegistrySettings(Settings):
+class RegistrySettings(Password):
     """A schema registry that speaks Confluent's protocol; streams of `format: avro` need one."""
 
     url: str = Field(
@@ -22,10 +20,6 @@ class RegistrySettings(Settings):
         description="Address, with the path above `/schemas`; several, separated by commas, are asked in turn.",
     )
     username: str | None = Field(default=None, description="User name, where the registry asks for one.")
-    password_env: str | None = Field(
-        default=None, description="Name of the environment variable that holds the password."
-    )
-    password_file: str | None = Field(default=None, description="File that holds the password and nothing else.")
     ca_file: str | None = Field(
         default=None, description="File with the certificates to trust, in PEM form; by default, those of the machine."
     )
@@ -40,15 +34,11 @@ class RegistrySettings(Settings):
         found = [finding for url in self.urls for finding in _of_url(url)]
         if not self.urls:
             found.append(Finding(("url",), shown(self.url), _FORM))
-        found += two_places(self.password_env, self.password_file)
+        found += super().findings()
         if bool(self.username) != bool(self.password_env or self.password_file):
             has, lacks = ("username", "password") if self.username else ("password", "username")
             found.append(Finding(("username",), f"a {has} without a {lacks}", "both or neither"))
         return found
-
-    def password(self, environment: Mapping[str, str], read: Callable[[str], str]) -> str | None:
-        """The password that these settings name, as ``password_of`` finds it."""
-        return password_of(self.password_env, self.password_file, environment, read)
 
 
 def _of_url(url: str) -> list[Finding]:

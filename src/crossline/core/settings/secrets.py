@@ -1,39 +1,47 @@
-"""Passwords: settings say where one stands, and never what it is."""
+"""Passwords and keys that settings name, and never hold: pipeline.yaml is read by many, and committed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pydantic import Field
+
 from crossline.core.basics.errors import PermanentError
+from crossline.core.settings.fields import Settings
 from crossline.core.texts.problems import Finding
 
 A_SECRET = "a secret"  # noqa: S105 - the word, not one
 
 
-def two_places(password_env: str | None, password_file: str | None) -> list[Finding]:
-    """A password that is said to stand in two places."""
-    if password_env and password_file:
-        return [Finding(("password_file",), "both password_env and password_file", "one of them")]
-    return []
+class Password(Settings):
+    """Where a password is: in a variable of the environment, or in a file."""
 
+    password_env: str | None = Field(
+        default=None, description="Name of the environment variable that holds the password."
+    )
+    password_file: str | None = Field(default=None, description="File that holds the password and nothing else.")
 
-def password_of(
-    password_env: str | None, password_file: str | None, environment: Mapping[str, str], read: Callable[[str], str]
-) -> str | None:
-    """The password that stands in either place; None where neither is named.
+    def findings(self) -> list[Finding]:
+        """A password from two places."""
+        if self.password_env and self.password_file:
+            return [Finding(("password_file",), "both password_env and password_file", "one of them")]
+        return []
 
-    ``read`` gives the text of a file. Raises PermanentError where the variable is not set or the file not readable.
-    """
-    if password_env is not None:
-        value = environment.get(password_env)
-        if not value:
-            raise PermanentError(
-                f"environment variable {password_env}, which password_env names, is not set: export it first"
-            )
-        return value
-    if password_file is None:
-        return None
-    try:
-        return read(password_file).strip()
-    except OSError as error:
-        raise PermanentError(f"password_file {password_file} cannot be read: {error.strerror}") from None
+    def password(self, environment: Mapping[str, str], read: Callable[[str], str]) -> str | None:
+        """The password that these settings name; None where they name none.
+
+        ``read`` gives the text of a file. Raises PermanentError where the variable is not set or the file not readable.
+        """
+        if self.password_env is not None:
+            value = environment.get(self.password_env)
+            if not value:
+                raise PermanentError(
+                    f"environment variable {self.password_env}, which password_env names, is not set: export it first"
+                )
+            return value
+        if self.password_file is None:
+            return None
+        try:
+            return read(self.password_file).strip()
+        except OSError as error:
+            raise PermanentError(f"password_file {self.password_file} cannot be read: {error.strerror}") from None

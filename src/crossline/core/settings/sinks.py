@@ -10,10 +10,13 @@ from pydantic import Field, PlainValidator
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import Settings, by_kind
 from crossline.core.settings.kafka import KafkaSinkSettings
+from crossline.core.settings.redis import RedisSettings
+from crossline.core.settings.sinks_base import SinkSettings
+from crossline.core.settings.webhook import WebhookSettings
 from crossline.core.texts.problems import Finding, nearest, one_of, shown
 
 
-class SqliteSettings(Settings):
+class SqliteSettings(SinkSettings):
     """A database file: alerts, shadow alerts, decisions, dead letters, late records, rule events.
 
     It is read by `crossline alerts`.
@@ -23,7 +26,7 @@ class SqliteSettings(Settings):
     path: str = Field(min_length=1, description="Database file; made where it is not there.")
 
 
-class JsonlSettings(Settings):
+class JsonlSettings(SinkSettings):
     """Alerts as JSON, one a line, appended to a file."""
 
     kind: Literal["jsonl"] = Field(description="Which kind of sink this is.")
@@ -32,7 +35,7 @@ class JsonlSettings(Settings):
     decisions: str | None = Field(default=None, min_length=1, description="File for decisions; by default, none.")
 
 
-class ConsoleSettings(Settings):
+class ConsoleSettings(SinkSettings):
     """Alerts on the screen, one a line."""
 
     kind: Literal["console"] = Field(description="Which kind of sink this is.")
@@ -43,8 +46,13 @@ SINKS: dict[str, type[Settings]] = {
     "jsonl": JsonlSettings,
     "console": ConsoleSettings,
     "kafka": KafkaSinkSettings,
+    "redis": RedisSettings,
+    "webhook": WebhookSettings,
 }
-Sink = Annotated[SqliteSettings | JsonlSettings | ConsoleSettings | KafkaSinkSettings, PlainValidator(by_kind(SINKS))]
+Sink = Annotated[
+    SqliteSettings | JsonlSettings | ConsoleSettings | KafkaSinkSettings | RedisSettings | WebhookSettings,
+    PlainValidator(by_kind(SINKS)),
+]
 
 
 def rule_topics(sinks: Iterable[Settings]) -> frozenset[str] | None:
@@ -70,9 +78,10 @@ def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | Non
     takes_none = all(
         isinstance(sink, ConsoleSettings | KafkaSinkSettings)
         or (isinstance(sink, JsonlSettings) and sink.decisions is None)
+        or (isinstance(sink, WebhookSettings) and not sink.decisions)
         for sink in sinks
     )
     if topic is not None or (decisions is not None and decisions.path is not None) or not takes_none:
         return []
-    hint = "a sqlite sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with a Kafka sink"
+    hint = "a sqlite or redis sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with a Kafka sink"
     return [Finding(("policy",), "a policy, and no sink that takes decisions", "a place for them", hint)]

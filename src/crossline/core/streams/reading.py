@@ -103,8 +103,8 @@ class Reading:
 
     @property
     def told_once(self) -> bool:
-        """Whether no record is judged again: what comes of another key, or is taken off a risk score, is as it was."""
-        return bool(self.brought) or any(several_of(source) is not None for source in self.sources)
+        """Whether no record is judged again: what is taken off a risk score was part of it until then."""
+        return any(several_of(source) is not None for source in self.sources)
 
     @property
     def single(self) -> bool:

@@ -29,6 +29,7 @@ class Places:
 
     Where rows are no records of one stream, ``came`` has by log what it is called among causes, and ``named`` gives the
     id of the record that a row is, or is a hit on, by the row's id. ``shared``: several rows may be hits on one record.
+    ``amends``: what becomes of fields of rows, of these and of those of before.
     """
 
     reached_ms: I64
@@ -41,6 +42,7 @@ class Places:
     came: Mapping[str, str] = field(default_factory=dict)
     named: Callable[[str], str] | None = None
     shared: bool = False
+    amends: Sequence[Amends] = ()
 
 
 Chunk = tuple[str, int, str]  # log, sequence in it, partition
@@ -60,6 +62,19 @@ class Cause:
     def order(self) -> tuple[int, str, int, int]:
         """What puts it among others in the order in which they came."""
         return self.reached_ms, self.chunk[0], self.chunk[1], self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Amends:
+    """Fields of a row that are others now, by name, and the record that changed them; the row by its id and its place.
+
+    ``place``: log, sequence and offset.
+    """
+
+    row_id: bytes
+    place: tuple[str, int, int]
+    cause: Cause
+    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +234,16 @@ class Again:
     """Rows that were judged in the order of their clocks, some of them several times: a *variant* for each time.
 
     ``rows``: n rows, those of one variant after those of another, with their places, and the ``hits`` on them.
-    ``variant``: int32[n]. ``fresh``: bool[n], rows that came with this batch. ``met``: the hits at rows that lacked
-    their first figure. ``told``: for each hit, and then for each of ``met``, whether its rule version was told to hit
-    that record before this batch. ``begins``: of each variant whether it is the first of its key here: what stood
-    before, and what came in order. The others follow the one before them, which a cause changed: of ``causes``, None
-    where it begins.
+    ``number``: int64[n], which row it is, the same in all variants. ``variant``: int32[n]. ``fresh``: bool[n], rows
+    that came with this batch. ``met``: the hits at rows that lacked their first figure. ``told``: for each hit, and
+    then for each of ``met``, whether its rule version was told to hit that record before this batch. ``begins``: of
+    each variant whether it is the first of its key here: what stood before, and what came in order. The others follow
+    the one before them, which a cause changed: of ``causes``, None where it begins.
     """
 
     rows: KeyedBatch
     hits: Hits
+    number: I64
     variant: I32
     fresh: Bools
     told: Bools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -243,7 +244,7 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     of_cursor = sorted({(plan.groups[g].cursor, number[judge_class(plan, x)]) for g, x in by_group})
     cooling = [i for i in lines if plan.lines[i].cooldown_ms > 0]
     line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)
-    bounds = [_bounds(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
+    bounds = [bounds_of(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
     return {
         "group_at": parts.starts(plan.groups[g].cursor for g in groups),
         "group_kind": _ints(kind for kind, _ in results),
@@ -251,7 +252,7 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "group_col": _ints(plan.groups[g].column for g in groups),
         "line_at": np.searchsorted(line_group, np.arange(len(groups) + 1)).astype(np.int32),
         "line_plan": _ints(lines),
-        **_wide_bounds(bounds),
+        **wide_bounds(bounds),
         "low_f": np.array([b[2] for b in bounds], np.float64),
         "high_f": np.array([b[3] for b in bounds], np.float64),
         "negated": _bytes(plan.lines[i].operator == "!=" for i in lines),
@@ -302,7 +303,7 @@ def cooldown_columns(plan: KeySpacePlan, program: KernelProgram) -> dict[tuple[s
     return {(judging[i].rule_id, judging[i].version): column for i, column in pairs if column >= 0}
 
 
-def _bounds(operator: Operator, threshold: float) -> tuple[int, int, float, float]:
+def bounds_of(operator: Operator, threshold: float) -> tuple[int, int, float, float]:
     """The values that satisfy, as closed ranges of integers and of float64. For ``!=`` the range of those that do not.
 
     Integers are compared exactly: ``> 100.5`` is ``>= 101``, and ``== 100.5`` is empty.
@@ -324,7 +325,7 @@ def _bounds(operator: Operator, threshold: float) -> tuple[int, int, float, floa
     return low_i, high_i, low_f, high_f
 
 
-def _wide_bounds(bounds: list[tuple[int, int, float, float]]) -> dict[str, I64]:
+def wide_bounds(bounds: list[tuple[int, int, float, float]]) -> dict[str, I64]:
     """The bounds on integers: cut to 64 bits (1 to 0 where nothing is left), and whole."""
     empty = [low > I64_MAX or high < I64_MIN for low, high, _, _ in bounds]
     lows = [max(-WIDEST, min(WIDEST, low)) for low, *_ in bounds]
@@ -346,7 +347,10 @@ def _rest(value: int) -> int:
 
 def _float_at_least(threshold: float) -> float:
     """The least float64 that is not below ``threshold``, which may be an integer that no float is."""
-    near = float(threshold)
+    try:
+        near = float(threshold)
+    except OverflowError:
+        return math.inf if threshold > 0 else -sys.float_info.max
     return near if near >= threshold else math.nextafter(near, math.inf)
 
 

@@ -23,7 +23,7 @@ from crossline.engine.machine.temp import LOCK, is_held
 from crossline.engine.runtime.launch import session_folder
 
 OWNER, HELD = "owner.json", "held"
-LEFT_S_MAX = 30.0  # how long a killed run's Java is waited for
+LEFT_S_MAX = 120.0  # how long a killed run's Java is waited for; a busy machine takes its time to end it
 _POLL_S = 0.05
 _ANEW = "or move the checkpoint folder away to start anew (see operations.md)"
 

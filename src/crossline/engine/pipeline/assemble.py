@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TextIO
 from pyspark.sql import SparkSession
 
 from crossline.connectors.base import Delivery, Sink, build_sink
+from crossline.connectors.behind import Behind, waiting_in
 from crossline.connectors.console import ConsoleSink
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding
@@ -35,11 +37,14 @@ from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.work.totals import Totals
 from crossline.generate.source import read_source
+from crossline.logs import get_logger
 from crossline.rulelog.content import read_pipeline
 from crossline.rulelog.directory import IngestClock
 
 SHARDS_PER_CORE = 1
 _READABLE = {"files": FORMS, "kafka": ("json", "avro")}
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +152,23 @@ def _assembled(
         return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, claimed, before)
     clocks = {stream: _clock_of(config, stream) for stream in config.sources}
     feed = DirectoryFeed(config, clocks, Path(checkpoint) / "tables")
-    sinks = [options.sink(sink, config.name) for sink in config.sinks]
+    sinks = _sinks(config, options, claimed.folder / "behind")
     return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch, claimed, before)
+
+
+def _sinks(config: Config, options: RunOptions, folder: Path) -> list[Sink]:
+    """The sinks of the file; those that no batch waits for keep in ``folder`` what they do not have yet."""
+    sinks: list[Sink] = []
+    kinds: Counter[str] = Counter()
+    for settings in config.sinks:
+        kinds[settings.kind] += 1
+        sink = options.sink(settings, config.name)
+        sinks.append(Behind(sink, folder / f"{settings.kind}-{kinds[settings.kind]}") if settings.behind else sink)
+    kept = {sink.folder for sink in sinks if isinstance(sink, Behind)}
+    for each in folder.iterdir() if folder.is_dir() else ():
+        if each not in kept and (left := waiting_in(each)):
+            log.warning("a sink that is not there any more has not got all", folder=str(each), batches=left)
+    return sinks
 
 
 def _deciding(config: Config, before: Book | None) -> Deciding | None:

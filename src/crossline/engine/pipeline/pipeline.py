@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from crossline.connectors.base import Delivery, Sink
+from crossline.connectors.behind import Behind
 from crossline.core.basics.errors import PermanentError, StoppedError
 from crossline.engine.book.book import Book
 from crossline.engine.book.checkpoint import Checkpoint
@@ -148,7 +149,12 @@ class Pipeline:
 
     def _done(self) -> Totals:
         early = self._stopping.is_set()
-        self.stop()
+        try:
+            for sink in self._opened:
+                if isinstance(sink, Behind):
+                    sink.catch_up(self._stopping)
+        finally:
+            self.stop()
         if early:
             raise StoppedError("stopped before all was judged; the next run goes on from there")
         return self.totals

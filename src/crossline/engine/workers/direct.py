@@ -32,7 +32,7 @@ from crossline.engine.workers.keepers import KeptJudge
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-PATIENCE_S = 5.0  # with records that do not come; those of a batch are in the broker when it is planned
+PATIENCE_S = 5.0  # those of a batch are in the broker when it is planned; Spark is asked sooner than waited for
 _SCHEMA = pa.schema(
     [
         *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
@@ -43,7 +43,10 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the process is to know once. ``clients``: by stream, how its brokers are reached; never printed."""
+    """What the process is to know once. ``clients``: by stream, how its brokers are reached; never printed.
+
+    ``patience_s``: with records that do not come.
+    """
 
     source: BookSource
     cache: ShardCache
@@ -51,6 +54,7 @@ class Setup:
     folder: Path
     intakes: Mapping[str, Intake]
     clients: Mapping[str, Mapping[str, str]]
+    patience_s: float = PATIENCE_S
 
     def __repr__(self) -> str:
         return f"Setup({', '.join(self.intakes)})"
@@ -97,7 +101,7 @@ class Direct:
     def _read(self, of: Mapping[str, Mapping[Place, Range]]) -> Generator[pa.RecordBatch]:
         """The records of each stream's ranges, in slices; all are read before the first shard is judged."""
         for stream, ranges in of.items():
-            for place, messages in self._tails[stream].read(ranges, PATIENCE_S):
+            for place, messages in self._tails[stream].read(ranges, self._setup.patience_s):
                 yield StreamIntake.marked(stream, _rows(place, messages))
 
 

@@ -31,8 +31,10 @@ _LENGTH = 8
 def serve(path: str) -> None:
     """Fork for whoever asks at the socket ``path``, until the standard input ends."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listening.bind(path)
+    made = os.path.join(os.path.dirname(path), "new")  # noqa: PTH118, PTH120 - no longer: names of sockets are short
+    listening.bind(made)
     listening.listen(64)  # who comes while this process loads waits here
+    os.rename(made, path)  # noqa: PTH104 - nobody finds one that does not listen yet
     from crossline.engine.workers.daemon import preload  # noqa: PLC0415 - once somebody can come
 
     call_myself("cl-prefork")

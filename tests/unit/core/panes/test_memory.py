@@ -119,3 +119,24 @@ def test_clocks_of_any_age_and_records_behind_all_bounds() -> None:
         state.evict(clock - plan.settled_ms)
     assert counts[:4] == [1, 1, 1, 1]
     assert counts[-1] == 2
+
+
+@pytest.mark.parametrize(
+    ("operator", "threshold", "value", "satisfied"),
+    [
+        (">=", 2**54 + 1, 2.0**54, False),
+        (">", 2**54 - 1, 2.0**54, True),
+        ("<=", 2**54 - 1, 2.0**54, False),
+        ("==", 2**54 + 1, 2.0**54, False),
+        ("!=", 2**54 + 1, 2.0**54, True),
+        ("<", 10**400, 1e308, True),
+        (">", -(10**400), -1e308, True),
+        ("==", 0.5, 0.5, True),
+        ("<", 0.5, 0.5, False),
+    ],
+)
+def test_a_float_is_held_against_thresholds_that_no_float_is(
+    operator: Any, threshold: float, value: float, satisfied: bool
+) -> None:
+    state = PaneState(plan_of((Group(0, 0, "sum"),), line(0, operator, threshold)), LATE_MS)
+    assert bool(plain(state.judge(batch_of(state.plan, [row(1, 0, value)])))) is satisfied

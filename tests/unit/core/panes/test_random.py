@@ -13,7 +13,7 @@ from tests.unit.core.windows.test_random import FACT_KINDS, FLOATS, INTS, OPERAT
 
 from crossline.core.figures.kinds import QUANTILE_ERROR
 from crossline.core.figures.program import Formed
-from crossline.core.panes import store
+from crossline.core.panes import found, store
 from crossline.core.panes.store import PaneState
 from crossline.core.plan.spaces import Cursor, FormulaLine, Group, PaneSpacePlan, parts_of
 from crossline.core.windows.batch import Delta
@@ -147,12 +147,15 @@ SLOW = settings(
     plans(),
     streams(),
     st.lists(st.sampled_from(["", "evict", "evict", "restart", "restart evicting", "replan"]), min_size=8, max_size=8),
-    st.sampled_from([1, 3, 16_384]),
+    st.sampled_from([(1, 0), (3, 2), (16_384, 4_096)]),
 )
-def test_same_as_the_naive_twin(plan: PaneSpacePlan, batches: list[list[Row]], between: list[str], piece: int) -> None:
+def test_same_as_the_naive_twin(
+    plan: PaneSpacePlan, batches: list[list[Row]], between: list[str], rooms: tuple[int, int]
+) -> None:
+    """``rooms``: rows whose figures are told at a time, and hits that there is room for beside those of a row."""
     naive, state, deltas = NaivePanes(plan, duplicate_ms=LATE_MAX), PaneState(plan, LATE_MAX), []
     names = tuple((x.rule_id, x.version) for x in plan.judging)
-    store.PIECE, now = piece, 0
+    (store.PIECE, found.ROOM), now = rooms, 0
     for rows, then in zip(batches, between, strict=False):
         batch = batch_of(plan, rows)
         hits = state.judge(batch)
@@ -174,13 +177,13 @@ def test_same_as_the_naive_twin(plan: PaneSpacePlan, batches: list[list[Row]], b
             state.evict(cutoff)
 
 
-def same(plan: PaneSpacePlan, found: list[Any], expected: list[Any]) -> None:
+def same(plan: PaneSpacePlan, mine: list[Any], expected: list[Any]) -> None:
     lines = plan.lines
     loose = {i for i, x in enumerate(lines) if plan.groups[x.group].aggregate in NEARLY}
-    assert [dataclasses.replace(hit, value=0) if hit.line in loose else hit for hit in found] == [
+    assert [dataclasses.replace(hit, value=0) if hit.line in loose else hit for hit in mine] == [
         dataclasses.replace(hit, value=0) if hit.line in loose else hit for hit in expected
     ]
-    for mine, theirs in zip(found, expected, strict=True):
-        if mine.line in loose:
-            off = QUANTILE_ERROR if plan.groups[lines[mine.line].group].aggregate == "quantile" else 1e-14
-            assert mine.value == pytest.approx(theirs.value, rel=off * (1 + 1e-9), abs=2.3e-308)
+    for hit, theirs in zip(mine, expected, strict=True):
+        if hit.line in loose:
+            off = QUANTILE_ERROR if plan.groups[lines[hit.line].group].aggregate == "quantile" else 1e-14
+            assert hit.value == pytest.approx(theirs.value, rel=off * (1 + 1e-9), abs=2.3e-308)

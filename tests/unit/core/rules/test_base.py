@@ -84,15 +84,14 @@ def test_panes_keep_nothing_that_could_be_judged_again() -> None:
     assert said({**VELOCITY, **again}) == []
 
 
-def test_what_has_several_keys_is_not_judged_again() -> None:
-    figures = {
-        "mine": {"count": True, "group_by": "account_id", "window": "1h"},
-        "theirs": {"count": True, "group_by": "merchant_id", "window": "1h"},
-    }
-    keys = {**THRESHOLD, "rule_type": "formula", "conditions": None, "figures": figures, "when": "mine > theirs"}
-    assert ("late_policy", True) in [
-        (path, "several keys" in text) for path, text in said({**keys, "late_policy": "reevaluate"})
-    ]
+def test_what_has_a_risk_score_is_not_judged_again_and_what_has_several_keys_is() -> None:
+    mine = {"count": True, "group_by": "account_id", "window": "1h"}
+    again = {**THRESHOLD, "rule_type": "formula", "conditions": None, "when": "a > b", "late_policy": "reevaluate"}
+    expected = "evaluate or skip beside a risk score, which is that of then; what is corrected, in another rule"
+    for key in ("account_id", "merchant_id"):
+        risk = {**again, "figures": {"a": mine, "b": {"risk": True, "group_by": key}}}
+        assert said(risk) == [("late_policy", f"reevaluate; {expected}; None")]
+        assert said({**again, "figures": {"a": mine, "b": {**mine, "group_by": key, "window": "2h"}}}) == []
 
 
 @pytest.mark.parametrize("field", ["rule_id", "version", "source_topic"])

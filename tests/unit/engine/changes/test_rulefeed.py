@@ -32,6 +32,7 @@ rules: {kind: directory, path: rules}
 lists: {kind: directory, path: lists}
 sinks: [{kind: kafka, brokers: "b:1", topic: alerts, topics: [alerts.cards]}, {kind: console}]
 """
+WAIT_S = 300.0
 RULE = """\
 rule_id: stolen
 version: 1
@@ -229,14 +230,14 @@ def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, mo
             (tmp_path / "rules" / "r.yaml").write_text(
                 RULE.replace("value: {list: cards}", "value: [c1]"), encoding="utf-8"
             )
-            assert checked.wait(30)
+            assert checked.wait(WAIT_S)
             assert not taken.is_set()
-        assert taken.wait(30), "a batch that its sinks hold holds no rule back"
+        assert taken.wait(WAIT_S), "a batch that its sinks hold holds no rule back"
         with changes.judging():  # waits for the publication that is under way
             pass
         assert names(changes.file.current().rules) == ["stolen"]
     stopping.set()
-    watcher.join(30)
+    watcher.join(WAIT_S)
     feed.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,17 +27,26 @@ class Frame:
         return pa.table({"kind": list(self._rows), "body": pa.array(bodies, pa.binary())})
 
 
-class Source:
-    """Has all bytes, and notes what it is asked. ``slow``: an answer takes all the time there is."""
+class Clock:
+    """Takes the place of the module ``time``; stands still."""
 
-    def __init__(self, *, slow: bool = False) -> None:
+    now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Source:
+    """Has all bytes, and notes what it is asked. ``clock``: an answer takes all the time that there is by it."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
         self.asked: list[tuple[str, list[int]]] = []
-        self._slow = slow
+        self._clock = clock
 
     def __call__(self, partition: str, offsets: Sequence[int], until_s: float) -> dict[int, bytes]:
         self.asked.append((partition, list(offsets)))
-        while self._slow and time.monotonic() < until_s:
-            pass
+        if self._clock is not None:
+            self._clock.now_s = until_s
         return {offset: f"{partition}/{offset}".encode() for offset in offsets if offset != 13}
 
 
@@ -68,8 +76,9 @@ def test_each_partition_is_asked_once_and_in_order() -> None:
 
 
 def test_when_time_is_up_records_go_without_their_bytes_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcome, "FETCH_S", 0.02)
-    source = Source(slow=True)
+    clock = Clock()
+    monkeypatch.setattr(outcome, "time", clock)
+    source = Source(clock)
     found = collected(source)
     assert source.asked == [("p1", [3, 5, 9, 13])], "the second partition is not asked any more"
     assert [(each.offset, each.raw) for each in found.late] == [(9, b"p1/9"), (4, None), (3, b"p1/3"), (13, None)]

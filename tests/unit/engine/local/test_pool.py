@@ -29,7 +29,7 @@ from crossline.engine.work.task import Task
 
 SHARDS = 7
 BATCHES = 12
-GONE_S = 20.0
+GONE_S = 300.0
 
 Numbers = Sequence[Sequence[int]]  # of a batch, what each process reads
 

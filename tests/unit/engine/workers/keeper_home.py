@@ -14,14 +14,15 @@ import sys
 from pathlib import Path
 
 from crossline.engine.work.stopwatch import Stopwatch
-from crossline.engine.workers import keeper
+from crossline.engine.workers import keeper, keepers
 from crossline.engine.workers.keepers import judged
 
 
 def work(request: Path) -> None:
-    judging, parts, keepers = pickle.loads(request.read_bytes())  # noqa: S301 - the test's own
+    judging, parts, count = pickle.loads(request.read_bytes())  # noqa: S301 - the test's own
+    keepers.processors = lambda: count  # also where the machine has one alone
     try:
-        answer = list(judged(judging, parts, keepers, Stopwatch()))
+        answer = list(judged(judging, parts, count, Stopwatch()))
     except Exception as error:  # noqa: BLE001 - it is the answer
         answer = error
     aside = request.with_suffix(".tmp")

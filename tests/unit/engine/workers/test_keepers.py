@@ -36,7 +36,7 @@ from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records
 HOME = Path(__file__).with_name("keeper_home.py")
 SHARDS = 3
 KEEPERS = 2
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 class Home:

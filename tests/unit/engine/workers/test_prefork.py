@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,10 +37,11 @@ def prefork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, in
         assert process.stdout is not None
         while not path.exists():
             assert process.poll() is None
+            time.sleep(0.01)
         yield path, process.pid
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
 
 
 def attach(*arguments: str, socket: str | None, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -53,7 +55,7 @@ def attach(*arguments: str, socket: str | None, folder: Path, **environment: str
         cwd=folder,
         env={**plain, **where, **environment},
         check=False,
-        timeout=120,
+        timeout=300,
     )
 
 

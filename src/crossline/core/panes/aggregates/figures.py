@@ -367,8 +367,9 @@ def tell(h: int, slot_row: int, c: int, i: int, row: int) -> None:
             continue
         figure = word(h, at.FIGURE)
         store_64(figure + 8, 0)
-        if _figure(h, slot_row, c, g, i, extra, n):
+        defined = _figure(h, slot_row, c, g, i, extra, n)
+        if defined:
             store_64(word(h, at.TOLD_I) + 8 * place, load_i64(figure))
             store_64(word(h, at.TOLD_UP) + 8 * place, load_i64(figure + 8))
             store_f64(word(h, at.TOLD_F) + 8 * place, load_f64(figure + 16))
-            store_8(word(h, at.TOLD_OK) + place, 1)
+        store_8(word(h, at.TOLD_OK) + place, 1 if defined else 0)

@@ -21,16 +21,18 @@ from crossline.core.windows.memory import intrinsics, spelled, watch
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 BUILD: str = "python" if config.DISABLE_JIT else "checked" if config.BOUNDSCHECK else "plain"
+# What only compiled code calls needs no ways in from Python and C.
+_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} if BUILD == "checked" else {}
 
 
 def jit(function: _F) -> _F:
     """Compile ``function`` into those that call it; what Python calls is cached on disk, and all of these with it."""
-    return cast("_F", njit(function))
+    return cast("_F", njit(**_INNER)(function))
 
 
 def inlined(function: _F) -> _F:
     """As ``jit``, for what each row runs through: it becomes part of what calls it."""
-    return cast("_F", njit(forceinline=BUILD == "plain")(function))
+    return cast("_F", njit(forceinline=BUILD == "plain", **_INNER)(function))
 
 
 def _of(name: str, size: int) -> Any:
@@ -55,5 +57,8 @@ store_32 = _of("store_32", 4)
 store_64 = _of("store_64", 8)
 store_f64 = _of("store_f64", 8)
 like_16 = _of("like_16", 16)
+# Which of 4 words are a number, and which are above it, as uint64.
+same_4 = _of("same_4", 32)
+above_4 = _of("above_4", 32)
 lowest = spelled.lowest if BUILD == "python" else intrinsics.lowest
 prefetch = spelled.prefetch if BUILD == "python" else intrinsics.prefetch

@@ -71,6 +71,30 @@ def like_16(typingctx: Any, address: Any, byte: Any) -> Any:  # noqa: ARG001
     return types.int64(_ADDRESS, types.int64), generate
 
 
+def _of_4(sign: str) -> Callable[[int, Any], Any]:
+    """Which of the 4 words at an address compare so with a number, all as uint64: as bits."""
+
+    def four(typingctx: Any, address: Any, number: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            lanes = ir.VectorType(ir.IntType(64), 4)
+            data = builder.load(builder.inttoptr(args[0], lanes.as_pointer()), align=1)
+            one = builder.insert_element(ir.Constant(lanes, ir.Undefined), args[1], ir.IntType(32)(0))
+            all_ = builder.shuffle_vector(
+                one, ir.Constant(lanes, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 4), [0] * 4)
+            )
+            bits = builder.bitcast(builder.icmp_unsigned(sign, data, all_), ir.IntType(4))
+            return builder.zext(bits, ir.IntType(64))
+
+        return types.int64(_ADDRESS, types.int64), generate
+
+    made: Callable[[int, Any], Any] = intrinsic(four)
+    return made
+
+
+same_4 = _of_4("==")
+above_4 = _of_4(">")
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def lowest(typingctx: Any, bits: Any) -> Any:  # noqa: ARG001
     """The number of the lowest bit set; some is."""

@@ -13,6 +13,8 @@ import numpy as np
 
 from crossline.core.windows.memory import watch
 
+_ALL = 2**64 - 1
+
 
 def _load(kind: Any, result: Any) -> Callable[[int], Any]:
     size = ctypes.sizeof(kind)
@@ -50,6 +52,21 @@ def like_16(address: int, byte: int) -> Any:
     watch.look_up(int(address), 16, store=False)
     found = ctypes.string_at(int(address), 16)
     return np.int64(sum(1 << k for k in range(16) if found[k] == byte))
+
+
+def _words(address: int) -> Any:
+    watch.look_up(int(address), 32, store=False)
+    return np.frombuffer(ctypes.string_at(int(address), 32), np.uint64).tolist()
+
+
+def same_4(address: int, number: int) -> Any:
+    """Which of the 4 words at ``address`` are ``number``, as bits."""
+    return np.int64(sum(1 << k for k, word in enumerate(_words(address)) if word == int(number) & _ALL))
+
+
+def above_4(address: int, number: int) -> Any:
+    """Which of the 4 words at ``address`` are above ``number``, all as uint64, as bits."""
+    return np.int64(sum(1 << k for k, word in enumerate(_words(address)) if word > int(number) & _ALL))
 
 
 def lowest(bits: int) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import config, njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from crossline.core.windows.memory import intrinsics
@@ -89,8 +90,11 @@ def _list_address(typingctx: Any) -> Any:  # noqa: ARG001
     return types.int64(), generate
 
 
-@njit
-def _look_up(address: int, size: int, store: int) -> None:
+_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)  # only compiled code calls it
+
+
+@_inner
+def _looked_up(address: int, size: int, store: int) -> None:
     at = _list_address()
     piece = at + 8 * PIECES
     for _ in range(intrinsics.load_i64(at + 8 * COUNT)):
@@ -107,26 +111,45 @@ def _look_up(address: int, size: int, store: int) -> None:
     raise IndexError("the kernel left its memory")
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _look_up(typingctx: Any, address: Any, size: Any, store: Any) -> Any:  # noqa: ARG001
+    """A call that stays one: put into each load and store, the loop makes half of what there is to compile."""
+    takes = (types.int64, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        _looked_up.compile(takes)
+        found = _looked_up.overloads[takes]
+        context.active_code_library.add_linking_library(found.library)
+        function = context.declare_function(builder.module, found.fndesc)
+        call, none = context.call_conv.call_function, types.none
+        status, _ = call(builder, function, none, takes, args, attrs=("noinline",))
+        with cgutils.if_unlikely(builder, status.is_error):
+            context.call_conv.return_status_propagate(builder, status)
+        return context.get_dummy_value()
+
+    return types.none(*takes), generate
+
+
 def checked(name: str, plain: Any, size: int) -> Any:
     """The load or store ``plain``, compiled, with the look-up before it."""
     if name.startswith("store"):
 
-        @njit
+        @_inner
         def store(address: int, value: Any) -> None:
             _look_up(address, size, 1)
             plain(address, value)
 
         return store
-    if name == "like_16":
+    if not name.startswith("load"):
 
-        @njit
-        def like(address: int, byte: int) -> Any:
+        @_inner
+        def compared(address: int, number: int) -> Any:
             _look_up(address, size, 0)
-            return plain(address, byte)
+            return plain(address, number)
 
-        return like
+        return compared
 
-    @njit
+    @_inner
     def load(address: int) -> Any:
         _look_up(address, size, 0)
         return plain(address)

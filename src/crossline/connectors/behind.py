@@ -1,0 +1,169 @@
+"""A sink that no batch waits for: what it is to get stands on the disk until it has it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all, wall_clock_ms
+from crossline.connectors.parcels import packed, unpacked
+from crossline.core.basics.errors import CrosslineError, SinkError, StateError
+from crossline.logs import get_logger
+
+SUFFIX = ".json"
+TELL_EACH = 1_000  # batches: how far a sink must fall back until it is told again
+END_MS = 30_000
+
+log = get_logger(__name__)
+
+
+def waiting_in(folder: Path) -> int:
+    """How many batches stand there."""
+    return sum(path.suffix == SUFFIX for path in folder.iterdir()) if folder.is_dir() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a sink does not have yet: how many batches, and since when the oldest of them waits (epoch ms)."""
+
+    batches: int
+    since_ms: int | None
+
+
+class Behind:
+    """Gives ``sink`` its deliveries in their order, beside the batches, from ``folder``.
+
+    ``deliver`` returns once the delivery stands on the disk, synced, before the batch is marked as done: so whatever
+    becomes of this process or of the sink, the sink gets all of it, at the next start if not now. It gets a delivery
+    again where a kill came between its taking it and the file's going, as any sink does.
+
+    A sink that fails for good is told of as an error and tried again after half a minute, without end: the batches do
+    not stop for it, and what it does not have is not let go of. A disk that is full holds the batches.
+    """
+
+    def __init__(self, sink: Sink, folder: Path, policy: RetryPolicy | None = None) -> None:
+        self._sink = sink
+        self.folder = folder
+        self._policy = policy or RetryPolicy()
+        self._stop = threading.Event()
+        self._news = threading.Condition()
+        self._waiting: dict[int, int] = {}  # number of the file -> when it came
+        self._last = 0
+        self._failed: CrosslineError | None = None
+        self._thread: threading.Thread | None = None
+        self._opened = False
+
+    @classmethod
+    def from_settings(cls, settings: Any, pipeline: str) -> Self:
+        """Not to be had: a pipeline wraps a sink that its settings describe."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """Of the sink, for logs."""
+        return type(self._sink).__name__
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is given now."""
+        return self._thread is None
+
+    def open(self) -> None:
+        """Take up what is left of earlier runs. That the sink is away shows later, and holds nothing."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for path in self.folder.iterdir():
+                if path.suffix == SUFFIX:
+                    self._waiting[int(path.stem)] = int(path.stat().st_mtime * 1_000)
+                else:
+                    path.unlink()  # a kill cut it off: its batch comes again
+            self._last = max(self._waiting, default=0)
+        except (OSError, ValueError) as error:
+            raise StateError(f"{self.folder}: what sinks are to get cannot be read: {error}") from error
+        self._thread = threading.Thread(target=self._work, name=f"behind-{self.name}", daemon=True)
+        self._thread.start()
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Have it on the disk. Raises SinkError where that does not take it."""
+        # Numbers of batches may begin anew; what comes again stands there again, and the sink knows it.
+        number = self._last = self._last + 1
+        path = self._path(number)
+        aside = path.with_suffix(".tmp")
+        try:
+            with aside.open("wb") as file:
+                file.write(packed(delivery))
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+            with self._news:
+                self._waiting[number] = wall_clock_ms()
+                behind = len(self._waiting)
+                self._news.notify_all()
+        except OSError as error:
+            raise SinkError(f"{path}: what {self.name} is to get cannot be written: {error.strerror}") from error
+        if behind % TELL_EACH == 0:
+            log.warning("a sink is behind", sink=self.name, batches=behind)
+
+    def backlog(self) -> Backlog:
+        """What the sink does not have yet."""
+        with self._news:
+            return Backlog(len(self._waiting), min(self._waiting.values(), default=None))
+
+    def catch_up(self, stop: threading.Event) -> None:
+        """Wait until the sink has all, or ``stop`` is set. Raises what it failed with, where it failed for good."""
+        with self._news:
+            while self._waiting and not stop.is_set():
+                if self._failed is not None:
+                    raise self._failed
+                self._news.wait(0.1)
+
+    def close(self) -> None:
+        """Stop giving; what is left is given by the next run."""
+        self._stop.set()
+        with self._news:
+            self._news.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._opened:
+            self._opened = False
+            self._sink.close()
+
+    def _work(self) -> None:
+        while (number := self._next()) is not None:
+            try:
+                self._give(number)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others do not stop for it
+                if self._stop.is_set():
+                    return
+                told = {"sink": self.name, "file": str(self._path(number)), "error": str(error)}
+                log.error("a sink fails; trying again in a while", **told)  # noqa: TRY400 - told, and tried again
+                with self._news:
+                    self._failed = error if isinstance(error, CrosslineError) else SinkError(repr(error))
+                    self._news.notify_all()
+                self._stop.wait(END_MS / 1_000)
+
+    def _next(self) -> int | None:
+        """The oldest that the sink does not have; None at the end."""
+        with self._news:
+            while not self._waiting and not self._stop.is_set():
+                self._news.wait()
+            return None if self._stop.is_set() else min(self._waiting)
+
+    def _give(self, number: int) -> None:
+        if not self._opened:
+            self._sink.open()
+            self._opened = True
+        path = self._path(number)
+        deliver_all([self._sink], unpacked(path.read_bytes(), str(path)), self._policy, self._stop)
+        path.unlink()
+        with self._news:
+            self._waiting.pop(number, None)
+            self._failed = None
+            self._news.notify_all()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:012d}{SUFFIX}"

@@ -1,0 +1,1 @@
+"""Redis: the current status of entities, the last decision about records, alerts once."""

@@ -1,0 +1,161 @@
+"""Alerts, the status of entities and decisions to Redis."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import redis
+from redis import exceptions as errors
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
+from crossline.connectors.redis.keys import RANKS, entity, part
+from crossline.connectors.redis.scripts import TELL_ALERT, TELL_DECISION
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.alerts.standing import RETRACTED
+from crossline.core.basics.errors import PermanentError, SinkError
+from crossline.core.basics.times import format_instant
+from crossline.core.settings.redis import RedisSettings
+
+CHUNK = 500  # calls sent together
+TIMEOUT_S = 5.0
+# What a server answers that will pass: it is full, a replica, without its replicas.
+_PASSES = (errors.OutOfMemoryError, errors.ReadOnlyError, errors.TryAgainError, errors.ClusterDownError)
+_WORDS = ("maxmemory", "BUSY", "MASTERDOWN", "NOREPLICAS", "MISCONF")
+_NOT_LET_IN = (errors.AuthenticationError, errors.AuthorizationError, errors.NoPermissionError)
+
+Call = tuple[str, list[str | bytes], list[str | bytes | int]]
+
+
+class RedisSink:
+    """Tells each alert once, moves the status of its entity, and keeps the last decision about each record.
+
+    Guarantee: an alert is in the stream once, and moves its entity's status once, over kills and redeliveries, for as
+    long as its id is known (``known``) and the server keeps its data: each is one script, done whole or not at all. A
+    server that loses data when it falls loses with it what it was told since its last write to disk.
+
+    An entity's status is the gravest action among its alerts that are in force, each for ``in_force`` from its delivery
+    by the server's clock; a correction takes its alert out, or changes it. Shadow alerts move nothing.
+    """
+
+    def __init__(self, settings: RedisSettings, pipeline: str, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self._settings = settings
+        self._prefix = settings.prefix or f"crossline:{part(pipeline)}"
+        self._clock_ms = clock_ms
+        self._client: redis.Redis | None = None
+        self._where = f"Redis at {settings.host}:{settings.port}"
+
+    @classmethod
+    def from_settings(cls, settings: RedisSettings, pipeline: str) -> Self:
+        """The sink that ``settings`` describe."""
+        return cls(settings, pipeline)
+
+    def open(self) -> None:
+        """Make the client, which connects at the first delivery. Raises PermanentError without its password."""
+        settings = self._settings
+        self._client = redis.Redis(
+            host=settings.host,
+            port=settings.port,
+            db=settings.db,
+            username=settings.username,
+            password=settings.password(os.environ, lambda path: Path(path).read_text(encoding="utf-8")),
+            ssl=settings.tls,
+            ssl_ca_certs=settings.ca_file,
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),  # the batch is tried again as a whole, and told of
+            client_name="crossline",
+        )
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Tell what is not known yet. Raises SinkError where the server cannot be asked now."""
+        if self._client is None:
+            raise PermanentError("the sink is not open")
+        calls = self._calls(delivery)
+        try:
+            scripts = {text: self._client.register_script(text) for text in (TELL_ALERT, TELL_DECISION)}
+            while chunk := list(islice(calls, CHUNK)):
+                pipe = self._client.pipeline(transaction=False)
+                for text, keys, arguments in chunk:
+                    scripts[text](keys=keys, args=arguments, client=pipe)
+                pipe.execute()
+        except _NOT_LET_IN as error:
+            raise PermanentError(f"{self._where} refuses the user: {error}; see username and password") from None
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            raise SinkError(f"{self._where} cannot be reached: {error}") from error
+        except redis.ResponseError as error:
+            raise self._told(error) from error
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _told(self, error: redis.ResponseError) -> SinkError | PermanentError:
+        if isinstance(error, _PASSES) or any(word in str(error) for word in _WORDS):
+            return SinkError(f"{self._where} takes nothing now: {error}")
+        return PermanentError(f"{self._where} refuses what it is told under {self._prefix}: {error}")
+
+    def _calls(self, delivery: Delivery) -> Iterator[Call]:
+        now = format_instant(self._clock_ms())
+        for alert in for_delivery(delivery):
+            yield self._alert({**alert, "delivered_at": now})
+        for decision in delivery.decisions:
+            yield self._decision(decision)
+
+    def _alert(self, alert: Mapping[str, Any]) -> Call:
+        settings, key = self._settings, entity(alert["key"])
+        keys: list[str | bytes] = [
+            self._key("alert", alert["alert_id"]),
+            self._key("alerts"),
+            self._key("entity", key),
+            self._key("standing", key),
+            self._key("figure", part(alert["rule_id"]), key),
+        ]
+        gone = alert.get("outcome") == RETRACTED
+        done = "none" if not key else "gone" if gone else "stands"
+        arguments: list[str | bytes | int] = [
+            json_bytes(alert),
+            _seconds(settings.known),
+            settings.stream_max,
+            alert["alert_id"],
+            key,
+            done,
+            RANKS.get(alert["action"], 0),
+            alert["score"],
+            part(alert["action"]),
+            part(alert["rule_id"]),
+            alert["rule_version"],
+            alert["corrects"] or alert["alert_id"],
+            settings.in_force,
+            b"" if gone or alert["value"] is None else _figure(alert),
+        ]
+        return TELL_ALERT, keys, arguments
+
+    def _decision(self, decision: Mapping[str, Any]) -> Call:
+        place: Sequence[str] = (part(decision["stream"]), part(str(decision["record_id"])))
+        arguments = [
+            json_bytes(decision),
+            decision["policy_version"],
+            decision["revision"],
+            _seconds(self._settings.known),
+        ]
+        return TELL_DECISION, [self._key("decision", *place)], arguments
+
+    def _key(self, *parts: str) -> str:
+        return ":".join((self._prefix, *parts))
+
+
+def _figure(alert: Mapping[str, Any]) -> bytes:
+    names = ("value", "operator", "threshold", "window_start", "window_end", "event_time", "alert_id")
+    return json_bytes({name: alert.get(name) for name in names})
+
+
+def _seconds(ms: int) -> int:
+    return max(1, -(-ms // 1_000))

@@ -1,0 +1,37 @@
+"""What a pipeline says about Redis. The password is named, never written."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crossline.core.settings.fields import DurationMs
+from crossline.core.settings.secrets import Password
+from crossline.core.settings.sinks_base import SinkSettings
+
+DAY_MS = 86_400_000
+Port = Annotated[int, Field(ge=1, le=65_535)]
+
+
+class RedisSettings(SinkSettings, Password):
+    """Alerts once, the status of each entity, the last decision about each record, in Redis or what speaks like it."""
+
+    kind: Literal["redis"] = Field(description="Which kind of sink this is.")
+    host: str = Field(default="127.0.0.1", min_length=1, description="Host of the server.")
+    port: Port = Field(default=6379, description="Its port.")
+    db: int = Field(default=0, ge=0, description="Number of the database.")
+    username: str | None = Field(default=None, description="User name; by default, the server's default user.")
+    tls: bool = Field(default=False, description="Whether the connection is encrypted.")
+    ca_file: str | None = Field(default=None, description="File with the certificates to trust, in PEM form.")
+    prefix: str | None = Field(
+        default=None, min_length=1, description="Begins every key; by default `crossline:` and the pipeline's name."
+    )
+    in_force: DurationMs = Field(
+        default=3_600_000, description="How long an alert's action is in force for its entity."
+    )
+    known: DurationMs = Field(
+        default=7 * DAY_MS,
+        description="How long ids of alerts, and decisions, stay: what comes again by then is known.",
+    )
+    stream_max: int = Field(default=100_000, ge=1, description="How many alerts the stream holds, about.")

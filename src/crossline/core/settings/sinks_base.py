@@ -1,0 +1,17 @@
+"""What settings of every sink share."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from crossline.core.settings.fields import Settings
+
+
+class SinkSettings(Settings):
+    """``behind``: whether batches do without waiting for this sink."""
+
+    behind: bool = Field(
+        default=False,
+        description="Whether batches go on without waiting for this sink: what it is to get stands in the checkpoint "
+        "until it has it.",
+    )

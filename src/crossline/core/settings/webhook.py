@@ -1,0 +1,54 @@
+"""What a pipeline says about an address that alerts are posted to. The key that signs is named, never written."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from crossline.core.settings.fields import DurationMs
+from crossline.core.settings.secrets import Password
+from crossline.core.settings.sinks_base import SinkSettings
+from crossline.core.texts.problems import Finding, shown
+
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+class WebhookSettings(SinkSettings, Password):
+    """Alerts posted as JSON to an address, signed with a key, in order for each entity; what is refused is parked.
+
+    The key is the password that the settings name.
+    """
+
+    kind: Literal["webhook"] = Field(description="Which kind of sink this is.")
+    behind: bool = Field(
+        default=True,
+        description="Whether batches go on without waiting for this sink: what it is to get stands in the checkpoint "
+        "until it has it.",
+    )
+    url: str = Field(min_length=1, description="Address, `https://…`; `http://` on this machine only.")
+    parked: str = Field(min_length=1, description="File for what the address refuses, as JSON lines.")
+    decisions: bool = Field(default=False, description="Whether decisions are posted too.")
+    attempts: int = Field(default=8, ge=1, description="How often one message is refused until it is parked.")
+    timeout: DurationMs = Field(default=5_000, ge=1, description="How long an answer may take.")
+    parallel: int = Field(default=4, ge=1, le=64, description="How many entities are posted about at once.")
+    ca_file: str | None = Field(default=None, description="File with the certificates to trust, in PEM form.")
+
+    def findings(self) -> list[Finding]:
+        """An address that is none, that holds a password, or that would send alerts in the clear."""
+        found = super().findings()
+        try:
+            parts = urlsplit(self.url)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            return [*found, Finding(("url",), shown(self.url), "an address, https://HOST/…")]
+        if parts.username is not None or parts.password is not None:
+            found.append(Finding(("url",), "an address with a user in it", "an address without; messages are signed"))
+        elif parts.scheme not in {"http", "https"} or not host:
+            found.append(Finding(("url",), shown(self.url), "an address, https://HOST/…"))
+        elif parts.scheme == "http" and host not in _LOOPBACK:
+            found.append(Finding(("url",), f"http:// to {host}", "https://, for alerts name people"))
+        if not (self.password_env or self.password_file):
+            found.append(Finding(("password_env",), "nothing", "password_env or password_file: the key that signs"))
+        return found

@@ -1,0 +1,255 @@
+"""What stands in a real server after alerts, corrections and decisions: the status of entities, and each alert once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from crossline.connectors.base import Delivery
+from crossline.connectors.redis.keys import entity
+from crossline.connectors.redis.sink import RedisSink
+from crossline.core.basics.errors import PermanentError, SinkError
+from crossline.core.settings.redis import RedisSettings
+from crossline.services.redis import LocalRedis
+
+from .makers import alert, delivery
+
+HOUR_MS = 3_600_000
+WAIT_S = 30.0
+
+
+class Seen:
+    """The server as a reader sees it, under a prefix of its own."""
+
+    def __init__(self, server: LocalRedis, **settings: Any) -> None:
+        self.prefix = f"t:{uuid.uuid4()}"
+        self.client: Any = server.client()
+        self.settings = RedisSettings(kind="redis", port=server.port, prefix=self.prefix, **settings)
+        self.sink = RedisSink(self.settings, "p")
+        self.sink.open()
+
+    def tell(self, *alerts: dict[str, Any], decisions: tuple[dict[str, Any], ...] = ()) -> None:
+        self.sink.deliver(Delivery("p", 0, alerts=alerts, decisions=decisions))
+
+    def status(self, key: str = "account_id=a1") -> dict[str, str]:
+        found: dict[str, str] = self.client.hgetall(f"{self.prefix}:entity:{key}")
+        return {name: value for name, value in found.items() if name != "until_ms"}
+
+    def get(self, *parts: str) -> Any:
+        found = self.client.get(":".join((self.prefix, *parts)))
+        return None if found is None else json.loads(found)
+
+    def told(self) -> list[str]:
+        return [fields["alert_id"] for _, fields in self.client.xrange(f"{self.prefix}:alerts")]
+
+
+@pytest.fixture
+def made(redis_server: LocalRedis) -> Iterator[Callable[..., Seen]]:
+    all_: list[Seen] = []
+
+    def make(**settings: Any) -> Seen:
+        all_.append(Seen(redis_server, **settings))
+        return all_[-1]
+
+    yield make
+    for each in all_:
+        each.sink.close()
+        each.client.close()
+
+
+def decision(record: str, decided: str, revision: int = 0, version: int = 1) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "decision_id": f"d-{record}-{version}-{revision}",
+        "stream": "payments",
+        "record_id": record,
+        "decision": decided,
+        "policy_version": version,
+        "revision": revision,
+    }
+
+
+def corrected(name: str, outcome: str, **changes: Any) -> dict[str, Any]:
+    return alert(f"{name}-{outcome}", kind="correction", corrects=f"id-{name}", outcome=outcome, **changes)
+
+
+def standing(action: str, score: int, name: str) -> dict[str, str]:
+    return {
+        "action": action,
+        "score": str(score),
+        "alert_id": f"id-{name}",
+        "rule_id": "card_burst",
+        "rule_version": "3",
+    }
+
+
+def test_the_gravest_action_in_force_is_the_entitys(made: Callable[..., Seen]) -> None:
+    seen = made()
+    seen.tell(alert("a", action="review", score=90))
+    assert seen.status() == standing("review", 90, "a")
+    seen.tell(alert("b", action="block", score=10))
+    assert seen.status() == standing("block", 10, "b")
+    seen.tell(alert("c", action="block", score=20), alert("d", action="step_up", score=99))
+    assert seen.status() == standing("block", 20, "c")
+    seen.tell(corrected("c", "retracted", value=None))
+    assert seen.status() == standing("block", 10, "b")
+    seen.tell(corrected("b", "retracted", value=None))
+    assert seen.status() == standing("step_up", 99, "d")
+    seen.tell(corrected("b", "reinstated", action="block", score=10))
+    assert seen.status() == standing("block", 10, "b")
+    seen.tell(corrected("d", "retracted", value=None), corrected("a", "retracted", value=None))
+    seen.tell(alert("b-again", kind="correction", corrects="id-b", outcome="retracted", value=None))
+    assert seen.status() == {}
+    assert seen.told() == [
+        *("id-a", "id-b", "id-c", "id-d", "id-c-retracted", "id-b-retracted", "id-b-reinstated"),
+        *("id-d-retracted", "id-a-retracted", "id-b-again"),
+    ]
+
+
+def test_what_comes_again_moves_nothing(made: Callable[..., Seen]) -> None:
+    seen = made()
+    seen.tell(alert("a", action="block"))
+    seen.tell(corrected("a", "retracted", value=None))
+    seen.tell(alert("a", action="block"), corrected("a", "retracted", value=None))
+    assert seen.status() == {}
+    assert seen.told() == ["id-a", "id-a-retracted"]
+
+
+def test_an_action_is_in_force_for_its_time(made: Callable[..., Seen]) -> None:
+    long, short = made(in_force="2h"), made(in_force="40ms")
+    short.prefix = long.prefix
+    short.sink = RedisSink(short.settings.model_copy(update={"prefix": long.prefix}), "p")
+    short.sink.open()
+    long.tell(alert("a", action="review"))
+    left_ms = long.client.pttl(f"{long.prefix}:entity:account_id=a1")
+    assert HOUR_MS < left_ms <= 2 * HOUR_MS
+    short.tell(alert("b", action="block"))
+    deadline_s = time.monotonic() + WAIT_S
+    while long.client.exists(f"{long.prefix}:entity:account_id=a1"):  # its time is told by the server's clock
+        assert time.monotonic() < deadline_s
+    long.tell(alert("c", action="allow"))
+    assert long.status() == standing("review", 40, "a")
+    assert long.client.hlen(f"{long.prefix}:standing:account_id=a1") == 2
+
+
+def test_the_newest_word_about_a_record_stays(made: Callable[..., Seen]) -> None:
+    seen = made()
+    first, second = decision("t1", "block"), decision("t1", "allow", revision=1)
+    seen.tell(decisions=(first, second))
+    assert seen.get("decision", "payments", "t1")["decision"] == "allow"
+    seen.tell(decisions=(first,))
+    assert seen.get("decision", "payments", "t1")["decision"] == "allow"
+    seen.tell(decisions=(decision("t1", "review", version=2),))
+    assert seen.get("decision", "payments", "t1")["decision"] == "review"
+    assert 0 < seen.client.ttl(f"{seen.prefix}:decision:payments:t1") <= 7 * 24 * 3_600
+
+
+def test_figures_of_rules_and_alerts_by_id(made: Callable[..., Seen]) -> None:
+    seen = made()
+    huge = 2**80
+    seen.tell(alert("a", value=huge), alert("b", value=None, operator=None, threshold=None, rule_id="dear"))
+    assert seen.get("figure", "card_burst", "account_id=a1")["value"] == huge
+    assert seen.get("figure", "dear", "account_id=a1") is None
+    assert seen.get("alert", "id-a")["record_id"] == "a"
+    assert seen.get("alert", "id-a")["delivered_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    "value", ["a,b=c", "a:b", "%2C", "", " ", "\0", "ü", "|", "a|9", "\u202e", "x" * 10_000, 7, 2**70, 1.5, True, None]
+)
+def test_no_value_makes_the_key_of_another_entity(made: Callable[..., Seen], value: Any) -> None:
+    seen = made()
+    key = {"account_id": value, "kind": "web"}
+    seen.tell(alert("a", key=key, rule_id="a|b:c", action="block"))
+    name = entity(key)
+    assert name.isascii()
+    assert name.count(",") == 1
+    assert name.count("=") == 2
+    assert seen.status(name)["alert_id"] == "id-a"
+    assert len(seen.client.keys(f"{seen.prefix}:entity:*")) == 1
+
+
+def test_names_that_encode_alike_differ() -> None:
+    values = ["1", 1, "1,kind=web", "%31", "true", True, None, "null"]
+    assert len({entity({"a": value}) for value in values}) == len(values) - 3  # 1, true and null are written as text
+
+
+def test_alerts_of_no_entity_are_told_and_stand_for_none(made: Callable[..., Seen]) -> None:
+    seen = made()
+    seen.tell(alert("a", key={}, action="block"))
+    assert seen.told() == ["id-a"]
+    assert seen.client.keys(f"{seen.prefix}:entity*") == []
+
+
+def test_more_than_one_chunk(made: Callable[..., Seen]) -> None:
+    seen = made(stream_max=2_000)
+    seen.tell(*(alert(str(n), key={"account_id": f"a{n % 7}"}) for n in range(1_234)))
+    assert seen.told() == [f"id-{n}" for n in range(1_234)]
+
+
+def test_passwords_and_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLINE_TEST_REDIS", "s3cret-word")
+    with LocalRedis("s3cret-word") as server:
+        settings = RedisSettings(kind="redis", port=server.port, password_env="CROSSLINE_TEST_REDIS")
+        sink = RedisSink(settings, "p")
+        sink.open()
+        sink.deliver(delivery(0, "a"))
+        server.kill()
+        with pytest.raises(SinkError, match=f"Redis at 127.0.0.1:{server.port} cannot be reached") as raised:
+            sink.deliver(delivery(1, "b"))
+        assert "s3cret" not in str(raised.value)
+        server.start()
+        sink.deliver(delivery(0, "a"))
+        sink.deliver(delivery(1, "b"))
+        with server.client() as client:
+            assert [fields["alert_id"] for _, fields in client.xrange("crossline:p:alerts")] == ["id-a", "id-b"]
+            client.config_set("maxmemory", 1)
+            with pytest.raises(SinkError, match=r"takes nothing now: .*maxmemory"):
+                sink.deliver(delivery(2, "c"))
+            client.config_set("maxmemory", 0)
+            client.set("crossline:p:standing:account_id=a1", "somebody else's")
+            with pytest.raises(PermanentError, match=r"refuses what it is told under crossline:p: .*WRONGTYPE"):
+                sink.deliver(delivery(2, "c"))
+        sink.close()
+        monkeypatch.setenv("CROSSLINE_TEST_REDIS", "wrong")
+        sink.open()
+        with pytest.raises(PermanentError, match="refuses the user") as refused:
+            sink.deliver(delivery(3, "d"))
+        assert "wrong" not in str(refused.value).lower().replace("wrongpass", "")
+        sink.close()
+
+
+def test_two_processes_tell_one_alert_once(made: Callable[..., Seen]) -> None:
+    seen = made()
+    alerts = [alert(str(n)) for n in range(300)]
+
+    def tell() -> None:
+        sink = RedisSink(seen.settings, "p")
+        sink.open()
+        sink.deliver(Delivery("p", 0, alerts=alerts))
+        sink.close()
+
+    threads = [threading.Thread(target=tell) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(seen.told()) == sorted(f"id-{n}" for n in range(300))
+
+
+def test_a_command_that_fails_half_way_is_told_again_whole(made: Callable[..., Seen]) -> None:
+    seen = made()
+    seen.client.set(f"{seen.prefix}:standing:account_id=a2", "in the way")
+    with pytest.raises(PermanentError, match="WRONGTYPE"):
+        seen.tell(alert("a"), alert("b", key={"account_id": "a2"}), alert("c"))
+    assert sorted(seen.told()) == ["id-a", "id-c"]
+    seen.client.delete(f"{seen.prefix}:standing:account_id=a2")
+    seen.tell(alert("a"), alert("b", key={"account_id": "a2"}), alert("c"))
+    assert sorted(seen.told()) == ["id-a", "id-b", "id-c"]
+    assert seen.status("account_id=a2") == standing("step_up", 40, "b")
