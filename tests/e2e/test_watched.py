@@ -18,7 +18,7 @@ from crossline.serve.watch import watch as watching
 from crossline.serve.watch.watch import Watch
 
 from .project import Project, figures, from_twin, read_jsonl
-from .scraping import alerting_rules, asked, dashboard_expressions, names_in, until, until_scraped
+from .scraping import Scrape, alerting_rules, asked, dashboard_expressions, names_in, until, until_scraped
 from .traffic import STREAM, Body, expected, lines, records, velocity
 
 if TYPE_CHECKING:
@@ -71,6 +71,19 @@ def as_logged(project: Project) -> list[Body]:
     return found
 
 
+def assert_files_name_what_is_there(scrape: Scrape) -> None:
+    """Every metric of the alerting rules and of the dashboard is in a scrape of a real run, and nearly all have values."""
+    wanted = {name for rule in alerting_rules() for name in names_in(rule["expr"])}
+    wanted |= {name for expression in dashboard_expressions() for name in names_in(expression)}
+    assert wanted - scrape.names() == {"up"}
+    without = {name for name in wanted - {"up"} if not scrape.values(name)}
+    assert without == {
+        "crossline_sink_backlog_seconds",  # no sink is behind
+        "crossline_source_waiting_records",  # there is no topic
+        "crossline_unscored_records_total",  # nor a model
+    }
+
+
 def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, down: threading.Event) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     project = Project(tmp_path, [OFTEN, PAIRS], sinks=SINKS, policy="policy.yaml")
@@ -114,15 +127,7 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
         for kind in set(kinds):
             assert told[kind, rule] == kinds.count(kind)
     assert sum(scrape.values("crossline_decisions_total").values()) == len(project.rows("SELECT 1 FROM decisions"))
-    wanted = {name for rule in alerting_rules() for name in names_in(rule["expr"])}
-    wanted |= {name for expression in dashboard_expressions() for name in names_in(expression)}
-    assert wanted - scrape.names() == {"up"}
-    without = {name for name in wanted - {"up"} if not scrape.values(name)}
-    assert without == {
-        "crossline_sink_backlog_seconds",  # no sink is behind
-        "crossline_source_waiting_records",  # there is no topic
-        "crossline_unscored_records_total",  # nor a model
-    }
+    assert_files_name_what_is_there(scrape)
 
     # The breaker: the rule is shadow from the instant that the log has, also to those who read its hits.
     (trip,) = [event for event in project.rule_log() if event["event"] == "tripped"]
