@@ -72,7 +72,7 @@ def as_logged(project: Project) -> list[Body]:
 
 
 def assert_files_name_what_is_there(scrape: Scrape) -> None:
-    """Every metric of the alerting rules and of the dashboard is in a scrape of a real run, and nearly all have values."""
+    """Every metric of the alerting rules and of the dashboard is in a scrape of a real run; nearly all have values."""
     wanted = {name for rule in alerting_rules() for name in names_in(rule["expr"])}
     wanted |= {name for expression in dashboard_expressions() for name in names_in(expression)}
     assert wanted - scrape.names() == {"up"}
