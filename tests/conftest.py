@@ -1,4 +1,4 @@
-"""What many tests share: one Spark session and one Kafka broker a run, each started by the first test that asks."""
+"""What many tests share: one Spark session, one Kafka broker and one PostgreSQL a run, started by who asks first."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from crossline.services.broker import LocalBroker
+    from crossline.services.postgres import LocalPostgres
     from crossline.services.redis import LocalRedis
 
 # Packages whose modules assert for tests: a failure there tells what differed, as one in a test does.
@@ -59,15 +60,32 @@ def kafka_broker() -> Iterator[LocalBroker]:
         yield broker
 
 
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[LocalPostgres]:
+    """A real PostgreSQL; what it holds is lost where the machine crashes, not where the server does."""
+    from crossline.services.postgres import LocalPostgres  # noqa: PLC0415 - as above
+
+    with LocalPostgres(brief=True) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_schema(postgres_server: LocalPostgres) -> str:
+    """A name that no schema has yet."""
+    return f"test_{next(_numbers)}_{os.getpid()}"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests run in several processes, those that share the session and the broker share a process."""
     for item in items:
         if {"spark", "kafka_broker"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group("shared"))
-
-
-_numbers = count()
+        elif "postgres_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("postgres"))
 
 
 @pytest.fixture

@@ -1,27 +1,27 @@
 """A pipeline in small: delivers numbered batches and commits each; killed and started again until all are done.
 
 Before each batch it takes a line from its input, where there is any: so it does no more than its killer means it to.
-Arguments: kind of sink, its path, file of the commits, number of batches, alerts a batch.
+Arguments: the sink's settings as JSON, file of the commits, number of batches, alerts a batch.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from pathlib import Path
 
 from crossline.connectors.base import Delivery, build_sink
-from crossline.connectors.behind import Behind
+from crossline.connectors.behind.sink import Behind
 
 from .makers import alert
 
-BEHIND = "behind"  # a store that no batch waits for
 
-
-def main(kind: str, path: str, commits: Path, batches: int, size: int) -> None:
-    sink = build_sink({"kind": "sqlite" if kind == BEHIND else kind, "path": path}, "p")
-    if kind == BEHIND:
-        sink = Behind(sink, commits.with_name(BEHIND))
+def main(settings: str, commits: Path, batches: int, size: int) -> None:
+    described = json.loads(settings)
+    sink = build_sink(described, "p")
+    if described.get("behind"):
+        sink = Behind(sink, commits.with_name("behind"))
     sink.open()
     done = int(commits.read_text()) if commits.exists() else -1
     for batch_id in range(done + 1, batches):
@@ -39,4 +39,4 @@ def main(kind: str, path: str, commits: Path, batches: int, size: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -1,10 +1,11 @@
-"""Alerts and deliveries as tests need them."""
+"""Alerts and deliveries as tests need them, and what a sink may wait for."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from crossline.connectors.base import Delivery
+from crossline.connectors.sqlite import SqliteSink
 
 
 def alert(record: str, **changes: Any) -> dict[str, Any]:
@@ -41,3 +42,21 @@ def alert(record: str, **changes: Any) -> dict[str, Any]:
 def delivery(batch_id: int, *records: str) -> Delivery:
     """Batch ``batch_id`` of pipeline p with one alert for each of ``records``."""
     return Delivery("p", batch_id, alerts=[alert(record) for record in records])
+
+
+def waits_ms(sink: SqliteSink) -> list[int]:
+    """Grows by each statement that ``sink`` begins: how long that may wait for others, which SQLite sees to."""
+    connection = sink._connection
+    assert connection is not None
+    bound_ms = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    found: list[int] = []
+
+    def begun(statement: str) -> None:
+        nonlocal bound_ms
+        if statement.startswith("PRAGMA busy_timeout = "):
+            bound_ms = int(statement.rpartition("=")[2])
+        else:
+            found.append(bound_ms)
+
+    connection.set_trace_callback(begun)
+    return found

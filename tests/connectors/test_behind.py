@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from crossline.connectors import behind as module
 from crossline.connectors.base import Delivery, LateRecord, RetryPolicy
-from crossline.connectors.behind import Backlog, Behind, waiting_in
-from crossline.connectors.parcels import packed, unpacked
+from crossline.connectors.behind import sink as module
+from crossline.connectors.behind.parcels import packed, unpacked
+from crossline.connectors.behind.sink import Backlog, Behind, waiting_in
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import PermanentError, SinkError, StateError
 

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from crossline.cli.alerts.records import Origin, Seen, seen
 from crossline.connectors.kafka import back as kafka_back
 from crossline.connectors.kafka.back import KafkaBack
-from crossline.connectors.sqlite import StoredAlert
+from crossline.connectors.stores import StoredAlert
 from crossline.core.basics.times import format_instant
 from crossline.core.settings.config import PipelineConfig, load_pipeline
 from crossline.services.broker import LocalBroker

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from crossline.connectors.base import Delivery, build_sink
-from crossline.connectors.sqlite import AlertFilter, StoreReader
+from crossline.connectors.sqlite_reader import StoreReader
+from crossline.connectors.stores import AlertFilter
 
 INSTANT = "2026-01-01T00:00:00.000Z"
 

@@ -15,11 +15,13 @@ import pytest
 
 from crossline.connectors import sqlite as module
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
-from crossline.connectors.sqlite import AlertFilter, SqliteSink, StoreReader
+from crossline.connectors.sqlite import SqliteSink
+from crossline.connectors.sqlite_reader import StoreReader
+from crossline.connectors.stores import AlertFilter
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import PermanentError, SinkError, StateError, UsageError
 
-from .makers import alert, delivery
+from .makers import alert, delivery, waits_ms
 
 VERSION_1 = Path(__file__).parent / "store_version_1.sql"  # a dump of what the version before wrote
 OF_VERSION_1 = {
@@ -156,24 +158,6 @@ def test_a_store_that_another_holds_is_tried_again(path: Path, monkeypatch: pyte
     sink.deliver(delivery(0, "t1"))
     assert rows(path, "SELECT count(*) FROM alerts") == [(1,)]
     sink.close()
-
-
-def waits_ms(sink: SqliteSink) -> list[int]:
-    """Grows by each statement that ``sink`` begins: how long that may wait for others, which SQLite sees to."""
-    connection = sink._connection
-    assert connection is not None
-    bound_ms = connection.execute("PRAGMA busy_timeout").fetchone()[0]
-    found: list[int] = []
-
-    def begun(statement: str) -> None:
-        nonlocal bound_ms
-        if statement.startswith("PRAGMA busy_timeout = "):
-            bound_ms = int(statement.rpartition("=")[2])
-        else:
-            found.append(bound_ms)
-
-    connection.set_trace_callback(begun)
-    return found
 
 
 def test_a_held_store_heeds_a_stop_within_a_second(path: Path, sink: SqliteSink) -> None:

@@ -7,7 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from crossline.connectors.base import Delivery, LateRecord
-from crossline.connectors.sqlite import SqliteSink, StoreReader
+from crossline.connectors.sqlite import SqliteSink
+from crossline.connectors.sqlite_reader import StoreReader
 from crossline.core.basics.deadletter import DeadLetter
 
 from .makers import alert

@@ -31,10 +31,11 @@ REASONS = {
     "make": "its targets are looked up here, and what they do is tested where it is written",
     "needs a Kafka broker": "the reader's own",
     "needs a cluster": "the reader's own",
+    "needs a PostgreSQL": "the reader's own; the commands are tested on one of ours",
     "minutes, and 2 GB of disk": "the same command runs over a few payments in the tests of the command",
     "minutes of compiling": "the tests that are named run in the suite, and the measurement among the others",
 }
-LANGUAGES = {"", "sh", "python", "yaml", "json"}
+LANGUAGES = {"", "sh", "python", "yaml", "json", "sql"}
 RUN = ("sh", "python")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from crossline.connectors import sqlite_schema
+from crossline.connectors.postgres.migrate import newest
 from crossline.core.alerts import alert
 from crossline.core.basics import wire
 from crossline.core.decode import REASONS
@@ -56,4 +57,5 @@ def test_the_versions_are_those_of_the_code() -> None:
     assert f"| state segments and packed parts | {wire.FORMAT_VERSION} |" in PAGE
     assert f"| the book of a checkpoint | {book.FORMAT} |" in PAGE
     assert f"| the store | {sqlite_schema.SCHEMA_VERSION} |" in PAGE
+    assert f"| tables in PostgreSQL | {newest()} |" in PAGE
     assert "`schema_version: 1`" in PAGE

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from crossline.connectors.base import Delivery
+    from crossline.serve.watch.watch import Watch
 
 # The instants of detection and delivery are those of the wall clock; all else of an alert must be the same everywhere.
 OF_THE_RUN = ("detected_at", "delivered_at")
@@ -84,9 +85,16 @@ class Project:
     def config(self) -> Config:
         return in_folder(read_config(str(self.pipeline)), str(self.root))
 
-    def start(self, spark: SparkSession, *, complete: bool = False, hold_after: int | None = None) -> Running:
+    def start(
+        self,
+        spark: SparkSession,
+        *,
+        complete: bool = False,
+        hold_after: int | None = None,
+        watch: Watch | None = None,
+    ) -> Running:
         """``hold_after``: as ``Running.hold_after``, from before the first batch."""
-        return Running(self, spark, complete=complete, hold_after=hold_after)
+        return Running(self, spark, complete=complete, hold_after=hold_after, watch=watch)
 
     def drain(self, spark: SparkSession) -> Totals:
         """Run to the end of what is there, in this process."""
@@ -120,17 +128,30 @@ class Project:
 class Running:
     """A pipeline running in this process; a context that stops it. What it delivered can be waited for."""
 
-    def __init__(self, project: Project, spark: SparkSession, *, complete: bool, hold_after: int | None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        spark: SparkSession,
+        *,
+        complete: bool,
+        hold_after: int | None,
+        watch: Watch | None = None,
+    ) -> None:
         self._news = threading.Condition()
         self._project = project
         self.deliveries: list[Delivery] = []
         self._last = hold_after
         self._held = threading.Event()
-        options = RunOptions(complete=complete, on_batch=self._batch)
+        self._watch = watch
+        options = RunOptions(complete, self._batch, sink_watch=None if watch is None else watch.figures)
         self.pipeline: Pipeline = assemble(spark, project.config(), options)
+        if watch is not None:
+            watch.follow(self.pipeline)
         self.pipeline.start()  # batches may be done before it returns
 
-    def _batch(self, delivery: Delivery, _: Totals) -> None:
+    def _batch(self, delivery: Delivery, totals: Totals) -> None:
+        if self._watch is not None:
+            self._watch.batch(delivery, totals)
         with self._news:
             self.deliveries.append(delivery)
             self._news.notify_all()

@@ -146,7 +146,7 @@ def test_a_stop_in_the_midst_loses_and_repeats_nothing(
     check(project, kafka_broker, alerts, topics)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_killed_driver_loses_and_repeats_nothing(
     spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
 ) -> None:

@@ -58,7 +58,7 @@ def test_a_driver_killed_again_and_again_loses_nothing_and_repeats_nothing(
     same_everywhere(project, {**{name: a for name, a in whole.items() if a["rule_id"] != "tiered"}, **tiered})
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Callable[[int], Alerts]) -> None:
     count = needed(WORKER_KILLS + len(OTHERS))
     whole = undisturbed(count)

@@ -121,7 +121,7 @@ def same(project: Project, on_one: Project, log: list[Record]) -> None:
     assert project.rows("SELECT count(*) FROM batches")[0][0] > SHARDS
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_standalone_master(standalone: str, tmp_path: Path, on_one: Project, log: list[Record]) -> None:
     project = project_on(standalone, tmp_path / "project", log)
     finish(project)

@@ -6,10 +6,12 @@ import logging
 import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from crossline.core.texts.plaintext import printable
-from crossline.logs import configure_with
+from crossline.logs import configure_with, with_ids
 
 
 class _Lines:
@@ -23,25 +25,35 @@ class _Lines:
     debug = info = warning = warn = error = critical = fatal = exception = msg
 
 
-def configure() -> None:
-    """Readable lines on a terminal, one JSON value a line elsewhere."""
+class LogFormat(StrEnum):
+    """How lines of the log are written; ``auto``: to read on a terminal, as JSON elsewhere."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+
+def configure(form: LogFormat = LogFormat.AUTO) -> None:
+    """Readable lines, or one JSON value a line."""
     # It prints what our own code raises into Spark, whole; that is told as an error once the query has ended.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    configure_with(_configure)
+    configure_with(partial(_configure, form))
 
 
-def _configure() -> None:
+def _configure(form: LogFormat) -> None:
     import structlog
 
     on_terminal = sys.stderr.isatty()
+    to_read = form == LogFormat.TEXT or (form == LogFormat.AUTO and on_terminal)
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(colors=on_terminal) if to_read else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[
+            with_ids,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([_printable] if on_terminal else []),
+            *([_printable] if to_read else []),
             structlog.processors.format_exc_info,
             renderer,
         ],

@@ -24,6 +24,7 @@ COMMANDS = {
     "figures": "Write figures of every record, as of that record, into a table: what models are trained on.",
     "rules": "Check, explain, try, compare, publish and look up rules.",
     "alerts": "Read the alerts and dead letters of a store.",
+    "decisions": "Read what was decided about records, and why.",
     "generate": "Make workloads: card payments to measure with, card frauds to try rules on.",
     "doctor": "Say what is installed, what is missing, and how to get it; exit 1 where something that is needed is "
     "missing.",

@@ -11,15 +11,19 @@ import orjson
 import typer
 import yaml
 
+from crossline.cli.logs import LogFormat, configure
 from crossline.cli.startup import Startup
 from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress, summary_json, summary_text
 from crossline.core.basics.errors import CrosslineError
 from crossline.engine.runtime.launch import Started, give_up, launch_ahead
+from crossline.logs import of_run
 
 if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
+    from crossline.core.settings.config import PipelineConfig
     from crossline.engine.work.totals import Totals
+    from crossline.serve.watch.watch import Watch
 
 
 def register(app: typer.Typer) -> None:
@@ -31,8 +35,13 @@ def run(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
     drain: Annotated[bool, typer.Option("--drain", help="Process what is there and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Lines of the log; auto: text on a terminal, else json.")
+    ] = LogFormat.AUTO,
 ) -> None:
     """Run ``pipeline``; relative paths in it start at its folder."""
+    if log_format != LogFormat.AUTO:
+        configure(log_format)
     progress = Progress(sys.stderr)
     startup = Startup(progress.show)
     said = None
@@ -52,6 +61,7 @@ def _run(
 ) -> str:
     """Run it to its end; the summary."""
     ahead = _launch_ahead(pipeline)
+    watch = None
     from crossline.core.settings.config import in_folder
     from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
     from crossline.engine.runtime.gateway import end_session
@@ -59,9 +69,13 @@ def _run(
     try:
         config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
         stopping.check()
+        of_run(pipeline=config.name)
+        watch = _watch(config)
         startup.step("Java and Spark")
         spark = session_for(config)
     except BaseException:
+        if watch is not None:
+            watch.close()
         if ahead is not None:
             give_up(ahead)
         raise
@@ -69,12 +83,18 @@ def _run(
     def on_batch(delivery: Delivery, totals: Totals) -> None:
         startup.done()
         progress.batch(delivery, totals)
+        if watch is not None:
+            watch.batch(delivery, totals)
 
     try:
         stopping.check()
         startup.step("rules and sinks")
-        options = RunOptions(complete=drain, on_batch=on_batch, screen=sys.stderr if as_json else None)
+        told = None if watch is None else watch.figures
+        screen = sys.stderr if as_json else None
+        options = RunOptions(complete=drain, on_batch=on_batch, screen=screen, sink_watch=told)
         running = assemble(spark, config, options)
+        if watch is not None:
+            watch.follow(running)
         stopping.stops(running)
         running.start()
         startup.step("first batch")
@@ -83,10 +103,22 @@ def _run(
     finally:
         startup.done()
         progress.done()
+        if watch is not None:
+            watch.close()
         end_session(spark)
     if as_json:
         return orjson.dumps(summary_json(config, totals, startup.spent_ms)).decode()
     return summary_text(config, totals, startup.spent_ms)
+
+
+def _watch(config: PipelineConfig) -> Watch | None:
+    """What serves its figures, from before Java is up: whether the place is free shows at once."""
+    if config.watch is None:
+        return None
+    from crossline.engine.pipeline.assemble import clocks_of
+    from crossline.serve.watch.watch import Watch
+
+    return Watch(config.watch, config.name, clocks_of(config))
 
 
 def _launch_ahead(pipeline: Path) -> Started | None:

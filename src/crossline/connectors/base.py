@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
@@ -33,6 +34,7 @@ from crossline.logs import get_logger
 log = get_logger(__name__)
 
 LOOK_S = 0.1  # between two looks at whether to stop, while several sinks are waited for
+NAMED_MAX = 10  # alerts that a line of the log names
 TURN_S = 0.1  # that a sink which works in this process has to itself
 
 
@@ -113,6 +115,18 @@ class Heedful(Protocol):
         ...
 
 
+class SinkWatch(Protocol):
+    """Who is told how sinks do; called from the threads that serve them, so quickly."""
+
+    def failed(self, sink: Sink, error: BaseException | None) -> None:
+        """``sink`` did not take the batch, and is tried again."""
+        ...
+
+    def took(self, sink: Sink, spent_s: float) -> None:
+        """``sink`` has the batch, ``spent_s`` after it was first asked."""
+        ...
+
+
 # Named, not imported: a pipeline without Kafka need not load a Kafka client.
 _PLACES = {
     "sqlite": "crossline.connectors.sqlite:SqliteSink",
@@ -121,6 +135,7 @@ _PLACES = {
     "kafka": "crossline.connectors.kafka.sink:KafkaSink",
     "redis": "crossline.connectors.redis.sink:RedisSink",
     "webhook": "crossline.connectors.webhook.sink:WebhookSink",
+    "postgres": "crossline.connectors.postgres.sink:PostgresSink",
 }
 
 
@@ -195,7 +210,11 @@ class RetryPolicy:
 
 
 def deliver_all(
-    sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy | None = None, stop: threading.Event | None = None
+    sinks: Sequence[Sink],
+    delivery: Delivery,
+    policy: RetryPolicy | None = None,
+    stop: threading.Event | None = None,
+    watch: SinkWatch | None = None,
 ) -> None:
     """Deliver to all sinks, holding the batch until each of them has it.
 
@@ -203,17 +222,19 @@ def deliver_all(
     taken the batch is not called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
     is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Every
     other sink was called at least once by then, in the first two cases for another ``grace_ms``; what it raised is
-    logged.
+    logged. ``watch`` is told of each attempt that failed, and of each sink that has the batch.
     """
     policy = policy or RetryPolicy()
     stop = stop or threading.Event()
     if len(sinks) == 1:
-        _until_taken(sinks[0], delivery, policy, stop)
+        _until_taken(sinks[0], delivery, policy, stop, watch)
     elif sinks:
-        _to_many(sinks, delivery, policy, stop)
+        _to_many(sinks, delivery, policy, stop, watch)
 
 
-def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, stop: threading.Event) -> None:
+def _to_many(
+    sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, stop: threading.Event, watch: SinkWatch | None
+) -> None:
     ending = threading.Event()  # ``stop`` was set, or a sink has failed for good: nobody tries again
     ends_s: float | None = None
     with ThreadPoolExecutor(len(sinks), "sink") as pool:
@@ -221,7 +242,9 @@ def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, sto
         try:
             # Those that wait for others first. Those that work here have turns: at once they would only work slower.
             for number in sorted(range(len(sinks)), key=lambda n: not isinstance(sinks[n], Heedful)):
-                call = calls[number] = pool.submit(_until_taken, sinks[number], delivery, policy, ending)
+                call = calls[number] = pool.submit(
+                    copy_context().run, _until_taken, sinks[number], delivery, policy, ending, watch
+                )
                 if not isinstance(sinks[number], Heedful):
                     wait([call], TURN_S)
             waiting = set(calls.values())
@@ -243,7 +266,10 @@ def _to_many(sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, sto
     raise failed[0][1]
 
 
-def _until_taken(sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: threading.Event) -> None:
+def _until_taken(
+    sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: threading.Event, watch: SinkWatch | None
+) -> None:
+    begun_s = time.monotonic()
     if isinstance(sink, Heedful):
         sink.heed(stop)
     bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
@@ -252,9 +278,11 @@ def _until_taken(sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: thre
         wait=_Pause(policy),
         stop=bound | stop_when_event_set(stop),
         sleep=sleep_using_event(stop),
-        before_sleep=_warn(sink, delivery),
+        before_sleep=_warn(sink, delivery, watch),
         reraise=True,
     )(sink.deliver, delivery)
+    if watch is not None:
+        watch.took(sink, time.monotonic() - begun_s)
 
 
 class _Pause:
@@ -275,14 +303,17 @@ def _asked_ms(state: RetryCallState) -> int:
     return (error.retry_after_ms or 0) if isinstance(error, RetryableError) else 0
 
 
-def _warn(sink: Sink, delivery: Delivery) -> Any:
+def _warn(sink: Sink, delivery: Delivery, watch: SinkWatch | None) -> Any:
     def warn(state: RetryCallState) -> None:
+        if watch is not None:
+            watch.failed(sink, state.outcome.exception() if state.outcome else None)
         log.warning(
             "sink cannot take the batch; holding it",
             sink=type(sink).__name__,
             pipeline=delivery.pipeline,
             batch_id=delivery.batch_id,
             alerts=len(delivery.alerts),
+            alert_ids=[alert["alert_id"] for alert in delivery.alerts[:NAMED_MAX]],
             attempt=state.attempt_number,
             retry_in_ms=round(state.upcoming_sleep * 1000),
             error=str(state.outcome.exception()) if state.outcome else None,

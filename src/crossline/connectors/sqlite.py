@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import orjson
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
@@ -16,11 +15,11 @@ from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wai
 from crossline.connectors.base import Delivery, wall_clock_ms
 from crossline.connectors.identity import identity_of
 from crossline.connectors.sqlite_decisions import store_decisions
-from crossline.connectors.sqlite_schema import check_schema, ensure_schema
+from crossline.connectors.sqlite_schema import ensure_schema
 from crossline.connectors.standing import Standing
-from crossline.core.alerts.alertjson import json_bytes, number_of, read_alert
-from crossline.core.basics.errors import PermanentError, SinkError, StateError, UsageError
-from crossline.core.basics.times import format_instant
+from crossline.core.alerts.alertjson import json_bytes, number_of
+from crossline.core.basics.errors import PermanentError, SinkError, StateError
+from crossline.core.basics.times import format_instant, instant_text
 from crossline.core.settings import sinks as config_sinks
 
 # How long one attempt waits for a lock. Attempts follow each other by the policy of the batch, which heeds a stop.
@@ -104,7 +103,7 @@ class SqliteSink:
         attempts(self._open)
 
     def _open(self) -> None:
-        with _told(self.path):
+        with told(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._spare_log()
             # foreachBatch calls from a thread of its own; calls never overlap.
@@ -145,7 +144,7 @@ class SqliteSink:
         self._check_files()
         now = self._now()
         mark = (delivery.pipeline, delivery.batch_id)
-        with _told(self.path), _transaction(self._connection) as connection:
+        with told(self.path), _transaction(self._connection) as connection:
             connection.executemany(_ALERT, _alert_rows(delivery, now))
             store_decisions(connection, delivery, now)
             connection.executemany(_DEAD, _dead_rows(delivery, now))
@@ -166,7 +165,7 @@ class SqliteSink:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        with _told(self.path), closing(connection):
+        with told(self.path), closing(connection):
             connection.execute("UPDATE runs SET ended_at = ? WHERE run_id = ?", (self._now(), self._run_id))
             # SQLite does it at the last close alone, which may be that of one who only reads and cannot.
             with suppress(sqlite3.Error):
@@ -231,7 +230,7 @@ def _dead_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
 
 def _late_rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
     for r in delivery.late:
-        times = (format_instant(r.event_ms), format_instant(r.ingest_ms), r.lateness_ms)
+        times = (instant_text(r.event_ms), instant_text(r.ingest_ms), r.lateness_ms)
         mark = (now, delivery.pipeline, delivery.batch_id)
         yield (r.stream, r.partition, r.offset, r.record_id, *times, r.raw, *mark)
 
@@ -253,7 +252,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Iterator[None]:
     """Errors of SQLite and of the disk as ours: what may pass (a lock, a full disk) is retryable, damage is not."""
     try:
         yield
@@ -265,134 +264,3 @@ def _told(path: Path) -> Iterator[None]:
         raise StateError(
             f"the store {path} is not a readable SQLite file: {error}; move it away or restore it"
         ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class AlertFilter:
-    """Which alerts to read; None or empty is all of them. In event time: ``since_ms`` <= time < ``until_ms``.
-
-    ``key``: field -> value as text, all of which the alert's key must have. ``corrects``: of what alert, by its id.
-    """
-
-    rule_id: str | None = None
-    kind: str | None = None
-    severity: str | None = None
-    key: Mapping[str, str] = field(default_factory=dict)
-    since_ms: int | None = None
-    until_ms: int | None = None
-    corrects: str | None = None
-
-    def where(self) -> tuple[str, list[object]]:
-        """The SQL condition and its parameters."""
-        parts, values = ["1"], list[object]()
-        columns = ("rule_id", self.rule_id), ("kind", self.kind), ("severity", self.severity)
-        for column, value in (*columns, ("json_extract(body, '$.corrects')", self.corrects)):
-            if value is not None:
-                parts.append(f"{column} = ?")
-                values.append(value)
-        for operator, instant in ((">=", self.since_ms), ("<", self.until_ms)):
-            if instant is not None:
-                parts.append(f"event_time {operator} ?")
-                values.append(format_instant(instant))
-        for name, value in self.key.items():
-            parts.append(_KEY_HAS)
-            values += [name, value]
-        return " AND ".join(parts), values
-
-
-# JSON's true and false are 1 and 0 to SQL; a person writes them as JSON does.
-_KEY_HAS = """EXISTS (SELECT 1 FROM json_each(alerts.key) AS k WHERE k.key = ? AND
-    CASE k.type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(k.value AS TEXT) END = ?)"""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAlert:
-    """An alert of ``pipeline`` as delivered. ``position``: partition and offset of the record at which it fired.
-
-    None in rows of a store of version 1 or 2, which did not note it.
-    """
-
-    alert: dict[str, Any]
-    pipeline: str
-    position: tuple[str, int] | None
-
-
-class StoreReader:
-    """Reads a store, also while a pipeline writes to it. Raises UsageError where there is no file at ``path``."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.is_file():
-            raise UsageError(f"there is no store at {path}; give the path of a pipeline's sqlite sink")
-        self.path = path
-        with _told(path):
-            self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=OPEN_MS / 1000)
-            self._connection.row_factory = sqlite3.Row
-            self._version = check_schema(self._connection, path)
-
-    def alerts(
-        self, which: AlertFilter, limit: int | None = None, *, newest_first: bool = True
-    ) -> Iterator[dict[str, Any]]:
-        """Alerts as delivered, in order of event time, the first ``limit`` in that order."""
-        where, values = which.where()
-        order = "DESC" if newest_first else "ASC"
-        query = f"SELECT body FROM alerts WHERE {where} ORDER BY event_time {order}, seq {order} LIMIT ?"  # noqa: S608
-        values.append(-1 if limit is None else limit)
-        with _told(self.path):
-            for row in self._connection.execute(query, values):
-                yield read_alert(row["body"])
-
-    def count(self, which: AlertFilter) -> int:
-        """How many alerts there are."""
-        where, values = which.where()
-        return int(self._one(f"SELECT count(*) FROM alerts WHERE {where}", values))  # noqa: S608
-
-    def find(self, prefix: str, limit: int = 10) -> list[StoredAlert]:
-        """The alerts whose id starts with ``prefix``, at most ``limit``."""
-        where = "NULL, NULL" if self._version in {"1", "2"} else "at_partition, at_offset"
-        # Ids have no character above f, so that g bounds them; the range uses the index, LIKE would not.
-        query = f"""SELECT body, pipeline, {where} FROM alerts WHERE alert_id >= ? AND alert_id < ?
-            ORDER BY alert_id LIMIT ?"""  # noqa: S608
-        low = prefix.lower()
-        return [
-            StoredAlert(read_alert(body), pipeline, None if offset is None else (partition, offset))
-            for body, pipeline, partition, offset in self._all(query, [low, f"{low}g", limit])
-        ]
-
-    def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
-        """A version of a rule as ``pipeline`` took it up; None where the store was not told."""
-        query = "SELECT body FROM rule_history WHERE pipeline = ? AND rule_id = ? AND version = ? ORDER BY seq DESC"
-        events = [orjson.loads(row["body"]) for row in self._all(query, [pipeline, rule_id, version])]
-        return next((event["body"] for event in events if event.get("body")), None)
-
-    def refused(self, pipeline: str, stream: str, record_ids: Collection[str]) -> set[tuple[str, int]]:
-        """Partitions and offsets of records of ``stream`` with these ids that were refused, or came too late."""
-        which = """FROM {} WHERE pipeline = ? AND stream = ? AND record_id IN (SELECT value FROM json_each(?))"""
-        tables = [f'SELECT "partition", "offset" {which.format(name)}' for name in ("dead_letters", "late_records")]
-        values = [pipeline, stream, orjson.dumps(list(record_ids)).decode()]
-        return {(row[0], row[1]) for row in self._all(" UNION ".join(tables), values * 2)}
-
-    def rule_ids(self) -> list[str]:
-        """The rules that have alerts here."""
-        return [row["rule_id"] for row in self._all("SELECT DISTINCT rule_id FROM alerts ORDER BY rule_id")]
-
-    def dead_counts(self) -> dict[str, int]:
-        """Dead letters by reason, most first."""
-        query = "SELECT reason, count(*) AS n FROM dead_letters GROUP BY reason ORDER BY n DESC, reason"
-        return {row["reason"]: row["n"] for row in self._all(query)}
-
-    def dead_letters(self, reason: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """Dead letters in the order of their delivery; ``raw`` is bytes, or None where only the source has them."""
-        query = """SELECT stream, "partition", "offset", reason, detail, record_id, raw, delivered_at FROM dead_letters
-            WHERE ? IS NULL OR reason = ? ORDER BY seq LIMIT ?"""
-        return [dict(row) for row in self._all(query, [reason, reason, -1 if limit is None else limit])]
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
-
-    def _all(self, query: str, values: list[Any] | None = None) -> list[sqlite3.Row]:
-        with _told(self.path):
-            return self._connection.execute(query, values or []).fetchall()
-
-    def _one(self, query: str, values: list[Any]) -> Any:
-        return self._all(query, values)[0][0]

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from crossline.core.alerts.breaker import Trip
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.rules.base import Rule
@@ -23,7 +24,7 @@ from crossline.core.texts.problems import Finding, Problem, RefusedError
 from crossline.rulelog.content import is_folder
 from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.folder import Files, Folders
-from crossline.rulelog.history import History
+from crossline.rulelog.history import History, trip_events
 from crossline.rulelog.logfile import LogFile, read_log
 from crossline.rulelog.reading import NOTHING_KNOWN, FileRule, Known, Read, folder_of_rules, guarded, read_files
 
@@ -172,6 +173,16 @@ class DirectoryRuleLog:
         event = RuleEvent(kind, now_ms, text=text)
         self._file.append([event])
         return event
+
+    def trip(
+        self, trips: Iterable[Trip], highest_ingest_ms: Mapping[str, int], now_ms: int
+    ) -> tuple[RuleSet, list[RuleEvent]]:
+        """Log that rules flood, and give the rules from now on. Raises RetryableError as ``take_up``."""
+        events = list(trip_events(self._history, trips, highest_ingest_ms, now_ms))
+        self._file.append(events)
+        for event in events:
+            self._history.add(event)
+        return self._history.rule_set(), events
 
     def close(self) -> None:
         """Let go of the log; safe to call twice."""

@@ -22,6 +22,7 @@ EventKind = Literal[
     "table_changed",
     "without_past",
     "unscored",
+    "tripped",
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
@@ -40,8 +41,10 @@ class RuleEvent:
     beginning. ``table_changed``: a table has another content, that of ``files``, digests by name, kept likewise; its
     ``digest`` is that of all of them. ``without_past``: rules begin without their past; ``text`` says which.
     ``unscored``: a model did not score records, which its rule did not judge; once for each rule version in a run,
-    ``text`` says why. ``source`` is the file's name in the folder, ``line`` counts from 1. What happened to a list has
-    its ``list_name``, to a table its ``table_name``.
+    ``text`` says why. ``tripped``: the version goes on as shadow from ``effective_from_ms`` on, though its file says
+    otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``source`` is
+    the file's name in the folder, ``line`` counts from 1. What happened to a list has its ``list_name``, to a table its
+    ``table_name``.
     """
 
     event: EventKind
@@ -59,6 +62,8 @@ class RuleEvent:
     begins_ms: dict[str, int | None] | None = None
     table_name: str | None = None
     files: dict[str, str] | None = None
+    who: str | None = None
+    count: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; absent ones are left out, except that an effective time of null is the beginning."""
@@ -78,7 +83,7 @@ class RuleEvent:
         return orjson.dumps(self.as_dict(), option=orjson.OPT_APPEND_NEWLINE)
 
 
-_WITH_EFFECT = {"published", "status_changed", "ended"}
+_WITH_EFFECT = {"published", "status_changed", "ended", "tripped"}
 _OPTIONAL = tuple(field.name for field in fields(RuleEvent))[2:]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from crossline.core.alerts.breaker import Trip
 from crossline.core.basics.errors import StateError
-from crossline.core.basics.times import format_instant
+from crossline.core.basics.times import format_duration, format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
-from crossline.core.rules.composition import Head, Sources, heads_of_rules
+from crossline.core.rules.composition import Head, Sources, heads_of_rules, way_of
 from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.naming import shared_in
 from crossline.core.rules.reading import read_rule
@@ -17,17 +18,21 @@ from crossline.core.streams.reading import Reading, rule_of, several_of
 from crossline.core.texts.problems import Finding, shown
 from crossline.rulelog.events import RuleEvent
 
+BREAKER = "breaker"  # who it is that made a rule shadow
+
 
 @dataclass(slots=True)
 class RuleHistory:
     """The versions of one rule by number, as the last event of each has it; the last file; whether it is in none now.
 
-    ``effective_from`` of a version is what it asked for; the instant that holds is in the rule set.
+    ``effective_from`` of a version is what it asked for; the instant that holds is in the rule set. So is the status:
+    versions that ``tripped`` judge as shadow, whatever their files ask for, until those ask for something else.
     """
 
     versions: dict[int, Rule] = field(default_factory=dict)
     source: str = ""
     absent: bool = False
+    tripped: set[int] = field(default_factory=set)
 
     @property
     def latest(self) -> int:
@@ -38,6 +43,10 @@ class RuleHistory:
     def in_force(self) -> int | None:
         """The highest version that is no draft."""
         return max((number for number, each in self.versions.items() if each.status != "draft"), default=None)
+
+    def status(self, version: int) -> Status:
+        """The status that the version has."""
+        return "shadow" if version in self.tripped else self.versions[version].status
 
     @property
     def judges(self) -> bool:
@@ -68,6 +77,11 @@ class History:
                 ended = self.rules[event.rule_id].versions[event.version]
                 changes = {"status": "retired", "effective_from": event.effective_from_ms}
                 self._bodies.append(ended.model_copy(update=changes))
+            case "tripped" if event.rule_id in self.rules and event.version is not None:
+                history = self.rules[event.rule_id]
+                history.tripped.add(event.version)
+                changes = {"status": "shadow", "effective_from": event.effective_from_ms}
+                self._bodies.append(history.versions[event.version].model_copy(update=changes))
             case "refused" if event.list_name is None and event.table_name is None:
                 self.refused.add((str(event.source), str(event.digest)))
             case "absent" if event.rule_id in self.rules:
@@ -78,6 +92,7 @@ class History:
     def _publish(self, event: RuleEvent, rule: Rule) -> None:
         history = self.rules.setdefault(rule.rule_id, RuleHistory())
         history.versions[rule.version] = rule
+        history.tripped.discard(rule.version)
         history.source, history.absent = str(event.source), False
         self._bodies.append(rule.model_copy(update={"effective_from": event.effective_from_ms}))
 
@@ -90,7 +105,8 @@ class History:
         """One that goes on for itself."""
         other = History()
         other.rules = {
-            rule_id: RuleHistory(dict(each.versions), each.source, each.absent) for rule_id, each in self.rules.items()
+            rule_id: RuleHistory(dict(each.versions), each.source, each.absent, set(each.tripped))
+            for rule_id, each in self.rules.items()
         }
         other.refused, other._bodies = set(self.refused), list(self._bodies)
         return other
@@ -262,3 +278,41 @@ def _named(reading: Reading) -> set[str | None]:
     """The rules whose hits are read, by their ids; those of every risk score are whatever rules there are."""
     several = (several_of(source) for source in reading.sources)
     return {*(rule_of(source) for source in reading.sources), *(each for ids in several for each in ids or ())}
+
+
+def trip_events(
+    history: History, trips: Iterable[Trip], highest_ingest_ms: Mapping[str, int], now_ms: int
+) -> Iterator[RuleEvent]:
+    """An event for each of ``trips`` that changes anything: of a version that is in force, and active.
+
+    It holds from just after every record of the stream that was judged, whatever clock that goes by: a pipeline that is
+    behind would else go on to flood until it has caught up.
+    """
+    for trip in trips:
+        mine = history.rules.get(trip.rule_id)
+        if mine is None or mine.in_force != trip.version or mine.status(trip.version) != "active":
+            continue
+        stream = way_of(mine.versions[trip.version].reading.judged[0], history.heads)[-1]
+        last_ms = highest_ingest_ms.get(stream, trip.begins_ms + trip.bound.per_ms - 1)
+        yield RuleEvent(
+            "tripped",
+            now_ms,
+            trip.rule_id,
+            trip.version,
+            "shadow",
+            last_ms + 1,
+            source=mine.source,
+            text=_said(trip, last_ms + 1),
+            who=BREAKER,
+            count=trip.count,
+        )
+
+
+def _said(trip: Trip, from_ms: int) -> str:
+    per, since, until = format_duration(trip.bound.per_ms), format_instant(trip.begins_ms), format_instant(from_ms)
+    return (
+        f"the breaker: {trip.rule_id} had {trip.count:,} alerts at records ingested in the {per} from {since} on, "
+        f"where {trip.bound.alerts_max:,} are allowed. It judges as shadow records ingested from {until} on; its "
+        "alerts at records before that are told. To have it active again, set its status to shadow, then to active, "
+        "or publish another version"
+    )

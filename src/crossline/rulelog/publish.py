@@ -99,12 +99,16 @@ class RuleFolder:
         if mine:
             each = mine[-1]
             now = self._status(each.rule)
+            if status == now and self._tripped(each.rule):
+                raise PermanentError(_again(each.rule))
             if now == each.rule.status == status:
                 return Written(each.rule, self.path / each.source, "unchanged")
             _check_move(rule_id, now, status)
             name, text = each.source, with_status(each.document.text, each.source, each.path, status)
         else:
             rule = self._logged(rule_id, version, standing, refused)
+            if status == rule.status and self._tripped(rule):
+                raise PermanentError(_again(rule))
             _check_move(rule_id, rule.status, status)
             name = self._new_name(rule)
             text = yaml.safe_dump({**rule.to_json(), "status": status}, sort_keys=False, allow_unicode=True)
@@ -148,6 +152,12 @@ class RuleFolder:
                 return history.rules[rule.rule_id].versions[rule.version].status
         return rule.status
 
+    def _tripped(self, rule: Rule) -> bool:
+        """Whether the breaker made it shadow."""
+        return any(
+            rule.version in history.rules[rule.rule_id].tripped for history in self.histories if history.knows(rule)
+        )
+
     def _logged(
         self, rule_id: str, version: int | None, standing: list[FileRule], refused: Mapping[str, RefusedError]
     ) -> Rule:
@@ -178,6 +188,14 @@ def no_rule(rule_id: str, names: Collection[str], version: int | None = None) ->
     hint = nearest(rule_id, names)
     there = one_of(sorted(names)) if names else "there are none yet"
     return PermanentError(f"found no rule {rule_id}; expected {there}" + (f"; {hint}" if hint else ""))
+
+
+def _again(rule: Rule) -> str:
+    return (
+        f"rule {rule.rule_id} version {rule.version} is shadow: the breaker found that it floods, though its file says "
+        f"{rule.status} (crossline rules history {rule.rule_id}). Set it to shadow first, and once that is taken up to "
+        f"{rule.status}; or publish another version of it"
+    )
 
 
 def _check_move(rule_id: str, now: Status, status: Status) -> None:

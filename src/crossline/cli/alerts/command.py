@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -16,19 +15,18 @@ from rich.console import Console
 from rich.progress import track
 
 from crossline.cli import screen
+from crossline.cli.alerts.stored import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
 from crossline.cli.screen import note, write_lines
 from crossline.connectors.jsonl import dead_line
 from crossline.connectors.outfile import written
-from crossline.connectors.sqlite import AlertFilter, StoreReader
+from crossline.connectors.stores import AlertFilter, Store
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.basics.times import format_instant, parse_duration_ms, parse_instant_ms
+from crossline.core.basics.times import parse_duration_ms
 from crossline.core.texts.problems import nearest
-from crossline.rulelog.content import read_pipeline_in_place
 
-DEFAULT_PIPELINE = Path("pipeline.yaml")
 # What a store can count to.
 LIMIT_MAX = 2**63 - 1
 
@@ -60,12 +58,8 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-Db = Annotated[Path | None, typer.Option(help="The store: the file of a sqlite sink.")]
-Pipeline = Annotated[Path | None, typer.Option(help="Pipeline file whose sqlite sink is read [./pipeline.yaml].")]
 Rule = Annotated[str | None, typer.Option(help="Only alerts of this rule.")]
 Key = Annotated[list[str] | None, typer.Option(help="Only alerts whose key has field=value; may be given again.")]
-Since = Annotated[str | None, typer.Option(help="Only records that happened at this instant or later.")]
-Until = Annotated[str | None, typer.Option(help="Only records that happened before this instant.")]
 OfKind = Annotated[Kind | None, typer.Option(help="Only this kind.")]
 OfSeverity = Annotated[Severity | None, typer.Option(help="Only this severity.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
@@ -92,7 +86,7 @@ def list_alerts(
 ) -> None:
     """List alerts, the latest first."""
     which = _filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
-    with _store(db, pipeline) as reader:
+    with opened_store(db, pipeline) as reader:
         alerts = list(reader.alerts(which, limit))
         if as_json:
             write_lines(map(json_bytes, alerts))
@@ -143,12 +137,12 @@ def show(
     from crossline.cli.alerts.origin import Asked, corrections, read_origin
 
     asked = Asked(db, pipeline, alerts, stream, tuple(input_ or ()), rules, _duration("--read-for", read_for))
-    with asked.lines() if alerts is not None else _store(db, None if db else pipeline) as source:
+    with asked.lines() if alerts is not None else opened_store(db, None if db else pipeline) as source:
         found = source.find(alert_id)
         if not found:
             total = source.count(AlertFilter())
             raise PermanentError(
-                f"no alert in {source.path} has an id that starts with {alert_id!r}; "
+                f"no alert in {source.name} has an id that starts with {alert_id!r}; "
                 + (f"it has {total:,} alerts: see crossline alerts list" if total else "it has no alerts at all")
             )
         if len({each.alert["alert_id"] for each in found}) > 1:
@@ -185,7 +179,7 @@ def export(
     if as_json and output == "-":
         raise UsageError("--json prints a summary, and standard output has the alerts: add --output FILE")
     which = _filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
-    with _store(db, pipeline) as reader, _target(output, reader.path) as out:
+    with opened_store(db, pipeline) as reader, _target(output, reader.files) as out:
         total = reader.count(which)
         quiet = output == "-" or not sys.stderr.isatty()
         alerts = track(
@@ -211,7 +205,7 @@ def dead(
     as_json: AsJson = False,
 ) -> None:
     """List dead letters: records that could not be taken in, by reason, with where they stand."""
-    with _store(db, pipeline) as reader:
+    with opened_store(db, pipeline) as reader:
         counts = reader.dead_counts()
         letters = reader.dead_letters(reason, limit)
     if as_json:
@@ -235,13 +229,14 @@ def _filter(
     kind: Kind | None,
     severity: Severity | None,
 ) -> AlertFilter:
+    since_ms, until_ms = since_until(since, until)
     return AlertFilter(
         rule_id=rule,
         kind=kind.value if kind else None,
         severity=severity.value if severity else None,
         key=dict(_pair(text) for text in key or ()),
-        since_ms=_instant("--since", since),
-        until_ms=_instant("--until", until),
+        since_ms=since_ms,
+        until_ms=until_ms,
     )
 
 
@@ -260,53 +255,20 @@ def _duration(option: str, text: str) -> float:
         raise UsageError(f"{option}: {error}") from None
 
 
-def _instant(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        instant = parse_instant_ms(int(text) if re.fullmatch(r"-?[0-9]{1,19}", text) else text)
-        format_instant(instant)
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f"{option}: {error}") from None
-    return instant
-
-
 @contextmanager
-def _store(db: Path | None, pipeline: Path | None) -> Iterator[StoreReader]:
-    if db is not None and pipeline is not None:
-        raise UsageError("give --db or --pipeline, not both")
-    if db is None and pipeline is None and not DEFAULT_PIPELINE.is_file():
-        raise UsageError("which store? give --db FILE, or --pipeline FILE (there is no pipeline.yaml here)")
-    reader = StoreReader(db or _path_in(pipeline or DEFAULT_PIPELINE))
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
-def _path_in(pipeline: Path) -> Path:
-    """The path of the first sqlite sink of a pipeline."""
-    config = read_pipeline_in_place(pipeline)
-    for sink in config.sinks:
-        if sink.kind == "sqlite":
-            return Path(sink.path)
-    raise UsageError(f"pipeline {config.name} has no sink of kind sqlite, so that nothing stores its alerts")
-
-
-@contextmanager
-def _target(output: str, store: Path) -> Iterator[BinaryIO]:
+def _target(output: str, inputs: Iterable[Path]) -> Iterator[BinaryIO]:
     """Standard output, or what ``output`` names."""
     if output == "-":
         yield sys.stdout.buffer
         return
-    with written(Path(output), inputs=[store]) as file:
+    with written(Path(output), inputs=inputs) as file:
         yield file
 
 
-def _nothing(reader: StoreReader, which: AlertFilter) -> str:
+def _nothing(reader: Store, which: AlertFilter) -> str:
     rules = reader.rule_ids()
     if not rules:
-        return f"the store {reader.path} has no alerts yet"
+        return f"the store {reader.name} has no alerts yet"
     if which.rule_id is not None and which.rule_id not in rules:
         hint = nearest(which.rule_id, rules)
         return f"no alerts of rule {which.rule_id!r}; there are alerts of: {', '.join(rules)}" + (

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from crossline.cli.alerts.records import Origin, Seen, seen
 from crossline.cli.screen import note
-from crossline.connectors.sqlite import AlertFilter, StoredAlert
+from crossline.connectors.stores import AlertFilter, StoredAlert
 from crossline.core.alerts.alertjson import read_alert
 from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.core.basics.times import parse_instant_ms
@@ -22,7 +22,7 @@ DEFAULT_PIPELINE = Path("pipeline.yaml")
 class Alerts(Protocol):
     """A store, or a file of alerts."""
 
-    path: Path
+    name: str
 
     def find(self, prefix: str, limit: int = 10) -> list[StoredAlert]:
         """Those whose id starts with ``prefix``."""
@@ -49,7 +49,7 @@ class Alerts(Protocol):
 class Asked:
     """The options; ``for_s``: how many seconds to read back."""
 
-    db: Path | None
+    db: str | None
     pipeline: Path | None
     alerts: Path | None
     stream: Path | None
@@ -70,6 +70,7 @@ class AlertLines:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.name = str(path)
         if not path.is_file():
             raise UsageError(f"there is no file {path}; give the alerts of a backtest or of a jsonl sink")
 

@@ -18,7 +18,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from crossline.cli.screen import Listing
-from crossline.connectors.sqlite import StoredAlert
+from crossline.connectors.stores import StoredAlert
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_instant, parse_instant_ms

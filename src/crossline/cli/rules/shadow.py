@@ -54,8 +54,10 @@ def shadow(
     ] = None,
     *,
     db: Annotated[
-        Path | None,
-        typer.Option(help="A store, the file of a sqlite sink, in place of rules and records.", exists=True),
+        str | None,
+        typer.Option(
+            metavar="FILE|URL", help="A store, as `crossline alerts` reads it, in place of rules and records."
+        ),
     ] = None,
     alerts: Annotated[
         Path | None,
@@ -130,10 +132,10 @@ def _stored(alerts: Sequence[Mapping[str, Any]], marks: Marks | None) -> Found:
     )
 
 
-def _of_store(path: Path) -> list[dict[str, Any]]:
-    from crossline.connectors.sqlite import AlertFilter, StoreReader
+def _of_store(place: str) -> list[dict[str, Any]]:
+    from crossline.connectors.stores import AlertFilter, open_store
 
-    with closing(StoreReader(path)) as reader:
+    with closing(open_store(place)) as reader:
         return _told(reader.alerts(AlertFilter(), newest_first=False))
 
 

@@ -19,6 +19,7 @@ from crossline.rulelog.reading import FileRule
 
 Row = dict[str, Any]
 _CHANGES = ("published", "status_changed")
+_IN_FORCE = (*_CHANGES, "tripped")
 _UNCHANGED = "unchanged"
 
 
@@ -42,13 +43,21 @@ def rule_rows(
         }
         intervals.setdefault((each.rule.rule_id, each.rule.version), []).append(interval)
     last = {(str(each.rule_id), int(each.version or 0)): each for each in events if each.event in _CHANGES}
+    tripped = {(str(each.rule_id), int(each.version or 0)): each for each in events if each.event == "tripped"}
     rows = []
     for (rule_id, version), event in sorted(last.items()):
         current = history.rules[rule_id].in_force
         if every_version or current is None or version >= current:
             judged = intervals.get((rule_id, version), [])
-            rows.append(_event_row(event, judged))
+            trip = tripped.get((rule_id, version)) if version in history.rules[rule_id].tripped else None
+            rows.append(_event_row(event, judged) if trip is None else _tripped_row(event, trip, judged))
     return rows
+
+
+def _tripped_row(event: RuleEvent, trip: RuleEvent, judged: list[dict[str, str | None]]) -> Row:
+    """As shadow, since the breaker found that it floods."""
+    told = {"status": trip.status, "effective_from": instant(trip.effective_from_ms), "tripped": trip.text}
+    return {**_event_row(event, judged), **told}
 
 
 def _event_row(event: RuleEvent, judged: list[dict[str, str | None]]) -> Row:
@@ -110,6 +119,8 @@ def show_text(row: Row) -> str:
         lines.append("no pipeline has run on it yet")
     elif not row["judges"]:
         lines.append("has judged nothing")
+    if row.get("tripped"):
+        lines.append(row["tripped"])
     for interval in row["judges"]:
         shadow = ", as shadow" if interval["kind"] == "shadow" else ""
         since, until = interval["from"] or "the beginning", interval["until"]
@@ -138,7 +149,7 @@ def about(rule_id: str, history: History, events: Iterable[RuleEvent]) -> list[R
 def event_row(event: RuleEvent) -> Row:
     """An event as it stands in the log, its instants also as text."""
     row = event.as_dict()
-    if event.event in _CHANGES:
+    if event.event in _IN_FORCE:
         row["effective_from"] = instant(event.effective_from_ms)
     if event.begins_ms is not None:
         row["begins"] = {stream: instant(ms) for stream, ms in event.begins_ms.items()}
@@ -147,7 +158,7 @@ def event_row(event: RuleEvent) -> Row:
 
 def _since(event: RuleEvent) -> str:
     """From when on it holds. A list holds from an instant of each stream, which are told apart where they differ."""
-    if event.event in _CHANGES:
+    if event.event in _IN_FORCE:
         return "" if event.status == "draft" else instant(event.effective_from_ms) or "the beginning"
     if event.event not in {"list_changed", "table_changed"}:
         return ""

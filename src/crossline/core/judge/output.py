@@ -73,9 +73,9 @@ class Reported:
 class ShardOutput:
     """What one batch gave: hits, duplicates, late records, and the deltas to be persisted.
 
-    ``failed``: how many records a model could not judge, by rule version and why. ``missed``: by table, how many
-    records it had no row for. ``tellings``: of each program that tells figures (``Telling``), what it tells of the
-    records; of one that saw none, nothing. ``meter``: what measures it.
+    ``by_stream``: the ``records`` of each stream. ``failed``: how many records a model could not judge, by rule version
+    and why. ``missed``: by table, how many records it had no row for. ``tellings``: of each program that tells figures
+    (``Telling``), what it tells of the records; of one that saw none, nothing. ``meter``: what measures it.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -84,6 +84,7 @@ class ShardOutput:
     late: list[Position] = field(default_factory=list)
     deltas: list[LayerDelta] = field(default_factory=list)
     records: int = 0
+    by_stream: dict[str, int] = field(default_factory=dict)
     retained: int = 0
     clocks: dict[str, StreamClocks] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)

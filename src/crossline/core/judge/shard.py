@@ -345,6 +345,7 @@ def _report(judged: JudgedRows, known: BoolMask, parts: list[WirePart], output: 
             output.hits += once(judged.stateless_hits(known))
         return
     output.records += len(batch.clock_ms)
+    output.by_stream[plan.stream] = output.by_stream.get(plan.stream, 0) + len(batch.clock_ms)
     for number, table in enumerate(plan.tables if "missed" in judged.rows else ()):
         count = int((judged.rows["missed"][:, number // 8] >> (number % 8) & 1).sum())
         output.missed[table] = output.missed.get(table, 0) + count

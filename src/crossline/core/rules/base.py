@@ -17,6 +17,7 @@ from crossline.core.conditions.tree import check_conditions, parse_conditions
 from crossline.core.figures.kinds import Operator, TimeMode
 from crossline.core.figures.program import Feed, Program
 from crossline.core.formula.formula import Formula
+from crossline.core.rules.breaker import Breaker
 from crossline.core.rules.sentence import Sentence, parse_description
 from crossline.core.streams.reading import Reading, written_reading
 from crossline.core.streams.schema import StreamSpec, check_field
@@ -146,6 +147,11 @@ class Rule(BaseModel):
         None,
         description="Keeps panes of this length instead of records, for long windows; of `velocity`, `burst` and "
         "`anomaly`, and of each figure of a `formula`. See Figures.",
+    )
+    breaker: Breaker | None = Field(
+        None,
+        description="Most alerts in a time; with more the rule goes to shadow until its status is set. None: the "
+        "pipeline's. See Breaker.",
     )
 
     example: ClassVar[str] = ""

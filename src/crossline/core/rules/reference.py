@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from crossline.core.basics.times import format_duration
 from crossline.core.rules.base import NOT_YET, Rule
+from crossline.core.rules.breaker import Breaker
 from crossline.core.rules.figure import FigureFields, QuantileFields
 from crossline.core.rules.registry import rule_types
 from crossline.core.rules.shared import FigureTable, SharedFigure
@@ -95,6 +96,13 @@ Rules name it in `figures`: `tries: {figure: card_tries}`, or `{figure: card_tri
 `crossline figures` tells figures of every record. It takes shared figures, and files with these fields:
 """
 
+_BREAKER = """\
+## Breaker
+
+`breaker: {alerts_max: 1000, per: 1m}`: a rule that raises more alerts at the records of one interval goes to shadow,
+and the rule log says so (`tripped`). See "A rule that floods" in [operations.md](operations.md).
+"""
+
 _FORMULAS = """\
 ## Formulas
 
@@ -143,13 +151,14 @@ _WORDS: list[tuple[Any, str]] = [
 _PLAIN: dict[Any, str] = {str: "text", int: "a whole number", bool: "`true` or `false`", Any: "a list of conditions"}
 _PLAIN[dict[str, FigureFields]] = "names and their figures"
 _PLAIN[list[dict[str, str]]] = "a list of cases"
+_PLAIN[Breaker] = "`{alerts_max: …, per: …}`"
 _PLAIN[QuantileFields] = "`{field: …, q: …}`"
 _PLAIN[float] = "a number"
 
 
 def reference() -> str:
     """The whole page, as Markdown."""
-    parts = [_HEAD, "## Every rule\n", *_table(Rule.model_fields), _CONDITIONS]
+    parts = [_HEAD, "## Every rule\n", *_table(Rule.model_fields), _BREAKER, *_table(Breaker.model_fields), _CONDITIONS]
     parts += [_FIGURES, *_table(FigureFields.model_fields)]
     envelope = {key: info for key, info in SharedFigure.model_fields.items() if key not in FigureFields.model_fields}
     envelope |= {key: SharedFigure.model_fields[key] for key in ("version", "source_topic")}

@@ -35,6 +35,11 @@ class RuleVersion:
     kind: Kind = "active"
     ended: bool = False
 
+    @property
+    def endless(self) -> bool:
+        """Whether nothing was published that ends it."""
+        return self.effective_until_ms == FOREVER_MS
+
 
 @dataclass(frozen=True)
 class RuleSet:

@@ -14,6 +14,7 @@ from crossline.core.basics.times import PARTITION_LAG_MS, format_duration
 from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.breaker import Bound
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
@@ -21,6 +22,7 @@ from crossline.core.settings.secrets import A_SECRET
 from crossline.core.settings.sinks import Sink, takes_decisions
 from crossline.core.settings.sources import Source
 from crossline.core.settings.tables import TableSettings, check_tables, with_tables
+from crossline.core.settings.watch import BreakerSettings, WatchSettings
 from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, nearest, one_of, shown
 from crossline.core.texts.report import Report, place
@@ -53,6 +55,14 @@ class PipelineDefaults(Settings):
     allowed_lateness: DurationMs = Field(
         default=120_000, description="Beyond this lateness a record is never judged; it is kept as a late record."
     )
+    breaker: BreakerSettings | None = Field(
+        default=None, description="Most alerts of a rule in a time; with more it goes to shadow. None: any number."
+    )
+
+    @property
+    def bound(self) -> Bound | None:
+        """The breaker's, as rules take it."""
+        return None if self.breaker is None else Bound(self.breaker.alerts_max, self.breaker.per)
 
     def findings(self) -> list[Finding]:
         """Bounds that cross."""
@@ -170,6 +180,9 @@ class PipelineFile(Settings):
     decisions: DecisionSettings | None = Field(
         default=None, description="Which decisions are told, and where; they need a `policy`."
     )
+    watch: WatchSettings | None = Field(
+        default=None, description="Where the run may be watched: figures for Prometheus, and how it is. None: nowhere."
+    )
 
     def findings(self) -> list[Finding]:
         """Decisions without a policy, or with nowhere to go."""
@@ -197,6 +210,7 @@ class PipelineConfig:
     decisions: DecisionSettings = field(default_factory=DecisionSettings)
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
     figures: str | None = None
+    watch: WatchSettings | None = None
 
 
 def rule_defaults(pipeline: PipelineConfig) -> Defaults:
@@ -261,6 +275,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
         file.decisions or DecisionSettings(),
         file.enrich,
         file.figures,
+        file.watch,
     )
 
 

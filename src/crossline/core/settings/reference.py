@@ -26,6 +26,7 @@ from crossline.core.settings.registry import RegistrySettings
 from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES
 from crossline.core.settings.tables import TableSettings
+from crossline.core.settings.watch import BreakerSettings, WatchSettings
 
 _HEAD = """\
 # pipeline.yaml
@@ -80,8 +81,10 @@ def reference() -> str:
     parts += _section("`security`, in a source or sink of kind `kafka`", KafkaSecurity)
     parts += _section("`registry`, in a source of kind `kafka`", RegistrySettings)
     parts += _section("`defaults`", PipelineDefaults)
+    parts += _section("`breaker`, in `defaults`", BreakerSettings)
     parts += _section("`engine`", EngineSettings)
     parts += _section("`decisions`", DecisionSettings)
+    parts += _section("`watch`", WatchSettings)
     parts += [*_section("A policy file", Policy), *_section("`decide`, in a policy file", Branch), _WHEN]
     parts += _section("`bands`, in a policy file", Band)
     return "\n".join(parts)

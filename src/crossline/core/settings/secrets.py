@@ -43,5 +43,6 @@ class Password(Settings):
             return None
         try:
             return read(self.password_file).strip()
-        except OSError as error:
-            raise PermanentError(f"password_file {self.password_file} cannot be read: {error.strerror}") from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise PermanentError(f"password_file {self.password_file} cannot be read: {reason}") from None

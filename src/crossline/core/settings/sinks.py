@@ -10,6 +10,7 @@ from pydantic import Field, PlainValidator
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import Settings, by_kind
 from crossline.core.settings.kafka import KafkaSinkSettings
+from crossline.core.settings.postgres import PostgresSettings
 from crossline.core.settings.redis import RedisSettings
 from crossline.core.settings.sinks_base import SinkSettings
 from crossline.core.settings.webhook import WebhookSettings
@@ -46,11 +47,18 @@ SINKS: dict[str, type[Settings]] = {
     "jsonl": JsonlSettings,
     "console": ConsoleSettings,
     "kafka": KafkaSinkSettings,
+    "postgres": PostgresSettings,
     "redis": RedisSettings,
     "webhook": WebhookSettings,
 }
 Sink = Annotated[
-    SqliteSettings | JsonlSettings | ConsoleSettings | KafkaSinkSettings | RedisSettings | WebhookSettings,
+    SqliteSettings
+    | JsonlSettings
+    | ConsoleSettings
+    | KafkaSinkSettings
+    | PostgresSettings
+    | RedisSettings
+    | WebhookSettings,
     PlainValidator(by_kind(SINKS)),
 ]
 
@@ -83,5 +91,5 @@ def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | Non
     )
     if topic is not None or (decisions is not None and decisions.path is not None) or not takes_none:
         return []
-    hint = "a sqlite or redis sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with a Kafka sink"
+    hint = "a sqlite, postgres or redis sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with Kafka"
     return [Finding(("policy",), "a policy, and no sink that takes decisions", "a place for them", hint)]

@@ -6,12 +6,12 @@ from pydantic import Field
 
 from crossline.core.settings.fields import Settings
 
+BEHIND = (
+    "Whether batches go on without waiting for this sink: what it is to get stands in the checkpoint until it has it."
+)
+
 
 class SinkSettings(Settings):
     """``behind``: whether batches do without waiting for this sink."""
 
-    behind: bool = Field(
-        default=False,
-        description="Whether batches go on without waiting for this sink: what it is to get stands in the checkpoint "
-        "until it has it.",
-    )
+    behind: bool = Field(default=False, description=BEHIND)

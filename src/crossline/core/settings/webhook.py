@@ -9,7 +9,7 @@ from pydantic import Field
 
 from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.secrets import Password
-from crossline.core.settings.sinks_base import SinkSettings
+from crossline.core.settings.sinks_base import BEHIND, SinkSettings
 from crossline.core.texts.problems import Finding, shown
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -22,11 +22,7 @@ class WebhookSettings(SinkSettings, Password):
     """
 
     kind: Literal["webhook"] = Field(description="Which kind of sink this is.")
-    behind: bool = Field(
-        default=True,
-        description="Whether batches go on without waiting for this sink: what it is to get stands in the checkpoint "
-        "until it has it.",
-    )
+    behind: bool = Field(default=True, description=BEHIND)
     url: str = Field(min_length=1, description="Address, `https://…`; `http://` on this machine only.")
     parked: str = Field(min_length=1, description="File for what the address refuses, as JSON lines.")
     decisions: bool = Field(default=False, description="Whether decisions are posted too.")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -20,9 +21,11 @@ from crossline.core.basics.errors import StoppedError
 from crossline.core.basics.times import BEGINNING_MS
 from crossline.core.judge.output import StreamClocks
 from crossline.core.rules.base import Rule
+from crossline.core.rules.breaker import Bound
 from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.book import Book, BookFile, Past
 from crossline.engine.book.sparklog import committed, unfinished
+from crossline.engine.changes.floods import Floods
 from crossline.engine.changes.past import SLOWEST_MS, PastError, PastReader
 from crossline.engine.changes.rulefeed import ListTimes, RuleFeed
 from crossline.engine.state.history import HistoryLog
@@ -34,12 +37,16 @@ COMMIT_WAIT_S = 10.0
 
 log = get_logger(__name__)
 
+_LOUD = {"refused": log.warning, "tripped": log.error}
+_TOLD = ("rule_id", "version", "source", "who", "count", "text")
+
 
 class RuleChanges:
     """The book of a running pipeline, and what becomes of it.
 
     ``book`` has the streams, defaults and bounds of this run, ``before`` is that of the run before, None at the first.
-    ``past``: None where new rules begin without theirs. ``between_batches`` is held while a batch is judged and
+    ``past``: None where new rules begin without theirs. ``breaker``: of rules that give no bound of their own.
+    ``logged``: how often what happened to rules in this run. ``between_batches`` is held while a batch is judged and
     delivered.
     """
 
@@ -52,6 +59,7 @@ class RuleChanges:
         checkpoint: str,
         past: PastReader | None,
         stopping: threading.Event,
+        breaker: Bound | None = None,
     ) -> None:
         self.file = BookFile(f"{checkpoint}/book.json")
         self.between_batches = threading.Lock()
@@ -73,6 +81,8 @@ class RuleChanges:
         self._later = self._hold
         self._delivered: int | None = None
         self._events: list[dict[str, Any]] = []
+        self.logged: Counter[str] = Counter()
+        self._floods = Floods(checkpoint, breaker)
         self._without_past = ""
         self._unscored: set[str] = set()
         self._told = ""
@@ -119,6 +129,23 @@ class RuleChanges:
             each = failed[name]
             text = f"the model of {name} did not score {each['records']} records of a batch, which it did not judge"
             self._events.append(self._feed.note("unscored", f"{text}: {each['why']}"))
+            self.logged["unscored"] += 1
+
+    def flooded(self, batch_id: int, alerts: Sequence[Mapping[str, Any]]) -> None:
+        """Have rules that flood judge as shadow, from just after what was judged; called inside ``judging``.
+
+        A batch is held where that cannot be logged: else what comes would go on to be told.
+        """
+        trips = self._floods.judged(batch_id, alerts, self._rules)
+        while trips:
+            with self._reported():
+                highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
+                self._rules, events = self._feed.trip(trips, highest_ms)
+                self._wanted = (self._rules, self._lists)
+                self._note(events)
+                trips = []
+            if trips and self._stopping.wait(POLL_S):
+                raise StoppedError("stopped before a rule that floods could be made shadow")
 
     def delivered(self, batch_id: int) -> None:
         """The batch is with every sink."""
@@ -181,10 +208,15 @@ class RuleChanges:
             highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
             rules, lists, events = self._feed.take_up(highest_ms)
             self._rules, self._lists, self._wanted = rules, lists, (rules, lists)
+        self._note(events)
+
+    def _note(self, events: Sequence[dict[str, Any]]) -> None:
+        """For the sinks with the next batch, and for who watches."""
         self._events.extend(events)
         for event in events:
-            tell = log.warning if event["event"] == "refused" else log.info
-            tell(event["event"], **{k: event[k] for k in ("rule_id", "version", "source", "text") if k in event})
+            self.logged[event["event"]] += 1
+            tell = _LOUD.get(event["event"], log.info)
+            tell(event["event"], **{k: event[k] for k in _TOLD if k in event})
 
     def _between(self) -> None:
         """While no batch runs: lists that waited, what is wanted, and the end of versions that nothing can meet."""
@@ -280,5 +312,6 @@ class RuleChanges:
             if str(error) != self._without_past:
                 log.error("new rules begin without their past", error=str(error))  # noqa: TRY400 - told, and in the log
                 self._events.append(self._feed.note("without_past", str(error)))
+                self.logged["without_past"] += 1
                 self._without_past = str(error)
             return error.found

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from crossline.core.alerts.breaker import Trip
 from crossline.core.conditions.lists import Lists
 from crossline.core.enrich.versions import Tables
 from crossline.core.rules.ruleset import RuleSet
@@ -90,6 +91,10 @@ class RuleFeed(Protocol):
 
         ``highest_ingest_ms``: by stream, of all records judged so far.
         """
+        ...
+
+    def trip(self, trips: Sequence[Trip], highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, list[dict[str, Any]]]:
+        """Log that rules flood; the rules from now on, and the events. What ``changed`` found still waits."""
         ...
 
     def in_force(self, tables: Tables) -> None:
@@ -182,6 +187,11 @@ class DirectoryFeed:
         self._waiting = _Waiting()
         return rules, self._preview(), [event.as_dict() for event in events]
 
+    def trip(self, trips: Sequence[Trip], highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, list[dict[str, Any]]]:
+        """In the log, so that a replay meets it."""
+        rules, events = self._log.trip(trips, highest_ingest_ms, _now_ms())
+        return rules, [event.as_dict() for event in events]
+
     def in_force(self, tables: Tables) -> None:
         """Contents that are not among ``tables`` go; they can be made again."""
         self._store.prune({each.path for versions in tables.values() for each in versions})
@@ -246,6 +256,14 @@ class FixedFeed:
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListTimes, list[dict[str, Any]]]:  # noqa: ARG002
         """The same rules."""
         return self._rules, self._lists, []
+
+    def trip(
+        self,
+        trips: Sequence[Trip],  # noqa: ARG002 - it goes on
+        highest_ingest_ms: Mapping[str, int],  # noqa: ARG002 - as above
+    ) -> tuple[RuleSet, list[dict[str, Any]]]:
+        """The same rules."""
+        return self._rules, []
 
     def in_force(self, tables: Tables) -> None:
         """Whoever gave them keeps them."""

@@ -113,6 +113,8 @@ def outcome_of(output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Rows
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))
     figures: dict[str, Any] = {"records": output.records, "clocks": output.clocks, "retained": output.retained}
+    if output.by_stream:
+        figures["by_stream"] = output.by_stream
     if output.failed:
         figures["failed"] = [[*failure, records] for failure, records in output.failed.items()]
     if output.without_context:

@@ -148,7 +148,7 @@ def _raw(position: Position, raws: Raws) -> tuple[bytes | None, bool]:
 def _add(outcome: Outcome, more: dict[str, Any]) -> None:
     outcome.figures["records"] += more["records"]
     outcome.figures["retained"] += more["retained"]
-    for figure in ("missed", "without_context"):
+    for figure in ("by_stream", "missed", "without_context"):
         for name, count in more.get(figure, {}).items():
             found = outcome.figures.setdefault(figure, {})
             found[name] = found.get(name, 0) + count

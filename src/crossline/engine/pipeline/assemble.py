@@ -11,8 +11,8 @@ from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
-from crossline.connectors.base import Delivery, Sink, build_sink
-from crossline.connectors.behind import Behind, waiting_in
+from crossline.connectors.base import Delivery, Sink, SinkWatch, build_sink
+from crossline.connectors.behind.sink import Behind, waiting_in
 from crossline.connectors.console import ConsoleSink
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding
@@ -53,12 +53,13 @@ class RunOptions:
 
     ``complete``: what is there is judged, then it ends; a last line without an end counts if it is whole (``drain`` of
     ``file_source``).
-    ``screen``: where a console sink prints, the standard output where None.
+    ``screen``: where a console sink prints, the standard output where None. ``sink_watch``: who is told how sinks do.
     """
 
     complete: bool = False
     on_batch: Callable[[Delivery, Totals], None] | None = None
     screen: TextIO | None = None
+    sink_watch: SinkWatch | None = None
 
     def sink(self, settings: Settings, pipeline: str) -> Sink:
         """The sink of ``settings``; sentences go to ``screen`` where one is given."""
@@ -146,14 +147,15 @@ def _assembled(
         shards_held=held,
         backfill=config.engine.backfill,
         one_machine=local and shards <= held,
+        breaker=config.defaults.bound,
     )
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     if telling is not None:
         return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, claimed, before)
-    clocks = {stream: _clock_of(config, stream) for stream in config.sources}
-    feed = DirectoryFeed(config, clocks, Path(checkpoint) / "tables")
+    feed = DirectoryFeed(config, clocks_of(config), Path(checkpoint) / "tables")
     sinks = _sinks(config, options, claimed.folder / "behind")
-    return Pipeline(spark, settings, book, sources, feed, sinks, options.on_batch, claimed, before)
+    run = (options.on_batch, claimed, before, options.sink_watch)
+    return Pipeline(spark, settings, book, sources, feed, sinks, *run)
 
 
 def _sinks(config: Config, options: RunOptions, folder: Path) -> list[Sink]:
@@ -209,6 +211,11 @@ def _shards(config: Config, before: Book | None, cores: int) -> int:
 def _has_keepers(spark: SparkSession) -> bool:
     """Whether each shard has one place on this machine; else any worker may come to hold any of them."""
     return bool(spark.conf.get("spark.python.daemon.module", "") == DAEMON)
+
+
+def clocks_of(config: Config) -> dict[str, IngestClock]:
+    """By stream, where its ingest time comes from."""
+    return {stream: _clock_of(config, stream) for stream in config.sources}
 
 
 def _clock_of(config: Config, stream: str) -> IngestClock:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from crossline.connectors.base import Delivery, Sink, deliver_all
+from crossline.connectors.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.connectors.chunks import READY
+from crossline.core.rules.breaker import Bound
 from crossline.engine.book.book import BookSource
 from crossline.engine.book.costs import Costs, shown
 from crossline.engine.book.sparklog import began_ms
@@ -47,7 +48,7 @@ class PipelineSettings:
 
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
-    batches may be one task or none, and large ones travel in files.
+    batches may be one task or none, and large ones travel in files. ``breaker``: of rules without a bound of their own.
     """
 
     name: str
@@ -57,6 +58,7 @@ class PipelineSettings:
     shards_held: int
     backfill: bool = True
     one_machine: bool = False
+    breaker: Bound | None = None
 
     @property
     def state_root(self) -> str:
@@ -119,6 +121,8 @@ def folder_aside(settings: PipelineSettings) -> Path | None:
 class Batches:
     """Runs one batch at a time; what is published comes in between (``changes``).
 
+    ``began_s``: since when the batch that runs does, on the wall clock; None: none runs.
+
     ``enough``: where it is given, ``reached`` is set once so many records were judged or refused.
     """
 
@@ -133,6 +137,7 @@ class Batches:
         history: HistoryLog,
         stopping: threading.Event,
         on_batch: Callable[[Delivery, Totals], None] | None = None,
+        sink_watch: SinkWatch | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -143,11 +148,13 @@ class Batches:
         self._history = history
         self._stopping = stopping
         self._on_batch = on_batch
+        self._sink_watch = sink_watch
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
         self._aside = folder_aside(settings)
         self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
         self._costs = Costs()
         self.totals = Totals()
+        self.began_s: float | None = None
         self.enough: int | None = None
         self.reached = threading.Event()
 
@@ -155,6 +162,7 @@ class Batches:
         """Judge the records of ``frame``, which ``intake`` reads, and give what comes of it to all sinks."""
         with self._changes.between_batches:
             begun, begun_ms = time.monotonic(), time.time() * 1e3
+            self.began_s = begun_ms / 1e3
             self.totals.first_s = self.totals.first_s or begun
             tell_began(self._spark, began_ms(self._settings.checkpoint, batch_id))
             with self._changes.judging():
@@ -162,15 +170,17 @@ class Batches:
                 verified = [source.verify() for source in self._sources]
                 self._changes.judged(outcome.clocks)
                 self._changes.unscored(outcome.figures.get("failed", {}))
+                self._changes.flooded(batch_id, outcome.alerts)
             delivery = self._delivery(batch_id, outcome, begun, begun_ms)
             after = Stopwatch()
-            deliver_all(self._sinks, delivery, stop=self._stopping)
+            deliver_all(self._sinks, delivery, stop=self._stopping, watch=self._sink_watch)
             after.lap("deliver")
             for settle in verified:
                 settle()
             self._mark(delivery)
             after.lap("mark")
             self.totals.after_ms = after.spent_ms
+            self.began_s = None
         if self._on_batch is not None:
             self._on_batch(delivery, self.totals)
 

@@ -10,8 +10,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from crossline.connectors.base import Delivery, Sink
-from crossline.connectors.behind import Behind
+from crossline.connectors.base import Delivery, Sink, SinkWatch
+from crossline.connectors.behind.sink import Behind
 from crossline.core.basics.errors import PermanentError, StoppedError
 from crossline.engine.book.book import Book
 from crossline.engine.book.checkpoint import Checkpoint
@@ -19,6 +19,7 @@ from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.changes.past import PastReader
 from crossline.engine.changes.rulefeed import RuleFeed
 from crossline.engine.pipeline.batches import Batches, PipelineSettings, Planner
+from crossline.engine.pipeline.standing import Standing, Waiting, rules_by_kind, waiting_in
 from crossline.engine.runtime.leftovers import Leftovers
 from crossline.engine.source.intake import ChunkIntake, Intake
 from crossline.engine.source.plan_source import SourcePlan
@@ -27,7 +28,7 @@ from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import together
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.work.totals import Totals
-from crossline.logs import get_logger
+from crossline.logs import get_logger, of_work
 
 POLL_S = 0.25
 
@@ -51,6 +52,7 @@ class Pipeline:
         on_batch: Callable[[Delivery, Totals], None] | None = None,
         checkpoint: Checkpoint | None = None,
         before: Book | None = None,
+        sink_watch: SinkWatch | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -59,16 +61,17 @@ class Pipeline:
         self._checkpoint = checkpoint
         self._stopping = threading.Event()
         self._jobs = Cancellable(spark, self._stopping)
-        history = HistoryLog(settings.checkpoint)
+        history = self._history = HistoryLog(settings.checkpoint)
         planner = Planner(settings)
         past = PastReader(
             spark, sources, history, settings.state_root, settings.shards_held, planner.past, self._jobs.jobs
         )
+        past_of = past if settings.backfill else None
         self._changes = RuleChanges(
-            book, before, feed, history, settings.checkpoint, past if settings.backfill else None, self._stopping
+            book, before, feed, history, settings.checkpoint, past_of, self._stopping, settings.breaker
         )
         self._batches = Batches(
-            spark, settings, planner, sources, sinks, self._changes, history, self._stopping, on_batch
+            spark, settings, planner, sources, sinks, self._changes, history, self._stopping, on_batch, sink_watch
         )
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
         self._leftovers = Leftovers(spark, sum(isinstance(source.intake, ChunkIntake) for source in sources))
@@ -114,7 +117,8 @@ class Pipeline:
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
         self._leftovers.calls_back()
-        self._batches.run(frame, self._intake, batch_id)
+        with of_work(batch_id=batch_id):
+            self._batches.run(frame, self._intake, batch_id)
 
     @property
     def totals(self) -> Totals:
@@ -172,6 +176,27 @@ class Pipeline:
             except PermanentError as more:
                 log.error("not stopped cleanly", error=str(more))  # noqa: TRY400 - the failure is what is raised
             raise explained(failure) from failure
+
+    @property
+    def sinks(self) -> Sequence[Sink]:
+        """Where its alerts go."""
+        return self._sinks
+
+    def standing(self) -> Standing:
+        """How it stands now; from any thread, at no cost."""
+        started = self._query is not None
+        rules = rules_by_kind(self._changes.book.rules) if started else {}
+        logged = dict(self._changes.logged)
+        return Standing(started, self._batches.began_s, rules, logged, self._settings.state_root)
+
+    def waiting(self) -> list[Waiting]:
+        """What waits in its sources; from any thread. Brokers are asked, and given two seconds."""
+        return waiting_in(self._sources, self._history)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its query runs; Java is asked."""
+        return self._query is not None and bool(self._query.isActive)
 
     @property
     def running(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from crossline.connectors.files.listing import ChunkList
 from crossline.engine.source.chunk_source import ChunkSource, chunks_given, left_of
 from crossline.engine.source.fetch import FileFetch, fetch_generated
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
@@ -51,6 +52,8 @@ def file_source(
         amount=_Bytes(settings),
         slice_max=SLICE_BYTES,
         left=lambda: left_of(folder),
+        waiting=Listed(folder),
+        unit="bytes",
     )
 
 
@@ -92,6 +95,22 @@ class _Bytes:
             given = chunks_given(self._settings, 0, chunks)
             self._before = [0, *itertools.accumulate(each.end - each.start for each in given)]
         return self._before[chunks]
+
+
+class Listed:
+    """How many bytes of the files' list in ``folder`` lie behind an offset; what was not listed yet is not known."""
+
+    def __init__(self, folder: str) -> None:
+        self._list = ChunkList(folder)
+        self._sums = [0]
+
+    def __call__(self, offsets: dict[str, Any] | None) -> int:
+        """Behind ``offsets``; None: all of it."""
+        self._list.refresh()
+        for each in self._list.chunks(len(self._sums) - 1, len(self._list)):
+            self._sums.append(self._sums[-1] + each.end - each.start)
+        done = min(int(offsets["chunk"]), len(self._list)) if offsets else 0
+        return self._sums[-1] - self._sums[done]
 
 
 def _chunks(spark: SparkSession, settings: dict[str, str]) -> DataFrame:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.kafka.client import java_settings, librdkafka_settings
 from crossline.connectors.kafka.fetch import KafkaFetch
+from crossline.connectors.kafka.lag import TopicLag
 from crossline.connectors.kafka.topics import TopicWatch
 from crossline.connectors.registry.store import SchemaStore
 from crossline.core.settings.kafka import KafkaSourceSettings
@@ -82,7 +83,17 @@ def kafka_source(
 
     intake = KafkaIntake(stream, schemas_of(source, checkpoint, stream, environment))
     tail = client if ISOLATION not in source.options else {**client, ISOLATION: str(source.options[ISOLATION])}
-    return SourcePlan(stream, opened, intake, fetch, reader.history, close, verify=watch.ask, client=tail)
+    return SourcePlan(
+        stream,
+        opened,
+        intake,
+        fetch,
+        reader.history,
+        close,
+        verify=watch.ask,
+        client=tail,
+        waiting=TopicLag(client),
+    )
 
 
 def schemas_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from crossline.engine.source.intake import Intake
 
@@ -45,7 +45,8 @@ class SourcePlan:
 
     ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
     DataFrame. ``amount``: how much lies before an offset; ``slice_max``: how much of a past to read at once.
-    ``client``: where the stream is topics, how their brokers are reached, secrets included.
+    ``client``: where the stream is topics, how their brokers are reached, secrets included. ``waiting``: how much
+    (of ``unit``) lies behind an offset, as far as is known; None where the source cannot tell.
     """
 
     stream: str
@@ -59,3 +60,5 @@ class SourcePlan:
     left: Callable[[], list[str]] = _all
     verify: Callable[[], Callable[[], None]] = _no_doubt
     client: Mapping[str, str] | None = field(default=None, repr=False)
+    waiting: Callable[[dict[str, Any] | None], int | None] | None = None
+    unit: Literal["records", "bytes"] = "records"

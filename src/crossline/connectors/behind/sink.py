@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all, wall_clock_ms
-from crossline.connectors.parcels import packed, unpacked
+from crossline.connectors.behind.parcels import packed, unpacked
 from crossline.core.basics.errors import CrosslineError, SinkError, StateError
 from crossline.logs import get_logger
 

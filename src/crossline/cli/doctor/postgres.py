@@ -1,0 +1,43 @@
+"""What ``crossline doctor`` finds about the PostgreSQL databases of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crossline.cli.doctor.machine import Checked
+from crossline.core.basics.errors import CrosslineError
+from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.postgres import PostgresSettings
+
+_RIGHTS = """SELECT has_database_privilege(current_database(), 'CREATE'),
+    has_database_privilege(current_database(), 'TEMP')"""
+
+
+def postgres_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[Checked]:
+    """Whether each database lets us in, and has tables that this crossline writes, or lets us make them."""
+    sinks = [sink for sink in pipeline.sinks if isinstance(sink, PostgresSettings)]
+    return [_finding(sink, environment) for sink in sinks]
+
+
+def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> Checked:
+    try:
+        from crossline.connectors.postgres.client import place_of, told
+        from crossline.connectors.postgres.migrate import newest, version_of
+
+        place = place_of(settings, environment)
+        with told(place, writing=True, opening=True), place.connect() as connection:
+            version = version_of(connection, place)
+            row = connection.execute(_RIGHTS).fetchone()
+            server = connection.info.parameter_status("server_version")
+    except CrosslineError as error:
+        found, _, advice = str(error).partition("; ")
+        return Checked("postgres", "missing", found, advice or "is it running, are `host` and `port` right?")
+    name, (makes, temporary) = f"postgres {place.name}", row or (False, False)
+    if not temporary:
+        return Checked(name, "missing", "the user may make no temporary tables", "GRANT TEMP ON DATABASE … TO the user")
+    if version == newest():
+        return Checked(name, "ok", f"PostgreSQL {server}; tables of version {version}")
+    found = f"PostgreSQL {server}; {'no tables yet' if version is None else f'tables of version {version}'}"
+    if version is None and not makes:
+        return Checked(name, "missing", f"{found}, and the user may make no schema", "GRANT CREATE ON DATABASE … TO it")
+    return Checked(name, "ok", f"{found}; the next start makes those of version {newest()}")

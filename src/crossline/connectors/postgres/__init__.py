@@ -1,0 +1,1 @@
+"""PostgreSQL: alerts, decisions and all else that batches give, for investigators and auditors."""

@@ -1,0 +1,80 @@
+"""What PostgreSQL's texts cannot hold, kept all the same, and as it was.
+
+No text of PostgreSQL holds the character NUL, no operator of its JSON reads one either, and halves of surrogate pairs
+are no Unicode. Either may stand in a record. One such record must not stop a batch, nor break the question of somebody
+who reads the table. So a mark stands for it: U+F8FE (of the private area), then ``0`` for NUL, four digits for half a
+pair, ``m`` for the mark itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MARK = "\uf8fe"
+BYTES_MAX = 1_024
+_UNHELD = re.compile(f"[\0\ud800-\udfff{MARK}]")
+_MARKED = re.compile(f"{MARK}(0|m|[0-9a-f]{{4}})")
+
+
+def held(text: str) -> str:
+    """``text`` in a form that PostgreSQL holds; ``original`` is the way back."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return _UNHELD.sub(_mark, text)
+
+
+def _mark(match: re.Match[str]) -> str:
+    found = match[0]
+    if found == "\0":
+        return f"{MARK}0"
+    return f"{MARK}m" if found == MARK else f"{MARK}{ord(found):04x}"
+
+
+def original(text: str) -> str:
+    """What ``held`` was given."""
+    return _MARKED.sub(_meant, text) if MARK in text else text
+
+
+def _meant(match: re.Match[str]) -> str:
+    name = match[1]
+    if name == "0":
+        return "\0"
+    return MARK if name == "m" else chr(int(name, 16))
+
+
+def indexed(text: str) -> str:
+    """``text`` as ``held`` gives it, for a column with an index: an entry has room for some 2,700 bytes.
+
+    What is longer than BYTES_MAX is cut, and gets a digest in the place of the rest, so that it is found all the same.
+    """
+    kept = held(text)
+    if len(kept) * 4 <= BYTES_MAX:
+        return kept
+    data = kept.encode()
+    if len(data) <= BYTES_MAX:
+        return kept
+    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    return f"{data[: BYTES_MAX // 2].decode(errors='ignore')}…{digest}"
+
+
+def held_value(value: Any) -> Any:
+    """A JSON value with all of its texts, names too, as ``held`` gives them."""
+    return _over(value, held)
+
+
+def original_value(value: Any) -> Any:
+    """What ``held_value`` was given."""
+    return _over(value, original)
+
+
+def _over(value: Any, change: Any) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(name) if isinstance(name, str) else name: _over(each, change) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_over(each, change) for each in value]
+    return value

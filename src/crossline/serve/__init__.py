@@ -1,0 +1,1 @@
+"""What serves others while a pipeline runs."""

@@ -1,0 +1,155 @@
+"""The figures of a run as Prometheus reads them."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import version
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+
+from crossline.engine.pipeline.standing import Standing, Waiting
+from crossline.serve.watch.figures import Figures, Histogram
+from crossline.serve.watch.space import Space
+
+
+class RunCollector:
+    """Makes metrics of what is known when somebody asks; nothing is asked of Java, brokers or other machines.
+
+    ``standing``, ``waiting``, ``space`` and ``ready`` give what is known now.
+    """
+
+    def __init__(
+        self,
+        pipeline: str,
+        figures: Figures,
+        standing: Callable[[], Standing],
+        waiting: Callable[[], Iterable[Waiting]],
+        space: Callable[[], Space],
+        ready: Callable[[], bool],
+    ) -> None:
+        self._pipeline = pipeline
+        self._figures = figures
+        self._standing = standing
+        self._waiting = waiting
+        self._space = space
+        self._ready = ready
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, also those that have no value yet."""
+        with self._figures.lock:
+            families = [*self._counters(self._figures), *self._of_batches(self._figures), *_of_sinks(self._figures)]
+        yield from families
+        yield from self._as_it_stands()
+
+    def _counters(self, of: Figures) -> Iterator[Metric]:
+        yield _counter("records", "Records that were judged, by the stream that they came in.", ["stream"], of.records)
+        yield _counter("dead_letters", "Records that were refused.", ["stream", "reason"], of.dead)
+        yield _counter("late_records", "Records too late for every rule, which were not judged.", ["stream"], of.late)
+        yield _counter(
+            "alerts", "Hits by rule and kind: alert, shadow, correction; of rules that feed others too.",
+            ["rule", "kind"], of.alerts,
+        )  # fmt: skip
+        yield _counter("rule_cost_seconds", "Processor time of judging, divided among rules.", ["rule"], of.cost_s)
+        yield _counter("unscored_records", "Records that a model did not score.", ["rule"], of.unscored)
+        yield _counter("decisions", "Decisions on records with hits.", ["decision"], of.decisions)
+        yield _counter("table_misses", "Records that a table had no row for.", ["table"], of.missed)
+        yield _counter("batches", "Batches that every sink has.", [], {(): of.batches})
+        yield _counter("task_seconds", "Time of tasks, by what they did.", ["step"], of.step_s)
+
+    def _of_batches(self, of: Figures) -> Iterator[Metric]:
+        yield _histogram("batch_seconds", "Batches, from their begin until all sinks had them.", [], {(): of.batch_s})
+        yield _histogram("batch_phase_seconds", "Phases of batches.", ["phase"], of.phases)
+        yield _histogram(
+            "alert_latency_seconds",
+            "From an alert's ingest time until all sinks had it; of streams whose ingest time is a broker's clock.",
+            ["stream"],
+            of.latency,
+        )
+        yield _gauge("retained_records", "Records that states hold.", [], {(): of.retained} if of.batches else {})
+        ingest_s = {stream: ms / 1000 for stream, ms in of.ingest_ms.items()}
+        yield _gauge("ingest_timestamp_seconds", "The highest ingest time that was judged.", ["stream"], ingest_s)
+        last = {} if of.last_batch_s is None else {(): of.last_batch_s}
+        yield _gauge("last_batch_timestamp_seconds", "When every sink had the last batch.", [], last)
+
+    def _as_it_stands(self) -> Iterator[Metric]:
+        standing, space, waiting = self._standing(), self._space(), list(self._waiting())
+        running = 0.0 if standing.batch_began_s is None else max(0.0, time.time() - standing.batch_began_s)
+        yield _gauge("batch_running_seconds", "For how long the batch that runs does; 0: none.", [], {(): running})
+        yield _gauge("rules", "Rule versions that judge until further notice.", ["kind"], standing.rules)
+        yield _counter("rule_events", "What happened to rules in this run.", ["event"], _events(standing.logged))
+        for unit in ("records", "bytes"):
+            amounts = {each.stream: each.amount for each in waiting if each.unit == unit and each.amount is not None}
+            yield _gauge(f"source_waiting_{unit}", f"What waits in a source, in {unit}.", ["stream"], amounts)
+        unknown = {each.stream: float(each.problem is not None) for each in waiting}
+        yield _gauge("source_silent", "1 where a source does not say what waits in it.", ["stream"], unknown)
+        yield _gauge("state_bytes", "What the logs of states take on the disk.", [], {(): space.size})
+        yield _gauge("state_files", "Files of the logs of states.", [], {(): space.files})
+        written = {} if space.newest_s is None else {(): space.newest_s}
+        yield _gauge("state_written_timestamp_seconds", "When a state was last written.", [], written)
+        yield _gauge("ready", "1 where /readyz says yes.", [], {(): float(self._ready())})
+        build = {(self._pipeline, version("crossline"), platform.python_version()): 1.0}
+        yield _gauge("build_info", "What runs.", ["pipeline", "version", "python"], build)
+
+
+# That they are 0 is worth knowing: a rate begins from there.
+_EVENTS = ("refused", "tripped", "unscored", "without_past")
+
+
+def _events(logged: Mapping[str, int]) -> Mapping[str, int]:
+    return {**dict.fromkeys(_EVENTS, 0), **logged}
+
+
+def _of_sinks(of: Figures) -> Iterator[Metric]:
+    retries = {name: each.retries for name, each in of.sinks.items()}
+    yield _counter("sink_retries", "Attempts of sinks that failed and were made again.", ["sink"], retries)
+    now_s = time.time()
+    behind = {
+        name: 0.0 if each.behind_since_s is None else max(0.0, now_s - each.behind_since_s)
+        for name, each in of.sinks.items()
+    }
+    yield _gauge("sink_behind_seconds", "For how long a sink has not taken the batch; 0: it does.", ["sink"], behind)
+    left = {name: each.backlog() for name, each in of.behind.items()}
+    batches = {name: each.batches for name, each in left.items()}
+    yield _gauge("sink_backlog_batches", "What a sink that no batch waits for has not got yet.", ["sink"], batches)
+    ages = {name: max(0.0, now_s - (each.since_ms or now_s * 1000) / 1000) for name, each in left.items()}
+    yield _gauge("sink_backlog_seconds", "How old the oldest batch of that is; 0: it has all.", ["sink"], ages)
+    taken = {name: each.delivery_s for name, each in of.sinks.items()}
+    yield _histogram("sink_delivery_seconds", "How long sinks took for a batch, retries included.", ["sink"], taken)
+
+
+def _counter(name: str, said: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
+    """``values`` by label, or by several in the order of ``labels``."""
+    return _filled(CounterMetricFamily(f"crossline_{name}", said, labels=labels), values)
+
+
+def _gauge(name: str, said: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
+    return _filled(GaugeMetricFamily(f"crossline_{name}", said, labels=labels), values)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[Any, float]) -> Metric:
+    for key, value in values.items():
+        family.add_metric((key,) if isinstance(key, str) else key, value)
+    return family
+
+
+def _histogram(name: str, said: str, labels: list[str], values: Mapping[Any, Histogram]) -> Metric:
+    family = HistogramMetricFamily(f"crossline_{name}", said, labels=labels)
+    for key, each in values.items():
+        bounds = [*map(str, each.bounds), "+Inf"]
+        buckets = list(zip(bounds, accumulate(each.counts), strict=True))
+        family.add_metric((key,) if isinstance(key, str) else key, buckets, each.total)
+    return family
+
+
+def registry_of(collector: RunCollector) -> CollectorRegistry:
+    """What ``/metrics`` shows: the run, and this process (memory, processor, files)."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)  # type: ignore[arg-type]  # it has what a collector needs
+    ProcessCollector(registry=registry)
+    return registry

@@ -1,0 +1,60 @@
+"""How much the logs of states take on the disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+LOOK_EVERY_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes and files, and when the newest of them was written."""
+
+    size: int = 0
+    files: int = 0
+    newest_s: float | None = None
+
+
+def space_of(root: str) -> Space:
+    """What lies below the folder ``root``; nothing where it is no folder of this machine."""
+    size, files, newest_s = 0, 0, None
+    for each in _files(root):
+        with suppress(OSError):  # merged and removed meanwhile
+            stat = each.stat()
+            size, files = size + stat.st_size, files + 1
+            newest_s = stat.st_mtime if newest_s is None else max(newest_s, stat.st_mtime)
+    return Space(size, files, newest_s)
+
+
+def _files(root: str) -> Iterator[os.DirEntry[str]]:
+    if not root or "://" in root or not Path(root).is_dir():
+        return
+    left = [root]
+    while left:
+        with suppress(OSError), os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                else:
+                    yield entry
+
+
+class SpaceWatch:
+    """Looks at most every LOOK_EVERY_S: there may be thousands of files, and scrapes are many."""
+
+    def __init__(self) -> None:
+        self._space = Space()
+        self._looked_s: float | None = None
+
+    def of(self, root: str) -> Space:
+        """As it was found last."""
+        now_s = time.monotonic()
+        if root and (self._looked_s is None or now_s - self._looked_s >= LOOK_EVERY_S):
+            self._looked_s, self._space = now_s, space_of(root)
+        return self._space

@@ -1,0 +1,48 @@
+"""Sinks of a PostgreSQL that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crossline.connectors.postgres.client import Place, place_of
+from crossline.connectors.postgres.reader import PostgresReader
+from crossline.connectors.postgres.sink import PostgresSink
+from crossline.core.settings.postgres import PostgresSettings
+from crossline.services.postgres import LocalPostgres
+
+
+def settings_of(server: LocalPostgres, schema: str) -> PostgresSettings:
+    given = {"host": server.host, "port": server.port, "user": server.user, "dbname": server.dbname}
+    return PostgresSettings.model_validate(
+        {"kind": "postgres", "behind": False, **given, "password_file": str(server.password_file), "schema": schema}
+    )
+
+
+def place_in(server: LocalPostgres, schema: str) -> Place:
+    return place_of(settings_of(server, schema))
+
+
+@contextmanager
+def opened(place: Place, pipeline: str = "p") -> Iterator[PostgresSink]:
+    sink = PostgresSink(place, pipeline)
+    sink.open()
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+@contextmanager
+def read(place: Place) -> Iterator[PostgresReader]:
+    reader = PostgresReader(place)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def rows(place: Place, query: str) -> list[tuple[Any, ...]]:
+    with place.connect() as connection:
+        return connection.execute(query.encode()).fetchall()

@@ -1,0 +1,36 @@
+"""How many records lie between what was read and the ends of the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from crossline.connectors.kafka import lag
+from crossline.connectors.kafka.lag import TopicLag
+from crossline.core.basics.errors import SourceError
+from crossline.services.broker import LocalBroker
+
+from .remaking import send
+
+AWAY = "127.0.0.1:1"  # a reserved port, where nobody listens
+
+
+@pytest.mark.kafka
+def test_what_lies_behind_offsets(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> None:
+    first, second = kafka_topic(2), kafka_topic()
+    behind = TopicLag({"bootstrap.servers": kafka_broker.brokers})
+    assert behind(None) is None, "nothing was read, and where it begins is not known"
+    assert behind({}) == 0
+    assert behind({first: {"0": 0, "1": 0}}) == 0
+    send(kafka_broker, first, 5)
+    send(kafka_broker, first, 3, partition=1)
+    send(kafka_broker, second, 2)
+    assert behind({first: {"0": 1, "1": 3}, second: {"0": 0}}) == 4 + 0 + 2
+    assert behind({first: {"0": 9}}) == 0, "a topic that lost records has none that wait"
+
+
+def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag, "ANSWER_S_MAX", 0.3)
+    with pytest.raises(SourceError, match="the brokers did not say where topics payments end"):
+        TopicLag({"bootstrap.servers": AWAY})({"payments": {"0": 1}})
