@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -225,6 +227,25 @@ def test_a_sink_described_wrongly(settings: Mapping[str, Any], text: str) -> Non
 
 class FlakySettings(Settings):
     kind: Literal["flaky"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "package", "settings"),
+    [
+        ("redis", "redis", {}),
+        ("postgres", "psycopg", {"host": "h", "user": "u"}),
+        ("webhook", "urllib3", {"url": "https://h/x", "parked": "p", "password_env": "K"}),
+    ],
+)
+def test_a_sink_whose_package_is_not_there(
+    kind: str, package: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith((f"crossline.connectors.{kind}", f"{package}."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    told = f"a sink of kind {kind} needs {package}, which is not installed: pip install 'crossline[{kind}]'"
+    with pytest.raises(UsageError, match=re.escape(told)):
+        build_sink({"kind": kind, **settings}, "p")
 
 
 def test_a_sink_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
