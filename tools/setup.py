@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements-bootstrap.lock", "requirements.lock")
 JAVA_LOCK = "requirements-java.lock"
 GROUPS = ("local-fs", "spark-kafka")
-KERNELS = tuple(f"src/crossline/core/{room}" for room in ("decode", "panes", "patterns", "windows"))
+KERNELS = tuple(f"src/crossline/core/{room}" for room in ("avro", "decode", "panes", "patterns", "windows"))
 WARM = "src/crossline/engine/workers/warm.py"  # which of them it compiles
 # uv does not read pip's configuration; these are the settings of a machine that it has to know.
 UV_OF_PIP = {

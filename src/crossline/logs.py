@@ -35,6 +35,18 @@ def get_logger(name: str) -> Logger:
     return Logger(name)
 
 
+def configure_helper() -> None:
+    """Lines of a process that nobody looks at go to its standard error, for its standard output is not its own."""
+    import structlog  # noqa: PLC0415 - as above
+
+    if not structlog.is_configured():
+        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+        structlog.configure(
+            [structlog.processors.add_log_level, stamp, structlog.processors.JSONRenderer()],
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )
+
+
 def configure_with(configure: Callable[[], None]) -> None:
     """Have ``configure`` called before the first line is written; now, where the library is loaded already."""
     if "structlog" in sys.modules:

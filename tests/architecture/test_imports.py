@@ -29,7 +29,7 @@ MAY_IMPORT = {
 ROOMS = {
     "core": (
         *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "rules", "decide", "settings"),
-        *("plan", "decode", "windows", "panes", "patterns", "reevaluate", "route", "enrich", "alerts", "judge"),
+        *("plan", "decode", "avro", "windows", "panes", "patterns", "reevaluate", "route", "enrich", "alerts", "judge"),
         "workbench",
     ),
     "engine": (
@@ -67,7 +67,7 @@ CORE_BANNED = {
     *("ssl", "subprocess", "tempfile", "threading", "time", "urllib"),
 }
 CORE_BANNED_PARTS = ("pyarrow.fs", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.flight")
-# io.BytesIO and the like hold bytes that were handed in.
+# io.BytesIO and the like hold bytes that were handed in; an address is taken apart as any text is.
 CORE_ALLOWED_NAMES = {"io": {"BytesIO", "StringIO"}, "urllib": {"urlsplit"}}
 CLOCKS = {"now", "utcnow", "today"}
 

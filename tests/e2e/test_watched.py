@@ -18,7 +18,7 @@ from crossline.serve.watch import watch as watching
 from crossline.serve.watch.watch import Watch
 
 from .project import Project, figures, from_twin, read_jsonl
-from .scraping import alerting_rules, asked, dashboard_expressions, names_in, until, until_scraped
+from .scraping import Scrape, alerting_rules, asked, dashboard_expressions, names_in, until, until_scraped
 from .traffic import STREAM, Body, expected, lines, records, velocity
 
 if TYPE_CHECKING:
@@ -71,6 +71,19 @@ def as_logged(project: Project) -> list[Body]:
     return found
 
 
+def assert_files_name_what_is_there(scrape: Scrape) -> None:
+    """Every metric of the alerting rules and of the dashboard is in a scrape of a real run; nearly all have values."""
+    wanted = {name for rule in alerting_rules() for name in names_in(rule["expr"])}
+    wanted |= {name for expression in dashboard_expressions() for name in names_in(expression)}
+    assert wanted - scrape.names() == {"up"}
+    without = {name for name in wanted - {"up"} if not scrape.values(name)}
+    assert without == {
+        "crossline_sink_backlog_seconds",  # no sink is behind
+        "crossline_source_waiting_records",  # there is no topic
+        "crossline_unscored_records_total",  # nor a model
+    }
+
+
 def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, down: threading.Event) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     project = Project(tmp_path, [OFTEN, PAIRS], sinks=SINKS, policy="policy.yaml")
@@ -78,6 +91,7 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
     place = watch.place
     assert asked(place, "/healthz") == (200, {"ok": True, "reasons": [], "state": "starting"})
     assert asked(place, "/readyz")[0] == 503
+
     with project.start(spark, watch=watch) as running:
         project.give("0.jsonl", lines(log[:80]) + b"{\n")
         running.until_read(81)
@@ -88,6 +102,7 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
         assert scrape.values("crossline_dead_letters_total")["malformed_json", STREAM] == 1
         assert scrape.values("crossline_sink_behind_seconds") == {("sqlite",): 0, ("jsonl",): 0}
         assert scrape.values("crossline_rule_events_total")["tripped",] == 1
+
         down.set()
         project.give("1.jsonl", lines(log[80:160]))
         said = until(place, "/readyz", 503)
@@ -97,12 +112,14 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
         assert held.values("crossline_source_waiting_bytes")[STREAM,] > 0
         assert held.values("crossline_ready") == {(): 0}
         assert held.values("crossline_records_total") == {(STREAM,): 80}, "not delivered"
+
         down.clear()
         until(place, "/readyz", 200)
         project.give("2.jsonl", lines(log[160:]))
         running.until_read(241)
         scrape = until_scraped(place, lambda each: each.values("crossline_records_total") == {(STREAM,): 240})
     assert until(place, "/healthz", 503)["reasons"] == ["the query is dead: see the log of the run"]
+
     alerts = project.alerts()
     told = scrape.values("crossline_alerts_total")
     for rule in ("often", "pairs"):
@@ -110,15 +127,8 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
         for kind in set(kinds):
             assert told[kind, rule] == kinds.count(kind)
     assert sum(scrape.values("crossline_decisions_total").values()) == len(project.rows("SELECT 1 FROM decisions"))
-    wanted = {name for rule in alerting_rules() for name in names_in(rule["expr"])}
-    wanted |= {name for expression in dashboard_expressions() for name in names_in(expression)}
-    assert wanted - scrape.names() == {"up"}
-    without = {name for name in wanted - {"up"} if not scrape.values(name)}
-    assert without == {
-        "crossline_sink_backlog_seconds",  # no sink is behind
-        "crossline_source_waiting_records",  # there is no topic
-        "crossline_unscored_records_total",  # nor a model
-    }
+    assert_files_name_what_is_there(scrape)
+
     # The breaker: the rule is shadow from the instant that the log has, also to those who read its hits.
     (trip,) = [event for event in project.rule_log() if event["event"] == "tripped"]
     assert (trip["rule_id"], trip["who"], trip["status"]) == ("often", "breaker", "shadow")

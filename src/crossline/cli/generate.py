@@ -60,6 +60,10 @@ Disorder = Annotated[
 ]
 Brokers = Annotated[str | None, typer.Option(help="Kafka's bootstrap servers, with --topic; key: account_id.")]
 Topic = Annotated[str | None, typer.Option(help="Kafka topic; the header crossline_sent_us has the time to send.")]
+Registry = Annotated[
+    str | None,
+    typer.Option(help="Address of a schema registry: records go to the topic as Avro, by a schema put there."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Summary as JSON.")]
 
 
@@ -76,6 +80,7 @@ class Where:
     files: int | None
     brokers: str | None
     topic: str | None
+    registry: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what does not name exactly one place."""
@@ -83,6 +88,8 @@ class Where:
             raise UsageError("--brokers and --topic go together")
         if (self.output is None) == (self.brokers is None):
             raise UsageError("name one place: --output FILE, --output - or --brokers … --topic …")
+        if self.registry is not None and self.brokers is None:
+            raise UsageError("--registry needs --brokers and --topic: in files records are JSON")
         if self.files and self.output in {None, "-"}:
             raise UsageError("--files needs --output DIRECTORY")
 
@@ -113,10 +120,11 @@ def tx(
     with_device: Annotated[bool, typer.Option(help="Add device_id, as the many-rules sets need it.")] = False,
     brokers: Brokers = None,
     topic: Topic = None,
+    registry: Registry = None,
     as_json: AsJson = False,
 ) -> None:
     """Card transactions to measure with."""
-    where = Where(output, files, brokers, topic)
+    where = Where(output, files, brokers, topic, registry)
     parameters = {"seed": seed, "accounts": accounts, "merchants": merchants, "disorder_ms": disorder_ms}
     parameters |= {"with_device": with_device, **_times(base_time, rate, event_rate, disorder_ms)}
     workload = make_workload("tx", _given(parameters))
@@ -146,10 +154,11 @@ def cards(
     ] = None,
     brokers: Brokers = None,
     topic: Topic = None,
+    registry: Registry = None,
     as_json: AsJson = False,
 ) -> None:
     """Everyday card payments with planted frauds; labels say where."""
-    where = Where(output, files, brokers, topic)
+    where = Where(output, files, brokers, topic, registry)
     numbers = {"seed": seed, "accounts": accounts, "disorder_ms": disorder_ms, "frauds_per_epoch": frauds}
     parameters: dict[str, Any] = {**numbers, "kinds": tuple(kinds) if kinds else None}
     parameters |= _times(base_time, rate, event_rate, disorder_ms)
@@ -209,7 +218,7 @@ def _run(
 ) -> None:
     """Send the records and print the summary."""
     with ExitStack() as stack:
-        target = _target(where, numbers, stack)
+        target = _target(workload, where, numbers, stack)
         progress = stack.enter_context(_progress(len(numbers)))
         sent = send(workload, target, numbers, rate_per_s=rate, progress=progress)
     summary |= {
@@ -226,7 +235,13 @@ def _run(
     stream.write(orjson.dumps(summary).decode() + "\n" if as_json else _sentence(summary, sent))
 
 
-def _target(where: Where, numbers: range, stack: ExitStack) -> Target:
+def _target(workload: Workload, where: Where, numbers: range, stack: ExitStack) -> Target:
+    if where.brokers and where.topic and where.registry:
+        from crossline.connectors.registry.client import register_at
+        from crossline.generate.avro import AvroTarget, avro_schema
+
+        schema = avro_schema(workload)
+        return AvroTarget(where.brokers, where.topic, schema, register_at(where.registry, where.topic, schema))
     if where.brokers and where.topic:
         from crossline.generate.kafka import KafkaTarget
 

@@ -75,7 +75,7 @@ def cost_json(totals: Totals) -> dict[str, dict[str, float]]:
 
 def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | None = None) -> dict[str, Any]:
     """The figures of a run; ``start_ms``: what its start was spent on, by step."""
-    elapsed_s = totals.ended_s - totals.first_s
+    elapsed_s = max(0.0, totals.ended_s - totals.first_s)  # stopped in its first batch, it has begun and not ended
     return {
         "pipeline": config.name,
         "records": totals.records,

@@ -150,10 +150,11 @@ class GeneratedBack:
 
 
 class KafkaRows:
-    """What ``values`` give, as records."""
+    """What ``values`` give, as records; ``parse``: of a value."""
 
-    def __init__(self, back: KafkaBack) -> None:
+    def __init__(self, back: KafkaBack, parse: Parse = json_record) -> None:
         self._back = back
+        self._parse = parse
 
     @property
     def gone(self) -> list[str]:
@@ -163,5 +164,5 @@ class KafkaRows:
     def rows(self, ids: Collection[str]) -> Iterator[Row | None]:  # noqa: ARG002 - a value has to be read to be known
         """Records, the last first."""
         for each in self._back.values():
-            fields = json_record(each[2]) if each is not None else None
+            fields = self._parse(each[2]) if each is not None else None
             yield Row(each[0], each[1], fields) if each is not None and fields is not None else None

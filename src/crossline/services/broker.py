@@ -55,7 +55,7 @@ broker.heartbeat.interval.ms=500
 """
 # A reader waits on a pipe whose other end is ours. When we are gone, however we went, the pipe ends, and the reader
 # kills the broker ($$) and removes its folder ($0). The broker takes the shell's place, so we can wait for its end.
-_GUARD = 'exec 3<&0; (read -r _ <&3; kill -KILL $$; rm -rf "$0") & exec "$@" 3<&- </dev/null'
+GUARD = 'exec 3<&0; (read -r _ <&3; kill -KILL $$; rm -rf "$0") & exec "$@" 3<&- </dev/null'
 _SILENT = logging.getLogger("crossline.kafka_broker")
 _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
@@ -130,7 +130,7 @@ class LocalBroker:
     def start(self) -> None:
         """Start the broker on its data and address, and wait until it answers."""
         with self.log_file.open("ab") as log:
-            guard = ["/bin/sh", "-c", _GUARD, str(self.folder)]
+            guard = ["/bin/sh", "-c", GUARD, str(self.folder)]
             broker = [*self._command, "kafka.Kafka", str(self.folder / "server.properties")]
             self._process = subprocess.Popen(
                 [*guard, *broker],

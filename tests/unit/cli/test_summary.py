@@ -118,6 +118,14 @@ def test_of_a_pipeline_with_a_policy_it_says_what_was_decided(monkeypatch: pytes
     assert [line.split() for line in lines[at + 1 : at + 3]] == [["3", "allow"], ["1,200", "block"]]
 
 
+def test_a_run_that_was_stopped_in_its_first_batch_took_no_time() -> None:
+    files = {name: content.decode() for name, content in template_files()}
+    config = load_pipeline(files["pipeline.yaml"], "pipeline.yaml", files.__getitem__)
+    said = summary_json(config, Totals(first_s=5_650.4))
+    assert (said["records"], said["elapsed_ms"], said["records_per_s"]) == (0, 0, None)
+    assert "0 records in 0.0 s" in summary_text(config, Totals(first_s=5_650.4))
+
+
 def test_the_summary_says_what_rules_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     files = {name: content.decode() for name, content in template_files()}

@@ -228,7 +228,7 @@ def _back(stored: StoredAlert, stream: str, origin: Origin, spec: StreamSpec, un
     if source.kind == "files":
         return _files(spec, stream, [source.path], stored.position, stack, folder)
     if source.kind == "kafka":
-        return _topics(source, stored, until_s)
+        return _topics(source, stored, until_s, f"{folder}/schemas")
     return _generated(stream, source, stored, Path(folder))
 
 
@@ -262,7 +262,8 @@ def _files(
     return kind(spec, log.chunks(0, log.poll(time.time_ns() // 1_000_000)), position)
 
 
-def _topics(source: Any, stored: StoredAlert, until_s: float) -> Back:
+def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str) -> Back:
+    """Topics of JSON, or of Avro by the schemas in ``folder``, and those that the registry has besides."""
     from crossline.connectors.kafka.back import KafkaBack
     from crossline.connectors.kafka.client import librdkafka_settings
     from crossline.replay.back import KafkaRows
@@ -270,7 +271,13 @@ def _topics(source: Any, stored: StoredAlert, until_s: float) -> Back:
     settings = librdkafka_settings(source.brokers, source.security, os.environ)
     topics = [name.strip() for name in source.topic.split(",") if name.strip()]
     came_ms = parse_instant_ms(stored.alert["evidence"].get("known_at") or stored.alert["ingest_time"])
-    return KafkaRows(KafkaBack(settings, topics, stored.position, came_ms + 1, until_s))
+    back = KafkaBack(settings, topics, stored.position, came_ms + 1, until_s)
+    if source.registry is None:
+        return KafkaRows(back)
+    from crossline.connectors.registry.look import AvroLook
+    from crossline.connectors.registry.store import SchemaStore
+
+    return KafkaRows(back, AvroLook(SchemaStore.of(source.registry, folder, os.environ), back.gone))
 
 
 def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> Back:

@@ -14,6 +14,7 @@ import typer
 from crossline.cli.doctor.kafka import kafka_findings
 from crossline.cli.doctor.machine import Checked, machine_findings
 from crossline.cli.doctor.postgres import postgres_findings
+from crossline.cli.doctor.registry import registry_findings
 from crossline.cli.screen import Listing, show
 from crossline.rulelog.content import read_pipeline_in_place
 
@@ -27,7 +28,8 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     pipeline: Annotated[
-        Path | None, typer.Option(help="Look also at the Kafka topics and databases of this pipeline.")
+        Path | None,
+        typer.Option(help="Look also at the Kafka brokers, topics, schema registries and databases of this pipeline."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
 ) -> None:
@@ -36,7 +38,7 @@ def doctor(
     uses_kafka = config is not None and any(source.kind == "kafka" for source in config.sources.values())
     findings = machine_findings(spark_kafka_needed=uses_kafka)
     if config is not None:
-        findings += kafka_findings(config, os.environ)
+        findings += [*kafka_findings(config, os.environ), *registry_findings(config, os.environ)]
         findings += postgres_findings(config, os.environ)
     missing = [finding for finding in findings if finding.status == "missing"]
     if as_json:

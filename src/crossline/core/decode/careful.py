@@ -167,7 +167,7 @@ def _role_ms(layout: RecordLayout, role: Role, cells: list[Any]) -> int:
     elif column.kind == NUMBER:
         stamp = real_to_ms(value, role.unit)
     elif column.kind == STRING:
-        stamp = _text_ms(column, value)
+        stamp = text_ms(column, value)
     if not TIME_MS_MIN <= stamp < TIME_MS_END:
         raise RefusedRecordError(
             "time_out_of_range",
@@ -178,7 +178,7 @@ def _role_ms(layout: RecordLayout, role: Role, cells: list[Any]) -> int:
 
 def _stamp(column: Column, value: Any) -> int:
     if type(value) is str and column.kind != TIME_NUMBER:
-        return _text_ms(column, value)
+        return text_ms(column, value)
     if not isinstance(value, NumberText) or column.kind == TIME_TEXT:
         raise _wrong(column, value)
     if WHOLE.fullmatch(value):
@@ -192,7 +192,8 @@ def _stamp(column: Column, value: Any) -> int:
     return int(stamp)
 
 
-def _text_ms(column: Column, value: str) -> int:
+def text_ms(column: Column, value: str) -> int:
+    """The instant that an RFC 3339 text names, in epoch ms. Raises RefusedRecordError."""
     raw = np.frombuffer(value.encode() + b"\0", np.uint8)
     stamp = rfc3339_ms(raw, 0, len(raw) - 1)
     if stamp == NOT_A_TIME:

@@ -17,7 +17,8 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs, Settings
-from crossline.core.settings.kafka import A_SECRET, is_secret
+from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
+from crossline.core.settings.secrets import A_SECRET
 from crossline.core.settings.sinks import Sink, takes_decisions
 from crossline.core.settings.sources import Source
 from crossline.core.settings.tables import TableSettings, check_tables, with_tables
@@ -256,6 +257,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
         streams, findings = with_tables(streams, file.enrich)
         for finding in findings:
             report.take(finding)
+        _check_registries(file, streams, report)
     _check_paths(document.data, (), report)
     if file is None or streams is None or report.problems or elsewhere:
         problems = sorted(_without_secrets(report.problems), key=lambda problem: problem.line)
@@ -327,6 +329,19 @@ def _check_sources(document: Document, report: Report, streams: dict[str, Stream
         if name not in streams:
             hint = nearest(name, streams) or f"the streams: {one_of(streams, 30)}"
             report.add(("sources", name), f"source for stream {shown(name)}", "the name of a declared stream", hint)
+
+
+def _check_registries(file: PipelineFile, streams: dict[str, StreamSpec], report: Report) -> None:
+    """Avro in a topic is read by schemas of a registry, and nothing else is."""
+    for name, source in file.sources.items():
+        if not isinstance(source, KafkaSourceSettings) or name not in streams:
+            continue
+        if streams[name].format == "avro" and source.registry is None:
+            hint = "registry: {url: http://…}, whose schemas the records name"
+            report.add(("sources", name), "no registry", "the schema registry of a stream of format avro", hint)
+        if streams[name].format != "avro" and source.registry is not None:
+            found = f"a registry for records of {streams[name].format}"
+            report.add(("sources", name, "registry"), found, "a stream of format: avro")
 
 
 def _check_paths(data: Any, at: Path, report: Report) -> None:

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from crossline.core.settings.fields import Settings
-from crossline.core.settings.secrets import Password
+from crossline.core.settings.registry import RegistrySettings
+from crossline.core.settings.secrets import A_SECRET, Password
 from crossline.core.settings.sinks_base import SinkSettings
 from crossline.core.texts.problems import Finding, shown
 from crossline.core.texts.validation import refusal, refusals
 
 # Client options that hold a secret have one of these in their name; pipeline.yaml is read by many, and committed.
 _SECRETS = ("password", "secret", "jaas.config", "ssl.key.pem", "ssl.keystore.key", "oauthbearer.config")
-A_SECRET = "a secret"  # noqa: S105 - the word, not one
 
 
 def is_secret(name: str) -> bool:
@@ -82,6 +82,10 @@ class KafkaSourceSettings(_Kafka):
     )
     max_records_per_batch: int | None = Field(
         default=None, ge=1, description="Most records of one batch; by default `engine.max_batch_records`."
+    )
+    registry: RegistrySettings | None = Field(
+        default=None,
+        description="Where the schemas of Avro records are asked for; a stream of `format: avro` needs it.",
     )
 
 

@@ -22,6 +22,7 @@ from crossline.core.settings.config import Directory, EngineSettings, PipelineDe
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
+from crossline.core.settings.registry import RegistrySettings
 from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES
 from crossline.core.settings.tables import TableSettings
@@ -43,7 +44,7 @@ A stream file has `schema_version: 1` and `streams`, a mapping of names to these
 
 | key | value | default | meaning |
 |---|---|---|---|
-| `format` | `json` or `csv` or `parquet` | `json` | How records are written. |
+| `format` | `json` or `avro` or `csv` or `parquet` | `json` | How records are written. |
 | `id` | text | required | The field that holds a record's id. |
 | `event_time` | mapping | required | `field`, and `unit` (`ms`, `s`, `us`, `ns`, `iso8601`): when it happened. |
 | `ingest_time` | mapping |  | The same: when it came in, where a field says so. |
@@ -78,6 +79,7 @@ def reference() -> str:
     for kind, model in SINKS.items():
         parts += _section(f"A sink of kind `{kind}`", model)
     parts += _section("`security`, in a source or sink of kind `kafka`", KafkaSecurity)
+    parts += _section("`registry`, in a source of kind `kafka`", RegistrySettings)
     parts += _section("`defaults`", PipelineDefaults)
     parts += _section("`breaker`, in `defaults`", BreakerSettings)
     parts += _section("`engine`", EngineSettings)

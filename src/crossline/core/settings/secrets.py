@@ -10,6 +10,8 @@ from crossline.core.basics.errors import PermanentError
 from crossline.core.settings.fields import Settings
 from crossline.core.texts.problems import Finding
 
+A_SECRET = "a secret"  # noqa: S105 - the word, not one
+
 
 class Password(Settings):
     """Where a password is: in a variable of the environment, or in a file."""

@@ -20,6 +20,7 @@ from crossline.engine.machine.truststore import certificates, write_trust_store
 SETTINGS_VARIABLE = "CROSSLINE_IVY_SETTINGS"
 _CONNECT_MS_MAX, _READ_MS_MAX = 20_000, 60_000
 _LINES_KEPT = 200
+_EXTRA = "http://ant.apache.org/ivy/extra"  # a name of Ivy's, which nobody opens
 _DEBIAN_TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")
 # Ivy puts the cause of a failed request in brackets, and lists what it did not find; the rest are tables.
 _CAUSE = re.compile(r"\(((?:\w+\.)+\w*(?:Exception|Error)\b.*)\)$")
@@ -34,8 +35,12 @@ _IVY_SETTINGS = """<ivysettings>
 _ARRIVED = re.compile(r"\[SUCCESSFUL \] [^#]+#([^;]+);(\S+?)!")
 
 
-def retrieve(wanted: Sequence[tuple[str, str, str]], into: Path, progress: Callable[[str, int, int], None]) -> None:
-    """Put jars (organisation, module, revision) into ``into`` as ``module-revision.jar``, and none that they depend on.
+# Organisation, module, revision; of what is no plain jar its classifier and the end of its name besides.
+Coordinates = tuple[str, ...]
+
+
+def retrieve(wanted: Sequence[Coordinates], into: Path, progress: Callable[[str, int, int], None]) -> None:
+    """Put jars into ``into`` as ``module-revision.jar``, and none that they depend on; others by their whole names.
 
     Calls ``progress(name, done, total)`` as each comes. Raises PermanentError where one cannot be had, or without Java.
     """
@@ -63,18 +68,26 @@ def retrieve(wanted: Sequence[tuple[str, str, str]], into: Path, progress: Calla
             raise PermanentError(f"Ivy failed: {_why(lines)}")
 
 
-def module_file(wanted: Sequence[tuple[str, str, str]]) -> str:
+def module_file(wanted: Sequence[Coordinates]) -> str:
     """The ivy.xml that asks for exactly these jars."""
     dependencies = "\n".join(
         f"<dependency org={quoteattr(organisation)} name={quoteattr(module)} rev={quoteattr(revision)} "
-        'transitive="false" conf="default->default"/>'
-        for organisation, module, revision in wanted
+        f'transitive="false" conf="default->default"{_artifact(module, rest)}'
+        for organisation, module, revision, *rest in wanted
     )
     return (
-        '<ivy-module version="2.0"><info organisation="crossline" module="jars"/>\n'
+        f'<ivy-module version="2.0" xmlns:m="{_EXTRA}"><info organisation="crossline" module="jars"/>\n'
         '<configurations><conf name="default"/></configurations>\n'
         f"<dependencies>\n{dependencies}\n</dependencies></ivy-module>\n"
     )
+
+
+def _artifact(module: str, rest: Sequence[str]) -> str:
+    """The end of a dependency: that it is no plain jar, where it is none."""
+    if not rest:
+        return "/>"
+    classifier, end = map(quoteattr, rest)
+    return f"><artifact name={quoteattr(module)} type={end} ext={end} m:classifier={classifier}/></dependency>"
 
 
 def _why(lines: Sequence[str]) -> str:
@@ -115,7 +128,7 @@ def _command(java: Java, work: Path, into: Path, environment: Mapping[str, str])
         "-cache",
         str(work / "cache"),
         "-retrieve",
-        f"{into}/[artifact]-[revision].[ext]",
+        f"{into}/[artifact]-[revision](-[classifier]).[ext]",
     ]
 
 

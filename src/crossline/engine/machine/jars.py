@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from crossline.core.basics.errors import PermanentError
-from crossline.engine.machine.ivy import retrieve
+from crossline.engine.machine.ivy import Coordinates, retrieve
 from crossline.engine.machine.places import cache_dir
 
 # Called with the name of a jar that has come, how many have come, and how many there are to fetch.
@@ -35,10 +35,15 @@ class Pin:
         return self.path.rpartition("/")[2]
 
     @property
-    def coordinates(self) -> tuple[str, str, str]:
-        """Organisation, module, revision."""
-        organisation, module, revision, _ = self.path.rsplit("/", 3)
-        return organisation.replace("/", "."), module, revision
+    def coordinates(self) -> Coordinates:
+        """Organisation, module, revision; of what is no plain jar its classifier and the end of its name besides."""
+        organisation, module, revision, name = self.path.rsplit("/", 3)
+        plain = (organisation.replace("/", "."), module, revision)
+        rest = name.removeprefix(f"{module}-{revision}")
+        if rest == ".jar":
+            return plain
+        classifier, _, end = rest.removeprefix("-").partition(".")
+        return (*plain, classifier, end)
 
 
 @cache

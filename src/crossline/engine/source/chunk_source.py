@@ -16,13 +16,13 @@ from time import monotonic, time_ns
 from typing import Any
 
 import pyarrow as pa
-import structlog
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from crossline.connectors.chunks import ChunkLog, ChunkRef, GeneratorChunks, Most
 from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.log import FileChunks
 from crossline.engine.source.references import CHUNK_SCHEMA, CHUNKS_MAX, chunk_rows, dealt
+from crossline.logs import configure_helper
 
 # Looking takes at most one part in so many of the time, and what is known is given out meanwhile.
 LOOK_PART = 10
@@ -99,12 +99,7 @@ class _Reader(DataSourceStreamReader):
 
     def _open(self) -> ChunkLog:
         if self._log is None:
-            if not structlog.is_configured():  # a process of Spark's own: its standard output is nobody's
-                stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-                structlog.configure(
-                    [structlog.processors.add_log_level, stamp, structlog.processors.JSONRenderer()],
-                    logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-                )
+            configure_helper()
             self._log = open_log(self._options)
         return self._log
 

@@ -9,6 +9,7 @@ from crossline.connectors.files.lines import Unended
 from crossline.connectors.files.names import matching_files
 from crossline.core.basics.errors import UsageError
 
+FORMS = ("json", "csv", "parquet")
 CHUNK_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -29,8 +30,13 @@ class FileInput:
 def patterns_of(files: FileInput, *, there: bool) -> list[str]:
     """The patterns as absolute paths.
 
-    Raises UsageError where one cannot be a path, or, with ``there``, has no file.
+    Raises UsageError where one cannot be a path, or, with ``there``, has no file, and where nobody reads their format.
     """
+    if files.form not in FORMS:
+        raise UsageError(
+            f"stream {files.stream}: files of format {files.form} are not in this version; expected one of "
+            f"{', '.join(FORMS)}; where files hold what a topic held, give them a stream file that says so"
+        )
     for pattern in files.patterns:
         if "\0" in pattern:
             raise UsageError(f"path {pattern!r} of stream {files.stream}: found a NUL, expected a path without one")

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
+from crossline.connectors.registry.store import SchemaStore
+from crossline.core.avro.records import decode_avro
+from crossline.core.avro.wire import schema_ids
 from crossline.core.basics.values import Records
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.core.route.parts import Chunk
@@ -61,10 +64,12 @@ class KafkaIntake:
     """Rows of Spark's Kafka source.
 
     The topic-partition is the log, the offset the place in it, the message's timestamp the ingest time. That a
-    record was there is known from the broker's time, or from the instant of the batch.
+    record was there is known from the broker's time, or from the instant of the batch. ``schemas``: of records of Avro;
+    None where they are JSON.
     """
 
     stream: str
+    schemas: SchemaStore | None = None
 
     def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
         """Decode the values, partition by partition."""
@@ -82,10 +87,17 @@ class KafkaIntake:
                 # Senders' clocks prove nothing: then it is the instant of the batch.
                 by_broker = mine.column("timestampType").to_numpy() == LOG_APPEND_TIME
                 known = np.where(by_broker, ingest, task.began_ms)
-            decoded = decode_values(
-                book.decoder(self.stream), mine.column("value"), name, offsets, ingest, known_ms=known
-            )
+            given = (book.decoder(self.stream), mine.column("value"), name, offsets, ingest)
+            if self.schemas is None:
+                decoded = decode_values(*given, known_ms=known)
+            else:
+                named = self.schemas.schemas(schema_ids(given[1]), task.batch_id)
+                decoded = decode_avro(*given, named, known_ms=known)
             yield decoded, Chunk(name, int(offsets[0]), name)
+
+    def hurried(self) -> Self:
+        """The same, for those who leave it to others to wait for a registry."""
+        return self if self.schemas is None else replace(self, schemas=self.schemas.hurried())
 
 
 @dataclass(frozen=True, slots=True)

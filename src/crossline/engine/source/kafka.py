@@ -14,6 +14,7 @@ from crossline.connectors.kafka.client import java_settings, librdkafka_settings
 from crossline.connectors.kafka.fetch import KafkaFetch
 from crossline.connectors.kafka.lag import TopicLag
 from crossline.connectors.kafka.topics import TopicWatch
+from crossline.connectors.registry.store import SchemaStore
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.engine.book.sparklog import next_offsets
 from crossline.engine.source.intake import KafkaIntake
@@ -62,7 +63,10 @@ def kafka_source(
     checkpoint: str,
     number: int,
 ) -> SourcePlan:
-    """The topics of ``source`` as source ``number`` of a pipeline, at most ``records_max`` records a batch."""
+    """The topics of ``source`` as source ``number`` of a pipeline, at most ``records_max`` records a batch.
+
+    With a registry, their records are of Avro.
+    """
     reader = kafka_reader(source, environment, records_max)
     client = librdkafka_settings(source.brokers, source.security, environment)
     fetch = KafkaFetch(client)
@@ -77,18 +81,20 @@ def kafka_source(
         fetch.close()
         watch.close()
 
+    intake = KafkaIntake(stream, schemas_of(source, checkpoint, stream, environment))
     tail = client if ISOLATION not in source.options else {**client, ISOLATION: str(source.options[ISOLATION])}
     return SourcePlan(
-        stream,
-        opened,
-        KafkaIntake(stream),
-        fetch,
-        reader.history,
-        close,
-        verify=watch.ask,
-        client=tail,
-        waiting=TopicLag(client),
+        stream, opened, intake, fetch, reader.history, close, verify=watch.ask, client=tail, waiting=TopicLag(client)
     )
+
+
+def schemas_of(
+    source: KafkaSourceSettings, checkpoint: str, stream: str, environment: Mapping[str, str]
+) -> SchemaStore | None:
+    """Where the schemas of the source's records are to be had, and kept; None where they have none."""
+    if source.registry is None:
+        return None
+    return SchemaStore.of(source.registry, f"{checkpoint}/sources/{stream}/schemas", environment)
 
 
 def kafka_reader(source: KafkaSourceSettings, environment: Mapping[str, str], records_max: int) -> KafkaReader:

@@ -40,7 +40,9 @@ def preload() -> None:
     import crossline.engine.workers.direct  # noqa: PLC0415
     import crossline.engine.workers.keepers  # noqa: F401, PLC0415
     from crossline.engine.workers.warm import warm  # noqa: PLC0415
+    from crossline.logs import configure_helper, configure_with  # noqa: PLC0415
 
+    configure_with(configure_helper)
     warm()
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -90,13 +90,15 @@ class Direct:
         rows: Rows = []
         hops = hops_of(self._setup.source, self._intake, self._judge)
         try:
-            for batch in in_one(hops, asked.task, self._read(asked.ranges)):
-                rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
+            # Closed here and now: a reader that is let go of in the midst of a later batch would end its reading.
+            with closing(self._read(asked.ranges)) as read:
+                for batch in in_one(hops, asked.task, read):
+                    rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
         except NotThereError:
             return None
         return rows
 
-    def _read(self, of: Mapping[str, Mapping[Place, Range]]) -> Iterator[pa.RecordBatch]:
+    def _read(self, of: Mapping[str, Mapping[Place, Range]]) -> Generator[pa.RecordBatch]:
         """The records of each stream's ranges, in slices; all are read before the first shard is judged."""
         for stream, ranges in of.items():
             for place, messages in self._tails[stream].read(ranges, self._setup.patience_s):

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.avro.records import decode_avro
+from crossline.core.avro.schema import read_schema
 from crossline.core.basics import wire
 from crossline.core.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
 from crossline.core.judge.detect import detect, new_state
@@ -38,6 +40,7 @@ _RULE = """
 _LINES = b"".join(b'{"i":"a%d","t":%d,"k":"x","v":1}\n' % (n, 1_000 * n) for n in range(8))
 
 
+_AVRO = '{"type": "record", "name": "r", "fields": [{"name": "i", "type": "string"}]}'
 # What else a record's time may be, and its values.
 _TIMES: dict[str, tuple[str, Any]] = {
     "{field: t}": ("integer", 1_769_851_800_000),
@@ -101,6 +104,7 @@ def _decode_all() -> None:
         decode_csv(layout, kinds, row, "warm", 0)
         for column in ([1.5e12], ["2026-01-31T09:30:00Z"]):
             decode_table(layout, pa.table({**table, "u": column}), "warm", at)
+        decode_avro(layout, pa.array([b"\0\0\0\0\1\2a"]), "warm", at, at, {1: read_schema([_AVRO])})
 
 
 if __name__ == "__main__":

@@ -57,6 +57,17 @@ def test_jars_are_asked_for_without_what_they_depend_on() -> None:
     }
 
 
+def test_what_is_no_plain_jar_is_asked_for_by_its_classifier() -> None:
+    module = ET.fromstring(ivy.module_file([("org.example", "app", "1.0", "all", "tar.gz")]))  # noqa: S314 - as above
+    (artifact,) = module.iter("artifact")
+    assert artifact.attrib == {
+        "name": "app",
+        "type": "tar.gz",
+        "ext": "tar.gz",
+        "{http://ant.apache.org/ivy/extra}classifier": "all",
+    }
+
+
 @pytest.mark.parametrize(
     ("environment", "arguments"),
     [

@@ -1,0 +1,1 @@
+"""Schemas of records, from a registry: asked for once, and kept."""

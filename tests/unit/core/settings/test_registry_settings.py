@@ -1,0 +1,81 @@
+"""Where a registry is: what is taken, what is refused, and what is not printed."""
+
+from __future__ import annotations
+
+import pytest
+
+from crossline.core.settings.config import load_pipeline
+from crossline.core.settings.registry import RegistrySettings
+from crossline.core.texts.problems import RefusedError
+
+PIPELINE = """\
+schema_version: 1
+name: payments
+streams:
+  payments: {format: %s, id: id, event_time: {field: at}, fields: {id: string, at: integer}}
+sources:
+  payments:
+    kind: kafka
+    brokers: localhost:9092
+    topic: payments
+%s
+rules: {kind: directory, path: rules/}
+sinks:
+  - {kind: sqlite, path: out/crossline.db}
+"""
+
+
+def load(form: str, registry: str) -> RegistrySettings | None:
+    text = PIPELINE % (form, f"    {registry}" if registry else "")
+    source = load_pipeline(text, "pipeline.yaml", str).sources["payments"]
+    assert source.kind == "kafka"
+    return source.registry
+
+
+def refused(form: str, registry: str) -> str:
+    with pytest.raises(RefusedError) as caught:
+        load(form, registry)
+    return str(caught.value)
+
+
+def test_addresses() -> None:
+    settings = load("avro", "registry: {url: 'https://one:8081/api/ , http://two/', ca_file: ca.pem}")
+    assert settings is not None
+    assert settings.urls == ["https://one:8081/api", "http://two"]
+    assert load("json", "") is None
+
+
+@pytest.mark.parametrize(
+    ("form", "registry", "told"),
+    [
+        ("avro", "", "found no registry; expected the schema registry of a stream of format avro"),
+        (
+            "json",
+            "registry: {url: http://r}",
+            "found a registry for records of json; expected a stream of format: avro",
+        ),
+        ("avro", "registry: {url: ftp://r}", "expected http:// or https://, a host, and the path above /schemas"),
+        ("avro", "registry: {url: 'http://'}", "expected http:// or https://"),
+        ("avro", "registry: {url: 'http://r:abc'}", "found an address that cannot be read"),
+        ("avro", "registry: {url: 'http://r?x=1'}", "expected http:// or https://"),
+        ("avro", "registry: {url: ' , '}", "expected http:// or https://"),
+        ("avro", "registry: {}", "expected field url, which is required"),
+        (
+            "avro",
+            "registry: {url: http://r, username: u}",
+            "found a username without a password; expected both or neither",
+        ),
+        ("avro", "registry: {url: http://r, password_env: P}", "found a password without a username"),
+        ("avro", "registry: {url: http://r, username: u, password_env: P, password_file: f}", "expected one of them"),
+    ],
+)
+def test_what_is_refused(form: str, registry: str, told: str) -> None:
+    assert told in refused(form, registry)
+
+
+def test_no_secret_stands_in_a_report() -> None:
+    said = refused("avro", "registry: {url: 'http://me:hunter2@r'}")
+    assert "no user and no password in an address" in said
+    assert "hunter2" not in said
+    with_key = refused("avro", "registry: {url: http://r, password: hunter2}")
+    assert "hunter2" not in with_key
