@@ -8,8 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -131,7 +133,7 @@ def test_what_make_is_told_is_there() -> None:
 def test_its_yaml_loads(block: Block) -> None:
     data = load_yaml(block.text, str(block)).data
     if "sources" in data:
-        streams = "schema_version: 1\nstreams:\n" + "".join(map(stream_text, data["sources"]))
+        streams = "schema_version: 1\nstreams:\n" + "".join(starmap(stream_text, data["sources"].items()))
         assert load_pipeline(block.text, str(block), lambda _: streams).name
     elif "streams" in data:
         assert load_streams(block.text, str(block))
@@ -145,8 +147,9 @@ def test_its_yaml_loads(block: Block) -> None:
         assert load_rules_text(block.text, str(block))
 
 
-def stream_text(name: str) -> str:
-    return f"  {name}: {{id: id, event_time: {{field: at}}, fields: {{id: string, at: integer}}}}\n"
+def stream_text(name: str, source: Mapping[str, Any]) -> str:
+    form = "avro" if "registry" in source else "json"
+    return f"  {name}: {{format: {form}, id: id, event_time: {{field: at}}, fields: {{id: string, at: integer}}}}\n"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -153,7 +153,8 @@ def test_the_environment_of_this_python_is_current_and_another_is_not(tmp_path: 
 
 def test_each_folder_of_compiled_functions_is_compiled_ahead() -> None:
     core = ROOT / "src" / "crossline" / "core"
-    compiled = {path.relative_to(core).parts[0] for path in core.rglob("*.py") if "import njit" in path.read_text()}
+    compilers = re.compile(r"import njit|core\.decode\.jit import")
+    compiled = {path.relative_to(core).parts[0] for path in core.rglob("*.py") if compilers.search(path.read_text())}
     assert {f"src/crossline/core/{room}" for room in compiled} == set(setup.KERNELS)
 
 
