@@ -15,7 +15,7 @@ from bench.runs import Run, medians, run_pipeline, spread
 from bench.workload import files_of, needs_device, rule_set
 from crossline.generate.tx import TxWorkload
 
-RECORDS = {"R1": 2_000_000, "R5": 2_000_000, "R100": 300_000, "R1000": 100_000, "M100": 300_000, "M1000": 150_000}
+RECORDS = {"R1": 2_000_000, "R5": 2_000_000, "R100": 300_000, "R1000": 100_000, "M100": 2_000_000, "M1000": 1_000_000}
 TARGETS = {"R1": 500_000, "R5": 300_000, "R100": 80_000, "R1000": 30_000, "M100": 80_000, "M1000": 30_000}
 
 
