@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -21,6 +20,7 @@ from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
 from crossline.engine.machine.temp import OwnFolder, own_folder
+from crossline.services.guarded import end_at_once, start_guarded
 
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
 # On a machine that does much else, 6 s of a core are a minute; a broker that fails ends, and that is told at once.
@@ -53,9 +53,6 @@ log.retention.ms=-1
 broker.session.timeout.ms=9000
 broker.heartbeat.interval.ms=500
 """
-# A reader waits on a pipe whose other end is ours. When we are gone, however we went, the pipe ends, and the reader
-# kills the broker ($$) and removes its folder ($0). The broker takes the shell's place, so we can wait for its end.
-GUARD = 'exec 3<&0; (read -r _ <&3; kill -KILL $$; rm -rf "$0") & exec "$@" 3<&- </dev/null'
 _SILENT = logging.getLogger("crossline.kafka_broker")
 _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
@@ -129,28 +126,15 @@ class LocalBroker:
 
     def start(self) -> None:
         """Start the broker on its data and address, and wait until it answers."""
-        with self.log_file.open("ab") as log:
-            guard = ["/bin/sh", "-c", GUARD, str(self.folder)]
-            broker = [*self._command, "kafka.Kafka", str(self.folder / "server.properties")]
-            self._process = subprocess.Popen(
-                [*guard, *broker],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                start_new_session=True,
-            )
+        command = [*self._command, "kafka.Kafka", str(self.folder / "server.properties")]
+        self._process = start_guarded(command, self.folder, self.log_file)
         self._await_answer(self._process)
 
     def kill(self) -> None:
         """End the broker at once, as a crash would."""
         process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
+            end_at_once(process)
 
     def close(self) -> None:
         """End the broker and delete its data."""

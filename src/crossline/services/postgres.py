@@ -18,6 +18,7 @@ import psycopg
 
 from crossline.core.basics.errors import PermanentError, SinkError
 from crossline.engine.machine.temp import OwnFolder, own_folder
+from crossline.services.guarded import end_at_once
 from crossline.services.postgres_binaries import (
     Binaries,
     Identity,
@@ -160,11 +161,7 @@ class LocalPostgres:
         process, self._process = self._process, None
         if process is None:
             return None
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
+        end_at_once(process)
         return process.returncode
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:

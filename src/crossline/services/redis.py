@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -16,12 +15,11 @@ import redis
 
 from crossline.core.basics.errors import PermanentError, SinkError
 from crossline.engine.machine.temp import OwnFolder, own_folder
+from crossline.services.guarded import end_at_once, start_guarded
 
 _START_S_MAX = 30.0
 _TRIES = 3
 _LOG_TAIL = 10
-# See services/broker.py: a reader on a pipe of ours ends the server when we are gone, however we went.
-_GUARD = 'exec 3<&0; (read -r _ <&3; kill -KILL $$; rm -rf "$0") & exec "$@" 3<&- </dev/null'
 
 
 class LocalRedis:
@@ -91,27 +89,15 @@ class LocalRedis:
             own.touch(mode=0o600)
             own.write_text(f'requirepass "{self._password}"\n', encoding="utf-8")
             settings = [str(own), *settings]
-        with self.log_file.open("ab") as log:
-            guard = ["/bin/sh", "-c", _GUARD, str(self.folder)]
-            self._process = subprocess.Popen(
-                [*guard, str(server_binary()), *settings],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                start_new_session=True,
-            )
+        command = [str(server_binary()), *settings]
+        self._process = start_guarded(command, self.folder, self.log_file)
         self._await_answer(self._process)
 
     def kill(self) -> None:
         """End it at once, as a crash would."""
         process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
+            end_at_once(process)
 
     def close(self) -> None:
         """End it and delete its data."""

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import tarfile
 import time
-from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +18,7 @@ from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
 from crossline.engine.machine.temp import OwnFolder, own_folder
-from crossline.services.broker import GUARD
+from crossline.services.guarded import end_at_once, start_guarded
 
 JAVA = (21, 25)
 PATH = "/apis/ccompat/v7"
@@ -85,25 +82,13 @@ class LocalRegistry:
         """End the registry and delete what it had."""
         process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
+            end_at_once(process)
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
 
     def _start(self, command: list[str]) -> None:
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", GUARD, str(self.folder), *command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                start_new_session=True,
-            )
+        self._process = start_guarded(command, self.folder, self.log_file)
         deadline_s = time.monotonic() + _START_S_MAX
         while not _answers(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
