@@ -22,7 +22,7 @@ demo: setup
 	$(VENV)/crossline demo $(ARGS)
 
 test:
-	$(SETUP) broker
+	$(SETUP) broker s3
 	$(VENV)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 bench:
