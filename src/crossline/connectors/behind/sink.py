@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +9,25 @@ from typing import Any, Self
 
 from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all, wall_clock_ms
 from crossline.connectors.behind.parcels import packed, unpacked
+from crossline.connectors.objects.files import FileStore, LocalFiles, StoreAwayError, patiently
 from crossline.core.basics.errors import CrosslineError, SinkError, StateError
 from crossline.logs import get_logger
 
 SUFFIX = ".json"
 TELL_EACH = 1_000  # batches: how far a sink must fall back until it is told again
 END_MS = 30_000
+AWAY_S_MAX = 60.0  # how long a start waits for a store
 
 log = get_logger(__name__)
 
 
-def waiting_in(folder: Path) -> int:
+def waiting_in(folder: Path | FileStore) -> int:
     """How many batches stand there."""
-    return sum(path.suffix == SUFFIX for path in folder.iterdir()) if folder.is_dir() else 0
+    return sum(name.endswith(SUFFIX) for name in _store(folder).names())
+
+
+def _store(folder: Path | FileStore) -> FileStore:
+    return LocalFiles(folder) if isinstance(folder, Path) else folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +49,10 @@ class Behind:
     not stop for it, and what it does not have is not let go of. A disk that is full holds the batches.
     """
 
-    def __init__(self, sink: Sink, folder: Path, policy: RetryPolicy | None = None) -> None:
+    def __init__(self, sink: Sink, folder: Path | FileStore, policy: RetryPolicy | None = None) -> None:
         self._sink = sink
         self.folder = folder
+        self._store = _store(folder)
         self._policy = policy or RetryPolicy()
         self._stop = threading.Event()
         self._news = threading.Condition()
@@ -74,14 +80,12 @@ class Behind:
     def open(self) -> None:
         """Take up what is left of earlier runs. That the sink is away shows later, and holds nothing."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for path in self.folder.iterdir():
-                if path.suffix == SUFFIX:
-                    self._waiting[int(path.stem)] = int(path.stat().st_mtime * 1_000)
-                else:
-                    path.unlink()  # a kill cut it off: its batch comes again
+            if isinstance(self._store, LocalFiles):
+                self._store.drop_asides()  # a kill cut them off: their batches come again
+            found = patiently(self._store.listed, within_s=AWAY_S_MAX)
+            self._waiting = {int(name.removesuffix(SUFFIX)): ms for name, ms in found.items() if name.endswith(SUFFIX)}
             self._last = max(self._waiting, default=0)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, StoreAwayError) as error:
             raise StateError(f"{self.folder}: what sinks are to get cannot be read: {error}") from error
         self._thread = threading.Thread(target=self._work, name=f"behind-{self.name}", daemon=True)
         self._thread.start()
@@ -91,19 +95,16 @@ class Behind:
         # Numbers of batches may begin anew; what comes again stands there again, and the sink knows it.
         number = self._last = self._last + 1
         path = self._path(number)
-        aside = path.with_suffix(".tmp")
         try:
-            with aside.open("wb") as file:
-                file.write(packed(delivery))
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(path)
+            self._store.put(path, packed(delivery))
             with self._news:
                 self._waiting[number] = wall_clock_ms()
                 behind = len(self._waiting)
                 self._news.notify_all()
         except OSError as error:
-            raise SinkError(f"{path}: what {self.name} is to get cannot be written: {error.strerror}") from error
+            raise SinkError(
+                f"{self.folder}, {path}: what {self.name} is to get cannot be written: {error.strerror}"
+            ) from error
         if behind % TELL_EACH == 0:
             log.warning("a sink is behind", sink=self.name, batches=behind)
 
@@ -139,7 +140,7 @@ class Behind:
             except Exception as error:  # noqa: BLE001 - whatever it is, the others do not stop for it
                 if self._stop.is_set():
                     return
-                told = {"sink": self.name, "file": str(self._path(number)), "error": str(error)}
+                told = {"sink": self.name, "file": f"{self.folder}/{self._path(number)}", "error": str(error)}
                 log.error("a sink fails; trying again in a while", **told)  # noqa: TRY400 - told, and tried again
                 with self._news:
                     self._failed = error if isinstance(error, CrosslineError) else SinkError(repr(error))
@@ -157,13 +158,14 @@ class Behind:
         if not self._opened:
             self._sink.open()
             self._opened = True
-        path = self._path(number)
-        deliver_all([self._sink], unpacked(path.read_bytes(), str(path)), self._policy, self._stop)
-        path.unlink()
+        name = self._path(number)
+        raw = patiently(lambda: self._store.get(name), self._stop)
+        deliver_all([self._sink], unpacked(raw, f"{self.folder}/{name}"), self._policy, self._stop)
+        patiently(lambda: self._store.delete(name), self._stop)
         with self._news:
             self._waiting.pop(number, None)
             self._failed = None
             self._news.notify_all()
 
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{number:012d}{SUFFIX}"
+    def _path(self, number: int) -> str:
+        return f"{number:012d}{SUFFIX}"

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from crossline.core.basics.times import PARTITION_LAG_MS, format_duration
 from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound
+from crossline.core.settings.checkpoint import check_uri
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
@@ -78,6 +79,14 @@ def _check_shards(value: Any) -> Any:
     raise refusal(f"auto, or a whole number from 1 to {SHARDS_MAX}")
 
 
+def _check_checkpoint(value: str) -> str:
+    wrong = check_uri(value) if "://" in value else None
+    if wrong is not None:
+        found, expected = wrong
+        raise refusal(expected, found=found)
+    return value
+
+
 class EngineSettings(Settings):
     """How the pipeline runs; nothing here changes an answer."""
 
@@ -89,7 +98,11 @@ class EngineSettings(Settings):
         default="auto",
         description="In how many parts keys are judged: `auto`, or 1 to 4096; fixed for the life of a checkpoint.",
     )
-    checkpoint: str = Field(default="out/checkpoint", min_length=1, description="Folder for progress and state.")
+    checkpoint: Annotated[str, AfterValidator(_check_checkpoint)] = Field(
+        default="out/checkpoint",
+        min_length=1,
+        description="Where progress and state are: a folder, or `s3://BUCKET/PREFIX`, `hdfs://HOST:PORT/PATH`.",
+    )
     master: str = Field(
         default="local[*]", min_length=1, description="Spark master; by default all cores of this machine."
     )

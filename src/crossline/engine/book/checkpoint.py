@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from crossline.connectors.objects.files import FileStore, LocalFiles
 from crossline.core.basics.errors import StateError
 from crossline.engine.machine.temp import LOCK, is_held
 from crossline.engine.runtime.launch import session_folder
@@ -41,12 +43,41 @@ class SourceMark:
 
 
 class Checkpoint:
-    """The hold on a checkpoint folder; from ``claim`` to ``release``, or to the end of the process."""
+    """The hold on a checkpoint folder; from ``claim`` to ``release``, or to the end of the process.
 
-    def __init__(self, folder: Path, descriptor: int) -> None:
+    ``shown``: what messages call it.
+    """
+
+    def __init__(self, folder: Path, descriptor: int, shown: str | None = None) -> None:
         self.folder = folder
+        self.shown = shown or str(folder)
         self._end = weakref.finalize(self, os.close, descriptor)
         self._descriptor = descriptor
+
+    @property
+    def state_root(self) -> str:
+        """Where shards log their state."""
+        return f"{self.folder}/state"
+
+    def sink_store(self, name: str) -> FileStore:
+        """Where what waits for a sink lies."""
+        return LocalFiles(self.folder / "behind" / name)
+
+    def sinks_waiting(self) -> list[str]:
+        """The names of those."""
+        return LocalFiles(self.folder / "behind").folders()
+
+    def publish(self, stop: threading.Event) -> None:
+        """Nothing: what was noted in the folder is noted."""
+
+    @property
+    def _released(self) -> bool:
+        return not self._end.alive
+
+    def detach(self) -> int:
+        """The descriptor that holds it, for another who closes it."""
+        self._end.detach()
+        return self._descriptor
 
     def release(self) -> None:
         """Let others have it; safe to call twice."""
@@ -78,14 +109,14 @@ class Checkpoint:
     def _checked(self, known: Mapping[str, Any], pipeline: str, sources: Sequence[SourceMark]) -> list[str]:
         if known["pipeline"] != pipeline:
             raise StateError(
-                f"{self.folder} is the checkpoint of pipeline {known['pipeline']}, found {pipeline}: give {pipeline} "
+                f"{self.shown} is the checkpoint of pipeline {known['pipeline']}, found {pipeline}: give {pipeline} "
                 f"one of its own (engine.checkpoint), {_ANEW}"
             )
         before = {each["stream"]: each for each in known["sources"]}
         now = {mark.stream: mark for mark in sources}
         if before.keys() != now.keys():
             raise StateError(
-                f"{self.folder} has read the streams {', '.join(before)}, found {', '.join(now)}: the sources of a "
+                f"{self.shown} has read the streams {', '.join(before)}, found {', '.join(now)}: the sources of a "
                 f"checkpoint stay; put them back, {_ANEW}"
             )
         for stream, mark in now.items():
@@ -99,7 +130,7 @@ class Checkpoint:
         ]:
             if found != value and not (isinstance(value, list) and set(value) <= set(found or ())):
                 raise StateError(
-                    f"{self.folder} has read stream {mark.stream} from {name} {_text(value)}, found {_text(found)}: "
+                    f"{self.shown} has read stream {mark.stream} from {name} {_text(value)}, found {_text(found)}: "
                     f"put it back, {_ANEW}"
                 )
 
@@ -113,7 +144,7 @@ class Checkpoint:
         count = len((offsets / str(max(batches))).read_text(encoding="utf-8").splitlines()) - 2
         if count != len(sources):
             raise StateError(
-                f"{self.folder} has read {count} sources, found {len(sources)}: the sources of a checkpoint stay; put "
+                f"{self.shown} has read {count} sources, found {len(sources)}: the sources of a checkpoint stay; put "
                 f"them back, {_ANEW}"
             )
 

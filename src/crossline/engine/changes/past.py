@@ -11,17 +11,16 @@ batches go on; the last one, with what these brought meanwhile, between two batc
 from __future__ import annotations
 
 import secrets
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.base import wall_clock_ms
+from crossline.connectors.objects.files import StoreAwayError, file_store, patiently
 from crossline.core.basics.errors import CrosslineError, StoppedError
 from crossline.core.judge.shard import evict_before
 from crossline.core.plan.compile import StreamPlan
@@ -33,13 +32,14 @@ from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import Input
 from crossline.engine.spark.task import as_batch
-from crossline.engine.state.cache import ShardCache, past_root
+from crossline.engine.state.cache import PASTS, ShardCache, past_root
 from crossline.engine.state.history import HistoryLog, Mark
 from crossline.logs import get_logger
 
 # A log that gave nothing for so long (of ingest time) keeps no ended version in the book; nor is a record in a window
 # that is dated as much later than it came.
 SLOWEST_MS = 86_400_000
+AWAY_S_MAX = 60.0  # how long a store is waited for; a past that cannot be read is told of, and read again later
 
 log = get_logger(__name__)
 
@@ -128,10 +128,11 @@ class PastReader:
     def forget(self, book: Book) -> None:
         """Let go of what was read for layers that never came, or are gone, once ``book`` is the one in force."""
         self._readings.clear()
-        folder, used = Path(past_root(self.state_root, "")), {past.folder for past in book.pasts.values()}
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if path.name not in used:
-                shutil.rmtree(path, ignore_errors=True)
+        store, used = file_store(self.state_root), {past.folder for past in book.pasts.values()}
+        with suppress(StoreAwayError):  # what is left goes with the next book
+            for name in store.folders(PASTS):
+                if name not in used:
+                    store.clear(f"{PASTS}/{name}")
 
     def _read_by(self, plan: StreamPlan) -> tuple[int, ...] | None:
         """The numbers of the sources whose records enter ``plan``; None where hits do."""
@@ -159,7 +160,8 @@ class PastReader:
         start = min(begun, key=lambda mark: mark.batch) if len(begun) == len(starts) else None
         # Layers that are only looked at ahead may be called as those that come instead: of a folder each.
         folder = blake2b(repr(layers).encode(), digest_size=8).hexdigest()
-        shutil.rmtree(past_root(self.state_root, folder), ignore_errors=True)  # of a run that ended before it was used
+        # Of a run that ended before it was used.
+        patiently(lambda: file_store(self.state_root).clear(f"{PASTS}/{folder}"), within_s=AWAY_S_MAX)
         clocks = {each: start.ingest_ms[each] for each in streams if each in start.ingest_ms} if start else {}
         reached_ms = dict.fromkeys(streams, reach_ms - SLOWEST_MS)
         of_then = replace(book, lists=lists.since(reached_ms), tables=lists.tables_since(reached_ms, book.streams))

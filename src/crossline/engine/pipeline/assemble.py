@@ -25,7 +25,8 @@ from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.settings.sinks import ConsoleSettings
 from crossline.core.settings.sources import FilesSettings, GeneratorSettings
 from crossline.engine.book.book import Book, BookFile
-from crossline.engine.book.checkpoint import Checkpoint, SourceMark, claim
+from crossline.engine.book.checkpoint import Checkpoint, SourceMark
+from crossline.engine.book.stored import claimed
 from crossline.engine.changes.rulefeed import DirectoryFeed, FixedFeed
 from crossline.engine.pipeline.batches import PipelineSettings
 from crossline.engine.pipeline.pipeline import Pipeline
@@ -99,7 +100,7 @@ def assemble(
     It holds its checkpoint from here on, until it is stopped. ``telling``: it does this alone. Raises StateError where
     the checkpoint is another's, UsageError where it tells other figures.
     """
-    held = claim(str(Path(config.engine.checkpoint).absolute()))
+    held = claimed(config.engine.checkpoint)
     try:
         order = held.owned_by(config.name, [_mark(stream, source) for stream, source in config.sources.items()])
         return _assembled(spark, config, options or RunOptions(), held, order, telling)
@@ -122,54 +123,58 @@ def _assembled(
     spark: SparkSession,
     config: Config,
     options: RunOptions,
-    claimed: Checkpoint,
+    held: Checkpoint,
     order: Sequence[str],
     telling: Telling | None,
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
-    checkpoint = str(claimed.folder)
+    checkpoint = str(held.folder)
     known = BookFile(f"{checkpoint}/book.json")
     before = known.current() if Path(known.path).exists() else None
     shards = _shards(config, before, cores)
     bounds = Bounds(config.engine.partition_lag)
     deciding = None if telling is not None else _deciding(config, before)
     if telling is not None:
-        _check_figures(telling.feed, before, claimed.folder)
+        _check_figures(telling.feed, before, held.folder)
     given = (dict(config.streams), rule_defaults(config), shards, bounds)
     book = Book(RuleSet(), *given, deciding=deciding, telling=telling is not None)
     local = spark.sparkContext.master.startswith("local[")
-    held = shards if local and _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
+    held_max = shards if local and _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
         name=config.name,
         checkpoint=checkpoint,
         partitions=min(shards, cores),
         trigger_ms=config.engine.trigger,
-        shards_held=held,
+        shards_held=held_max,
         backfill=config.engine.backfill,
-        one_machine=local and shards <= held,
+        one_machine=local and shards <= held_max,
         breaker=config.defaults.bound,
+        state=held.state_root,
     )
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     if telling is not None:
-        return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, claimed, before)
+        return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, held, before)
     feed = DirectoryFeed(config, clocks_of(config), Path(checkpoint) / "tables")
-    sinks = _sinks(config, options, claimed.folder / "behind")
-    run = (options.on_batch, claimed, before, options.sink_watch)
+    sinks = _sinks(config, options, held)
+    run = (options.on_batch, held, before, options.sink_watch)
     return Pipeline(spark, settings, book, sources, feed, sinks, *run)
 
 
-def _sinks(config: Config, options: RunOptions, folder: Path) -> list[Sink]:
-    """The sinks of the file; those that no batch waits for keep in ``folder`` what they do not have yet."""
+def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:
+    """The sinks of the file; those that no batch waits for keep in the checkpoint what they do not have yet."""
     sinks: list[Sink] = []
     kinds: Counter[str] = Counter()
+    kept: set[str] = set()
     for settings in config.sinks:
         kinds[settings.kind] += 1
         sink = options.sink(settings, config.name)
-        sinks.append(Behind(sink, folder / f"{settings.kind}-{kinds[settings.kind]}") if settings.behind else sink)
-    kept = {sink.folder for sink in sinks if isinstance(sink, Behind)}
-    for each in folder.iterdir() if folder.is_dir() else ():
-        if each not in kept and (left := waiting_in(each)):
-            log.warning("a sink that is not there any more has not got all", folder=str(each), batches=left)
+        name = f"{settings.kind}-{kinds[settings.kind]}"
+        if settings.behind:
+            kept.add(name)
+        sinks.append(Behind(sink, held.sink_store(name)) if settings.behind else sink)
+    for name in held.sinks_waiting():
+        if name not in kept and (left := waiting_in(held.sink_store(name))):
+            log.warning("a sink that is not there any more has not got all", folder=f"behind/{name}", batches=left)
     return sinks
 
 

@@ -16,6 +16,7 @@ from crossline.connectors.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.connectors.chunks import READY
 from crossline.core.rules.breaker import Bound
 from crossline.engine.book.book import BookSource
+from crossline.engine.book.checkpoint import Checkpoint
 from crossline.engine.book.costs import Costs, shown
 from crossline.engine.book.sparklog import began_ms
 from crossline.engine.changes.changes import RuleChanges
@@ -49,6 +50,7 @@ class PipelineSettings:
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
     batches may be one task or none, and large ones travel in files. ``breaker``: of rules without a bound of their own.
+    ``state``: where shards log their state, where that is not in the checkpoint's folder.
     """
 
     name: str
@@ -59,11 +61,12 @@ class PipelineSettings:
     backfill: bool = True
     one_machine: bool = False
     breaker: Bound | None = None
+    state: str | None = None
 
     @property
     def state_root(self) -> str:
         """Where shards log their state."""
-        return f"{self.checkpoint}/state"
+        return self.state or f"{self.checkpoint}/state"
 
 
 class Planner:
@@ -138,6 +141,7 @@ class Batches:
         stopping: threading.Event,
         on_batch: Callable[[Delivery, Totals], None] | None = None,
         sink_watch: SinkWatch | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -149,6 +153,7 @@ class Batches:
         self._stopping = stopping
         self._on_batch = on_batch
         self._sink_watch = sink_watch
+        self._checkpoint = checkpoint
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
         self._aside = folder_aside(settings)
         self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
@@ -166,6 +171,7 @@ class Batches:
             self.totals.first_s = self.totals.first_s or begun
             tell_began(self._spark, began_ms(self._settings.checkpoint, batch_id))
             with self._changes.judging():
+                self._publish()
                 outcome = self._outcome(frame, intake, batch_id)
                 verified = [source.verify() for source in self._sources]
                 self._changes.judged(outcome.clocks)
@@ -173,16 +179,23 @@ class Batches:
                 self._changes.flooded(batch_id, outcome.alerts)
             delivery = self._delivery(batch_id, outcome, begun, begun_ms)
             after = Stopwatch()
+            self._publish()
             deliver_all(self._sinks, delivery, stop=self._stopping, watch=self._sink_watch)
             after.lap("deliver")
             for settle in verified:
                 settle()
             self._mark(delivery)
+            self._publish()
             after.lap("mark")
             self.totals.after_ms = after.spent_ms
             self.began_s = None
         if self._on_batch is not None:
             self._on_batch(delivery, self.totals)
+
+    def _publish(self) -> None:
+        """What was noted so far is where the checkpoint is, before anything is done that rests on it."""
+        if self._checkpoint is not None:
+            self._checkpoint.publish(self._stopping)
 
     def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int) -> Outcome:
         """What comes of the batch: of a small one without a job, where that can be."""

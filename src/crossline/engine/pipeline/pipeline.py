@@ -70,9 +70,8 @@ class Pipeline:
         self._changes = RuleChanges(
             book, before, feed, history, settings.checkpoint, past_of, self._stopping, settings.breaker
         )
-        self._batches = Batches(
-            spark, settings, planner, sources, sinks, self._changes, history, self._stopping, on_batch, sink_watch
-        )
+        told = (on_batch, sink_watch, checkpoint)
+        self._batches = Batches(spark, settings, planner, sources, sinks, self._changes, history, self._stopping, *told)
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
         self._leftovers = Leftovers(spark, sum(isinstance(source.intake, ChunkIntake) for source in sources))
         self._life = threading.Lock()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from crossline.connectors.objects.place import under
 from crossline.core.basics.errors import StateError
 from crossline.core.judge.output import LayerDelta
 from crossline.core.judge.persist import apply_delta, apply_past, encode_delta, expired
@@ -15,6 +16,7 @@ from crossline.core.judge.shard import ShardState
 from crossline.engine.book.book import Book
 from crossline.engine.state.statelog import MERGE_AT, MERGE_COUNT, StateLog, shards_in
 
+PASTS = "pasts"
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
 
 
@@ -71,7 +73,7 @@ class ShardCache:
         return cached.answer
 
     def _root(self, query_id: str, level: int) -> str:
-        return _at_level(f"{self.root}/{query_id}" if self.per_query else self.root, level)
+        return _at_level(under(self.root, query_id) if self.per_query else self.root, level)
 
     def _begins(self, log: StateLog, batch_id: int, *, ends: bool) -> bool:
         """Whether the log of a level begins with this batch.
@@ -123,7 +125,7 @@ def _check_shards(root: str, shards: int, batch_id: int) -> None:
 
 def _at_level(root: str, level: int) -> str:
     """Where the states of a level are logged, of those below ``root``."""
-    return root if level == 1 else f"{root}/level-{level}" if level else f"{root}/decided"
+    return root if level == 1 else under(root, f"level-{level}" if level else "decided")
 
 
 def _fill(root: str, level: int, shard: int, book: Book, state: ShardState, layers: Sequence[str]) -> None:
@@ -142,7 +144,7 @@ def _fill(root: str, level: int, shard: int, book: Book, state: ShardState, laye
 
 def past_root(root: str, folder: str) -> str:
     """Where the past of layers is logged, beside the log of ``root``."""
-    return f"{root}/pasts/{folder}"
+    return under(root, PASTS, folder)
 
 
 def _tidy(log: StateLog, book: Book, state: ShardState, batch_id: int, level: int) -> int:

@@ -17,19 +17,23 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs as pafs
 
+from crossline.connectors.objects.files import ASIDE, patiently, told
+from crossline.connectors.objects.place import is_uri, place_of
 from crossline.core.basics import wire
 from crossline.core.basics.errors import StateError
 
 _LENGTH = struct.Struct("<Q")
+T = TypeVar("T")
 MERGE_AT = 128  # files of one tier, at which the older half becomes one file of the next
 MERGE_COUNT = 64
 # A batch waits for the merging that it does: files that are large already are left as they are.
@@ -55,9 +59,10 @@ class StateLog:
     """The segments of one shard under ``root`` (a path or a URI that pyarrow knows)."""
 
     def __init__(self, root: str, shard: int) -> None:
-        self._fs, base = _place(root)
-        self._dir = f"{base}/shard-{shard:05d}"
-        self._local = isinstance(self._fs, pafs.LocalFileSystem)
+        place = place_of(root)
+        self._fs, self._whole = place.fs, place.whole
+        self._dir = f"{place.base}/shard-{shard:05d}"
+        self._local = not is_uri(root)
         self._made = False
 
     def write(self, batch_id: int, blob: bytes) -> None:
@@ -67,7 +72,8 @@ class StateLog:
     def segments(self) -> list[Segment]:
         """The files there are, oldest first; where a merge left its inputs behind, only the merged file."""
         found = []
-        for info in self._fs.get_file_info(pafs.FileSelector(self._dir, allow_not_found=True)):
+        selector = pafs.FileSelector(self._dir, allow_not_found=True)
+        for info in self._tried(lambda: self._fs.get_file_info(selector)):
             stem, _, suffix = info.base_name.partition(".")
             if suffix == "seg":
                 first, _, last = stem.partition("-")
@@ -135,6 +141,9 @@ class StateLog:
 
     def metas(self, segment: Segment) -> list[dict[str, Any]]:
         """The metas of all blobs in ``segment``; only their headers are read."""
+        return self._tried(lambda: self._metas(segment))
+
+    def _metas(self, segment: Segment) -> list[dict[str, Any]]:
         where = f"{self._dir}/{segment.name}"
         found, position = [], 0
         with self._open(segment.name) as file:
@@ -187,8 +196,11 @@ class StateLog:
             yield meta, arrays
 
     def _bytes(self, name: str) -> pa.Buffer:
-        with self._open(name) as file:
-            return file.read_buffer()
+        def read() -> pa.Buffer:
+            with self._open(name) as file:
+                return file.read_buffer()
+
+        return self._tried(read)
 
     def _open(self, name: str) -> pa.NativeFile:
         try:
@@ -197,24 +209,32 @@ class StateLog:
             raise StateError(f"{self._dir}/{name}: missing; restore it or start from a new checkpoint") from error
 
     def _put_as(self, name: str, blobs: list[bytes] | list[pa.Buffer], *, framed: bool) -> None:
-        if not self._made:
-            self._fs.create_dir(self._dir, recursive=True)
-            self._made = True
         path = f"{self._dir}/{name}"
         # A name of its own: a task that Spark gave up may still be writing while another attempt of it writes too.
-        aside = f"{path}.{os.getpid()}.tmp" if self._local else path
-        with self._fs.open_output_stream(aside) as out:
-            for blob in blobs:
-                if not framed:
-                    out.write(_LENGTH.pack(len(blob)))
-                out.write(blob)
-        if self._local:
-            self._fs.move(aside, path)
+        aside = path if self._whole else f"{path}.{os.getpid()}{ASIDE}"
+
+        def write() -> None:
+            if not self._made and not self._whole:
+                self._fs.create_dir(self._dir, recursive=True)
+                self._made = True
+            with self._fs.open_output_stream(aside) as out:
+                for blob in blobs:
+                    if not framed:
+                        out.write(_LENGTH.pack(len(blob)))
+                    out.write(blob)
+            if not self._whole:
+                self._fs.move(aside, path)
+
+        self._tried(write)
 
     def _delete(self, segments: list[Segment]) -> None:
         for segment in segments:
             with suppress(FileNotFoundError):
-                self._fs.delete_file(f"{self._dir}/{segment.name}")
+                self._tried(partial(self._fs.delete_file, f"{self._dir}/{segment.name}"))
+
+    def _tried(self, call: Callable[[], T]) -> T:
+        """On this machine as it is; a store that is away is waited for, as a task has nothing better to do."""
+        return call() if self._local else patiently(partial(_told, call, self._dir))
 
 
 def _fitting(segments: list[Segment]) -> list[Segment]:
@@ -230,10 +250,20 @@ def _fitting(segments: list[Segment]) -> list[Segment]:
 
 def shards_in(root: str) -> int:
     """How many shards have a log under ``root``."""
-    fs, base = _place(root)
-    found = fs.get_file_info(pafs.FileSelector(base, allow_not_found=True))
+    place = place_of(root)
+    selector = pafs.FileSelector(place.base, allow_not_found=True)
+
+    def look() -> list[pafs.FileInfo]:
+        return list(place.fs.get_file_info(selector))
+
+    found = patiently(partial(_told, look, root)) if is_uri(root) else look()
     return sum(info.base_name.startswith("shard-") for info in found)
 
 
-def _place(root: str) -> tuple[pafs.FileSystem, str]:
-    return pafs.FileSystem.from_uri(root) if "://" in root else (pafs.LocalFileSystem(), root)
+def _told(call: Callable[[], T], where: str) -> T:
+    try:
+        return call()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise told(error, where) from error

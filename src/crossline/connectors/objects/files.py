@@ -1,0 +1,243 @@
+"""A small store of files, wherever it lies: each is put whole, read whole, listed, deleted. No append, no lock.
+
+What holds everywhere: a file that was put is there, whole, for whoever looks from then on, over any crash; one of which
+the putting failed is there whole or as it was before. Names are paths below the store's folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pyarrow import fs as pafs
+
+from crossline.connectors.objects.place import Place, is_uri, place_of
+from crossline.core.basics.errors import RetryableError, StateError, StoppedError
+from crossline.logs import get_logger
+
+ASIDE = ".tmp"
+PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
+TELL_S = 60.0  # how often it is told that a store is away
+# As the AWS library names what will not be otherwise however often it is asked.
+_FOR_GOOD = re.compile(
+    r"\b(ACCESS_DENIED|NO_SUCH_BUCKET|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|"
+    r"UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|INVALID_SIGNATURE|INVALID_PARAMETER_VALUE|"
+    r"OPT_IN_REQUIRED|VALIDATION)\b|HTTP status (400|401|403|405|411|501)\b|does not exist"
+)
+T = TypeVar("T")
+
+log = get_logger(__name__)
+
+
+class StoreAwayError(RetryableError):
+    """The store does not answer, or not now."""
+
+
+class FileStore(Protocol):
+    """What holds is said at the top."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Make ``data`` the file ``name``."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """The file. Raises FileNotFoundError where there is none."""
+        ...
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names of the files that lie in ``folder`` itself, sorted; none where it is not there."""
+        ...
+
+    def listed(self, folder: str = "") -> dict[str, int]:
+        """The same, each with when it was put, in epoch milliseconds."""
+        ...
+
+    def folders(self, folder: str = "") -> list[str]:
+        """The names of the folders that lie in ``folder`` itself, sorted."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove the file, where it is there."""
+        ...
+
+    def clear(self, folder: str) -> None:
+        """Remove ``folder`` and all that lies below it, where it is there."""
+        ...
+
+
+def file_store(root: str) -> FileStore:
+    """The store below ``root``, a path or a URI."""
+    return ObjectFiles(place_of(root), root) if is_uri(root) else LocalFiles(Path(root))
+
+
+class LocalFiles:
+    """Implements FileStore on a disk of this machine: written aside, synced, renamed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def put(self, name: str, data: bytes) -> None:
+        """As said."""
+        path = self.root / name
+        aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ASIDE}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with aside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+    def get(self, name: str) -> bytes:
+        """As said."""
+        return (self.root / name).read_bytes()
+
+    def names(self, folder: str = "") -> list[str]:
+        """As said."""
+        return [path.name for path in self._there(folder) if path.is_file()]
+
+    def listed(self, folder: str = "") -> dict[str, int]:
+        """As said."""
+        return {p.name: p.stat().st_mtime_ns // 1_000_000 for p in self._there(folder) if p.is_file()}
+
+    def folders(self, folder: str = "") -> list[str]:
+        """As said."""
+        return [path.name for path in self._there(folder) if path.is_dir()]
+
+    def delete(self, name: str) -> None:
+        """As said."""
+        (self.root / name).unlink(missing_ok=True)
+
+    def clear(self, folder: str) -> None:
+        """As said."""
+        shutil.rmtree(self.root / folder, ignore_errors=True)
+
+    def drop_asides(self) -> None:
+        """Remove what a kill cut off, of files in the store's folder itself, which is there then."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        for path in self.root.glob(f"*{ASIDE}"):
+            path.unlink(missing_ok=True)
+
+    def __str__(self) -> str:
+        return str(self.root)
+
+    def _there(self, folder: str) -> list[Path]:
+        with suppress(FileNotFoundError):
+            return sorted(path for path in (self.root / folder).iterdir() if path.suffix != ASIDE)
+        return []
+
+
+class ObjectFiles:
+    """Implements FileStore where pyarrow has a file system. Raises StoreAwayError, or StateError for good."""
+
+    def __init__(self, place: Place, shown: str) -> None:
+        self._place = place
+        self._shown = shown
+
+    def put(self, name: str, data: bytes) -> None:
+        """As said: objects are there once they are whole, elsewhere they are written aside and renamed."""
+        path = self._path(name)
+        aside = path if self._place.whole else f"{path}.{uuid.uuid4().hex}{ASIDE}"
+
+        def write() -> None:
+            fs = self._place.fs
+            if not self._place.whole:
+                fs.create_dir(path.rpartition("/")[0], recursive=True)
+            with fs.open_output_stream(aside) as out:
+                out.write(data)
+            if not self._place.whole:
+                fs.move(aside, path)
+
+        self._tried(write, name)
+
+    def get(self, name: str) -> bytes:
+        """As said."""
+
+        def read() -> bytes:
+            with self._place.fs.open_input_file(self._path(name)) as file:
+                return bytes(file.read())
+
+        return self._tried(read, name)
+
+    def names(self, folder: str = "") -> list[str]:
+        """As said."""
+        return sorted(self.listed(folder))
+
+    def listed(self, folder: str = "") -> dict[str, int]:
+        """As said."""
+        found = self._there(folder, pafs.FileType.File)
+        return {each.base_name: (each.mtime_ns or 0) // 1_000_000 for each in found}
+
+    def folders(self, folder: str = "") -> list[str]:
+        """As said."""
+        return sorted(each.base_name for each in self._there(folder, pafs.FileType.Directory))
+
+    def delete(self, name: str) -> None:
+        """As said."""
+        with suppress(FileNotFoundError):
+            self._tried(lambda: self._place.fs.delete_file(self._path(name)), name)
+
+    def clear(self, folder: str) -> None:
+        """As said."""
+        with suppress(FileNotFoundError):
+            self._tried(lambda: self._place.fs.delete_dir(self._path(folder)), folder)
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def _there(self, folder: str, kind: pafs.FileType) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(self._path(folder), allow_not_found=True)
+        found = self._tried(lambda: self._place.fs.get_file_info(selector), folder)
+        return [each for each in found if each.type == kind and not each.base_name.endswith(ASIDE)]
+
+    def _path(self, name: str) -> str:
+        return f"{self._place.base}/{name}".rstrip("/")
+
+    def _tried(self, call: Callable[[], T], name: str) -> T:
+        try:
+            return call()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise told(error, f"{self._shown}, {name or 'its folder'}") from error
+
+
+def told(error: OSError, where: str) -> StoreAwayError | StateError:
+    """What a failure of a file system becomes: one that may pass, or one that does not."""
+    if _FOR_GOOD.search(str(error)):
+        return StateError(f"{where}: the store refuses: {error}; check that it is there, and what you may do there")
+    return StoreAwayError(f"{where}: the store does not answer as it should: {error}")
+
+
+def patiently(call: Callable[[], T], stop: threading.Event | None = None, within_s: float | None = None) -> T:
+    """What ``call`` gives, tried again with growing pauses while the store is away.
+
+    Raises StoppedError once ``stop`` is set, StoreAwayError after ``within_s``; what fails for good at once.
+    """
+    began_s, pause_s, told_s = time.monotonic(), PAUSE_S, float("-inf")
+    stop = stop or threading.Event()
+    while True:
+        try:
+            return call()
+        except StoreAwayError as error:
+            now_s = time.monotonic()
+            if stop.is_set():
+                raise StoppedError(f"stopped while a store was away: {error}") from error
+            if within_s is not None and now_s - began_s >= within_s:
+                raise
+            if now_s - told_s >= TELL_S:
+                told_s = now_s
+                log.warning("a store is away; waiting", error=str(error))
+            stop.wait(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)

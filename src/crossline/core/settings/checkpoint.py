@@ -1,0 +1,34 @@
+"""What ``engine.checkpoint`` may name: a folder, or a place on an object store or in HDFS."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlsplit
+
+ENDPOINT, REGION = "endpoint", "region"
+_SCHEMES = ("s3", "s3a", "hdfs")
+_FORMS = "a folder, s3://BUCKET/PREFIX (or s3a://) or hdfs://HOST:PORT/PATH"
+
+
+def check_uri(uri: str) -> tuple[str, str] | None:
+    """What is wrong with a URI, and what was expected; None where nothing is. Secrets are not repeated."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return "no URI", _FORMS
+    if "@" in parts.netloc:
+        return (
+            "a URI with credentials in it",
+            "none: they come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), ~/.aws or a role",
+        )
+    wrong = {
+        f"a URI of scheme {parts.scheme or '(none)'}": parts.scheme not in _SCHEMES,
+        "a URI without a bucket or host, or without a path of its own": not parts.netloc or not parts.path.strip("/"),
+        "a URI with # or ..": bool(parts.fragment) or ".." in parts.path.split("/"),
+    }
+    if any(wrong.values()):
+        return next(what for what, is_so in wrong.items() if is_so), _FORMS
+    known = {ENDPOINT, REGION} if parts.scheme != "hdfs" else set()
+    unknown = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if name not in known]
+    if unknown:
+        return f"the setting {unknown[0]} in a URI", "?endpoint=URL&region=NAME, of s3:// alone"
+    return None

@@ -1,0 +1,107 @@
+"""A checkpoint on a store, held: what the driver works in lies here, what counts lies there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crossline.connectors.objects.files import FileStore, StoreAwayError, file_store, patiently
+from crossline.connectors.objects.place import is_uri, under
+from crossline.core.basics.errors import StateError
+from crossline.engine.book.checkpoint import Checkpoint, claim
+from crossline.engine.book.lease import Lease, released
+from crossline.engine.book.mirror import Mirror
+from crossline.engine.machine.temp import OwnFolder, own_folder
+from crossline.logs import get_logger
+
+START_S_MAX = 60.0  # a store that does not answer a start is told of, not waited for without end
+_END_S = 10.0
+
+log = get_logger(__name__)
+
+
+class StoredCheckpoint(Checkpoint):
+    """The hold on the checkpoint at ``uri``; ``folder`` is where this run works in it."""
+
+    def __init__(self, uri: str) -> None:
+        self._own: OwnFolder = own_folder("checkpoint")
+        try:
+            here = claim(str(self._own.path / "work"))
+            super().__init__(here.folder, here.detach(), uri)
+            store = file_store(uri)
+            self._mirror = Mirror(store, self.folder, uri)
+            self._lease = Lease(store, uri, self._mirror.tidy)
+            patiently(lambda: self._lease.take(self._mirror.epochs()), within_s=START_S_MAX)
+            try:
+                patiently(lambda: self._mirror.restore(self._lease.epoch), within_s=START_S_MAX)
+            except BaseException:
+                released(self._lease)
+                raise
+        except StoreAwayError as error:
+            self._own.remove()
+            raise StateError(f"{error}; it was asked for {START_S_MAX:.0f} s: start again once it answers") from error
+        except BaseException:
+            self._own.remove()
+            raise
+
+    @property
+    def state_root(self) -> str:
+        """On the store: tasks write there."""
+        return under(self.shown, "state")
+
+    def sink_store(self, name: str) -> FileStore:
+        """On the store too: what waits for a sink must outlive this machine."""
+        return file_store(under(self.shown, "behind", name))
+
+    def sinks_waiting(self) -> list[str]:
+        """The names of those."""
+        return file_store(under(self.shown, "behind")).folders()
+
+    def publish(self, stop: threading.Event) -> None:
+        """Have the store get what this run noted, and see that the checkpoint is still its own.
+
+        Waits while the store is away. Raises StoppedError once ``stop`` is set, StateError where another took over.
+        """
+        patiently(self._mirror.publish, stop)
+        patiently(self._lease.still_held, stop)
+
+    def release(self) -> None:
+        """As said; what was noted last goes to the store first, so that nothing is done again."""
+        if self._released:
+            return
+        try:
+            patiently(self._lease.still_held, within_s=_END_S)
+            patiently(self._mirror.publish, within_s=_END_S)
+            patiently(self._mirror.tidy, within_s=_END_S)
+        except StoreAwayError as error:
+            log.warning("the last batch may be judged again: the store did not get its end", error=str(error))
+        except StateError as error:  # another run has it
+            log.warning("not the holder any more", error=str(error))
+        finally:
+            released(self._lease)
+            super().release()
+            self._own.remove()
+
+
+def claimed(place: str) -> Checkpoint:
+    """Take hold of the checkpoint at ``place``, a folder or a URI. Raises StateError where another has it."""
+    return StoredCheckpoint(place) if is_uri(place) else claim(str(Path(place).absolute()))
+
+
+@contextmanager
+def read_folder(place: str) -> Iterator[Path]:
+    """The checkpoint at ``place`` to look into, whoever holds it: its folder, or a copy of what a store has."""
+    if not is_uri(place):
+        yield Path(place)
+        return
+    own = own_folder("look")
+    try:
+        store = file_store(place)
+        folder = own.path / "work"
+        folder.mkdir()
+        patiently(lambda: Mirror(store, folder, place).look(), within_s=START_S_MAX)
+        yield folder
+    finally:
+        own.remove()
