@@ -111,8 +111,12 @@ class Mirror:
     def tidy(self) -> None:
         """Delete what no note names any more; from any thread."""
         while self._garbage:
-            self._store.delete(self._garbage[-1])
-            self._garbage.pop()
+            name = self._garbage.pop()
+            try:
+                self._store.delete(name)
+            except BaseException:
+                self._garbage.append(name)
+                raise
 
     def _noted(self, name: str) -> dict[str, _Known]:
         where = f"{self._shown}, {NOTES}/{name}"

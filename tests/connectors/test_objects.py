@@ -1,0 +1,170 @@
+"""One contract of a store of files, on a disk, on a real object store, and where files must be renamed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyarrow import fs as pafs
+
+from crossline.connectors.objects.files import (
+    FileStore,
+    LocalFiles,
+    ObjectFiles,
+    StoreAwayError,
+    file_store,
+    patiently,
+    told,
+)
+from crossline.connectors.objects.place import Place, place_of, under
+from crossline.core.basics.errors import StateError, StoppedError, UsageError
+
+if TYPE_CHECKING:
+    from crossline.services.s3 import LocalS3
+
+
+@pytest.fixture(params=["disk", "renamed", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileStore:
+    if request.param == "disk":
+        return LocalFiles(tmp_path / "store")
+    if request.param == "renamed":
+        return ObjectFiles(Place(pafs.LocalFileSystem(), str(tmp_path / "store"), whole=False), "renamed")
+    server: LocalS3 = request.getfixturevalue("s3_server")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return file_store(f"s3://{server.bucket}/contract-{tmp_path.name}")
+
+
+def test_what_is_put_is_there_whole_and_is_replaced_whole(store: FileStore) -> None:
+    assert store.names() == store.folders() == store.names("a") == []
+    store.put("a/one", b"1")
+    store.put("a/two", b"")
+    store.put("a/b/three", bytes(9_000_000))  # more than one request, where those have a size
+    store.put("a/one", b"another")
+    assert store.get("a/one") == b"another"
+    assert store.get("a/two") == b""
+    assert store.get("a/b/three") == bytes(9_000_000)
+    assert store.names("a") == ["one", "two"]
+    assert store.names() == []
+    assert store.folders("a") == ["b"]
+    assert store.folders() == ["a"]
+
+
+def test_what_is_deleted_is_gone_and_what_is_not_there_is_told(store: FileStore) -> None:
+    for name in ("a/one", "a/b/two", "a/b/c/three", "ab"):
+        store.put(name, name.encode())
+    store.delete("a/one")
+    store.delete("a/one")
+    store.delete("never/there")
+    store.clear("a/b")
+    store.clear("never/there")
+    assert store.names("a") == store.names("a/b") == store.names("a/b/c") == []
+    assert store.names() == ["ab"]
+    with pytest.raises(FileNotFoundError):
+        store.get("a/one")
+    with pytest.raises(FileNotFoundError):
+        store.get("never/there")
+
+
+def test_files_are_listed_with_when_they_were_put(store: FileStore) -> None:
+    store.put("a/one", b"1")
+    store.put("a/two", b"2")
+    (one_ms, two_ms) = store.listed("a").values()
+    assert 0 <= two_ms - one_ms < 600_000
+    assert one_ms > 1_600_000_000_000
+
+
+def test_many_at_once_each_see_a_file_whole(store: FileStore) -> None:
+    bodies = [bytes([number]) * 20_000 for number in range(4)]
+    store.put("one", bodies[0])
+    seen: list[bytes] = []
+
+    def work(body: bytes) -> None:
+        for _ in range(5):
+            patiently(lambda: store.put("one", body))
+            seen.append(patiently(lambda: store.get("one")))
+
+    threads = [threading.Thread(target=work, args=(body,)) for body in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 20
+    assert set(seen) <= set(bodies)
+    assert store.names() == ["one"]
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    return
+
+
+def test_a_refusal_is_for_good_and_a_silence_is_not(s3_server: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**s3_server.environment, "AWS_SECRET_ACCESS_KEY": "another"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(StateError, match="the store refuses: .*check that it is there") as refused:
+        file_store(f"s3://{s3_server.bucket}/refused").put("one", b"")
+    assert "another" not in str(refused.value)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.secret_key)
+    with pytest.raises(StateError, match="NO_SUCH_BUCKET"):
+        file_store("s3://no-such-bucket/p").put("one", b"")
+    nobody = f"s3://{s3_server.bucket}/silent?endpoint=http://127.0.0.1:1"
+    with pytest.raises(StoreAwayError, match="NETWORK_CONNECTION"):
+        file_store(nobody).put("one", b"")
+
+
+def test_who_waits_for_a_store_can_be_stopped_and_goes_on_once_it_is_back() -> None:
+    stop, tries = threading.Event(), iter([StoreAwayError("away"), StoreAwayError("away"), None])
+
+    def call() -> str:
+        if (error := next(tries)) is not None:
+            raise error
+        return "back"
+
+    assert patiently(call, stop) == "back"
+    stop.set()
+    with pytest.raises(StoppedError, match="stopped while a store was away"):
+        patiently(lambda: (_ for _ in ()).throw(StoreAwayError("away")), stop)
+    with pytest.raises(StoreAwayError):
+        patiently(lambda: (_ for _ in ()).throw(StoreAwayError("away")), within_s=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("AWS Error SLOW_DOWN during PutObject operation", StoreAwayError),
+        ("AWS Error UNKNOWN (HTTP status 503) during PutObject operation", StoreAwayError),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 28", StoreAwayError),
+        ("AWS Error ACCESS_DENIED during HeadObject operation: No response body.", StateError),
+        ("AWS Error UNKNOWN (HTTP status 400) during PutObject operation", StateError),
+    ],
+)
+def test_failures_are_told_apart(text: str, kind: type[Exception]) -> None:
+    assert type(told(OSError(text), "here")) is kind
+
+
+def test_places_below_a_root() -> None:
+    assert under("/a/b/", "state", "pasts") == "/a/b/state/pasts"
+    assert under("s3://bucket/p?endpoint=http://e:1", "state") == "s3://bucket/p/state?endpoint=http://e:1"
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize(
+    ("uri", "found"),
+    [
+        ("s3://user:secret@bucket/p", "a URI with credentials in it"),
+        ("gs://bucket/p", "a URI of scheme gs"),
+        ("s3://bucket", "without a path of its own"),
+        ("s3://bucket/p?secret_key=a", "the setting secret_key in a URI"),
+        ("s3://bucket/../p", "a URI with # or .."),
+    ],
+)
+def test_uris_that_lead_nowhere(uri: str, found: str) -> None:
+    with pytest.raises(UsageError, match=found) as told_:
+        place_of(uri)
+    assert "expected" in str(told_.value)
