@@ -1,0 +1,111 @@
+"""One driver at a time, whatever stands still, dies or comes at the same moment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import orjson
+import pytest
+
+from crossline.connectors.objects.files import LocalFiles
+from crossline.core.basics.errors import StateError
+from crossline.engine.book import lease as lease_module
+from crossline.engine.book.lease import CLAIMS, Lease
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalFiles:
+    return LocalFiles(tmp_path / "store")
+
+
+def lease(store: LocalFiles) -> Lease:
+    return Lease(store, "s3://bucket/p", lambda: None)
+
+
+def of_another_machine(store: LocalFiles) -> None:
+    (name,) = store.names(CLAIMS)
+    about = orjson.loads(store.get(f"{CLAIMS}/{name}"))
+    store.put(f"{CLAIMS}/{name}", orjson.dumps({**about, "machine": "another", "host": "far"}))
+
+
+def test_a_second_one_is_refused_while_the_first_lives_and_begins_once_it_let_go(store: LocalFiles) -> None:
+    first, second = lease(store), lease(store)
+    first.take([])
+    with pytest.raises(StateError, match=f"held by another run of this pipeline \\(process {os.getpid()} on "):
+        second.take([])
+    first.still_held()
+    first.release()
+    first.release()
+    second.take([first.epoch])
+    assert second.epoch > first.epoch
+    second.still_held()
+    second.release()
+    assert store.names(CLAIMS) == []
+
+
+def test_of_a_process_that_died_here_the_next_one_takes_over_at_once(store: LocalFiles) -> None:
+    code = (
+        "import sys, os; from pathlib import Path; from crossline.connectors.objects.files import LocalFiles; "
+        "from crossline.engine.book.lease import Lease; "
+        "Lease(LocalFiles(Path(sys.argv[1])), 'p', lambda: None).take([7]); os._exit(9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(store.root)], check=False)
+    assert done.returncode == 9
+    assert len(store.names(CLAIMS)) == 1
+    second = lease(store)
+    second.take([7])
+    assert second.epoch == 9
+    second.release()
+
+
+def test_of_another_machine_it_is_waited_for(store: LocalFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is renewed is alive; one that is not, for as long as a lease, is dead, and finds out."""
+    monkeypatch.setattr(lease_module, "_POLL_S", 0.01)
+    monkeypatch.setattr(lease_module, "RENEW_S", 0.05)
+    first = lease(store)
+    first.take([])
+    of_another_machine(store)
+    with pytest.raises(StateError, match="held by another run"):
+        lease(store).take([])  # it sees that the first is renewed
+    monkeypatch.setattr(lease_module, "RENEW_S", 3600.0)
+    monkeypatch.setattr(lease_module, "LEASE_S", 0.2)
+    second = lease(store)
+    stopped = lease(store)
+    first.release()
+    stopped.take([])
+    of_another_machine(store)
+    second.take([])
+    with pytest.raises(StateError, match="taken over by another run"):
+        stopped.still_held()
+    second.still_held()
+    stopped.release()
+    second.still_held()
+    second.release()
+
+
+def test_of_those_that_come_at_one_moment_no_two_begin(store: LocalFiles) -> None:
+    for _ in range(10):
+        all_, begun, together = [lease(store) for _ in range(3)], [], threading.Barrier(3)
+
+        def come(one: Lease, begun: list[Lease] = begun, together: threading.Barrier = together) -> None:
+            together.wait()
+            try:
+                one.take([])
+                begun.append(one)
+            except StateError:
+                pass
+
+        threads = [threading.Thread(target=come, args=(one,)) for one in all_]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(begun) <= 1
+        for one in begun:
+            one.still_held()
+            one.release()
+        assert store.names(CLAIMS) == []
