@@ -26,6 +26,14 @@ pytest.register_assert_rewrite(
 # Processes of pytest-xdist are told the width of a terminal that they have not.
 os.environ.pop("COLUMNS", None)
 
+# Of the object store that tests start, for Spark's Python too, which is forked before anybody knows of that store.
+os.environ |= {
+    "AWS_ACCESS_KEY_ID": "tests",
+    "AWS_SECRET_ACCESS_KEY": "of-the-tests",
+    "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
 # How long an example takes says nothing here: kernels compile on first use, and machines are shared. The same commit
 # passes or fails wherever it is run; a deep run draws anew each time, and is what looks for faults not met yet.
 settings.register_profile("crossline", deadline=None, derandomize=os.environ.get("CROSSLINE_DEEP") != "1")
@@ -117,5 +125,6 @@ def s3_server() -> Iterator[LocalS3]:
     """A real object store; ``s3_server.environment`` is what its clients need."""
     from crossline.services.s3 import LocalS3  # noqa: PLC0415 - as above
 
-    with LocalS3() as server:
+    key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+    with LocalS3(access_key=key, secret_key=secret) as server:
         yield server

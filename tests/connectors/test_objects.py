@@ -107,7 +107,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_refusal_is_for_good_and_a_silence_is_not(s3_server: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**s3_server.environment, "AWS_SECRET_ACCESS_KEY": "another"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(StateError, match="the store refuses: .*check that it is there") as refused:
+    with pytest.raises(StateError, match=r"the store refuses: .*check that it is there") as refused:
         file_store(f"s3://{s3_server.bucket}/refused").put("one", b"")
     assert "another" not in str(refused.value)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.secret_key)

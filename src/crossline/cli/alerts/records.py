@@ -224,7 +224,9 @@ def _back(stored: StoredAlert, stream: str, origin: Origin, spec: StreamSpec, un
     source = origin.config.sources.get(stream) if origin.config is not None else None
     if origin.config is None or source is None:
         raise UsageError(f"no files are named for stream {stream}: add --input {stream}=GLOB")
-    folder = f"{origin.config.engine.checkpoint}/sources/{stream}"
+    from crossline.engine.book.stored import read_folder
+
+    folder = f"{stack.enter_context(read_folder(origin.config.engine.checkpoint))}/sources/{stream}"
     if source.kind == "files":
         return _files(spec, stream, [source.path], stored.position, stack, folder)
     if source.kind == "kafka":

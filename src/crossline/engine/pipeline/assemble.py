@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from crossline.connectors.base import Delivery, Sink, SinkWatch, build_sink
 from crossline.connectors.behind.sink import Behind, waiting_in
 from crossline.connectors.console import ConsoleSink
+from crossline.connectors.objects.place import is_uri
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding
 from crossline.core.judge.shard import Bounds
@@ -30,6 +31,7 @@ from crossline.engine.book.stored import claimed
 from crossline.engine.changes.rulefeed import DirectoryFeed, FixedFeed
 from crossline.engine.pipeline.batches import PipelineSettings
 from crossline.engine.pipeline.pipeline import Pipeline
+from crossline.engine.runtime.launch import is_here
 from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.runtime.settings import DAEMON
 from crossline.engine.source.files import FORMS, FileInput
@@ -129,6 +131,9 @@ def _assembled(
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
     checkpoint = str(held.folder)
+    travels = is_uri(held.shown) and not is_here(spark.sparkContext.master)
+    if travels:
+        _check_elsewhere(config)
     known = BookFile(f"{checkpoint}/book.json")
     before = known.current() if Path(known.path).exists() else None
     shards = _shards(config, before, cores)
@@ -150,6 +155,7 @@ def _assembled(
         one_machine=local and shards <= held_max,
         breaker=config.defaults.bound,
         state=held.state_root,
+        book_travels=travels,
     )
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     if telling is not None:
@@ -158,6 +164,18 @@ def _assembled(
     sinks = _sinks(config, options, held)
     run = (options.on_batch, held, before, options.sink_watch)
     return Pipeline(spark, settings, book, sources, feed, sinks, *run)
+
+
+def _check_elsewhere(config: Config) -> None:
+    """What tasks on other machines would look for in the folder that this driver works in."""
+    avro = [name for name, source in config.sources.items() if getattr(source, "registry", None) is not None]
+    found = [f"enrich (table {name})" for name in config.tables] + [f"a registry (stream {name})" for name in avro]
+    if found:
+        raise UsageError(
+            f"engine: found {', '.join(found)} with master {config.engine.master} and checkpoint "
+            f"{config.engine.checkpoint}; tables and schemas are not on a store in this version: give "
+            "engine.checkpoint a folder that all machines see under one path, or run on one machine"
+        )
 
 
 def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:

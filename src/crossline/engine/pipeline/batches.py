@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from crossline.connectors.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.connectors.chunks import READY
 from crossline.core.rules.breaker import Bound
-from crossline.engine.book.book import BookSource
+from crossline.engine.book.book import Book, BookSource, StaticBook
 from crossline.engine.book.checkpoint import Checkpoint
 from crossline.engine.book.costs import Costs, shown
 from crossline.engine.book.sparklog import began_ms
@@ -50,6 +50,7 @@ class PipelineSettings:
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
     batches may be one task or none, and large ones travel in files. ``breaker``: of rules without a bound of their own.
+    ``book_travels``: with each batch, to tasks that see no file of this machine.
     ``state``: where shards log their state, where that is not in the checkpoint's folder.
     """
 
@@ -62,6 +63,7 @@ class PipelineSettings:
     one_machine: bool = False
     breaker: Bound | None = None
     state: str | None = None
+    book_travels: bool = False
 
     @property
     def state_root(self) -> str:
@@ -158,6 +160,7 @@ class Batches:
         self._aside = folder_aside(settings)
         self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
         self._costs = Costs()
+        self._travelling: tuple[Book, StaticBook] | None = None
         self.totals = Totals()
         self.began_s: float | None = None
         self.enough: int | None = None
@@ -209,10 +212,19 @@ class Batches:
             else:
                 self._direct.rest()
         try:
-            return collect(self._planner.plan((frame, intake), self._changes.file, self._cache, self._aside), fetchers)
+            return collect(self._planner.plan((frame, intake), self._book(), self._cache, self._aside), fetchers)
         finally:
             if self._aside is not None:
                 clear(self._aside)
+
+    def _book(self) -> BookSource:
+        """Where tasks find the book."""
+        if not self._settings.book_travels:
+            return self._changes.file
+        book = self._changes.book
+        if self._travelling is None or self._travelling[0] is not book:
+            self._travelling = (book, StaticBook(book.to_json()))
+        return self._travelling[1]
 
     def close(self) -> None:
         """Let go of what runs batches."""
