@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from crossline.connectors.objects.files import (
 )
 from crossline.connectors.objects.place import Place, place_of, under
 from crossline.core.basics.errors import StateError, StoppedError, UsageError
+from crossline.core.texts.uris import check_uri
 
 if TYPE_CHECKING:
     from crossline.services.s3 import LocalS3
@@ -97,13 +97,6 @@ def test_many_at_once_each_see_a_file_whole(store: FileStore) -> None:
     assert store.names() == ["one"]
 
 
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    return
-
-
 def test_a_refusal_is_for_good_and_a_silence_is_not(s3_server: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**s3_server.environment, "AWS_SECRET_ACCESS_KEY": "another"}.items():
         monkeypatch.setenv(name, value)
@@ -153,7 +146,6 @@ def test_places_below_a_root() -> None:
     assert under("s3://bucket/p?endpoint=http://e:1", "state") == "s3://bucket/p/state?endpoint=http://e:1"
 
 
-@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize(
     ("uri", "found"),
     [
@@ -165,6 +157,18 @@ def test_places_below_a_root() -> None:
     ],
 )
 def test_uris_that_lead_nowhere(uri: str, found: str) -> None:
-    with pytest.raises(UsageError, match=found) as told_:
-        place_of(uri)
-    assert "expected" in str(told_.value)
+    wrong = check_uri(uri)
+    assert wrong is not None
+    assert found in wrong[0]
+    assert "secret@" not in str(wrong)
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/p", "s3a://b/p/q?endpoint=http://e:1&region=r", "hdfs://n:8020/p"])
+def test_uris_of_places(uri: str) -> None:
+    assert check_uri(uri) is None
+
+
+def test_a_uri_that_nobody_knows_is_told_without_repeating_it() -> None:
+    with pytest.raises(UsageError, match="a place with a URI of gopher:// cannot be reached") as told_:
+        place_of("gopher://user:secret@host/p")
+    assert "secret" not in str(told_.value)

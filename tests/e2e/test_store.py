@@ -16,7 +16,7 @@ from crossline.engine.pipeline import assemble as assemble_module
 
 from .killing import RULES
 from .project import Project, read_jsonl
-from .traffic import lines, records
+from .traffic import STREAM, lines, records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,9 +30,10 @@ SEED = 20_261_123
 SINKS = [{"kind": "sqlite", "path": "out/alerts.db"}, {"kind": "jsonl", "path": "out/behind.jsonl", "behind": True}]
 
 
-def project(root: Path, checkpoint: str) -> Project:
+def project(root: Path, checkpoint: str, files: Path | None = None) -> Project:
     engine: dict[str, Any] = {"trigger": "0s", "shards": 2, "checkpoint": checkpoint, "master": "local[2]"}
-    return Project(root, RULES, sinks=SINKS, engine={**engine, "max_batch_bytes": 30_000})
+    sources = {STREAM: {"kind": "files", "path": str(files or root / "in")}}
+    return Project(root, RULES, sources=sources, sinks=SINKS, engine={**engine, "max_batch_bytes": 30_000})
 
 
 @pytest.mark.timeout(900)
@@ -61,9 +62,8 @@ def test_what_the_store_has_at_a_moment_is_enough_to_go_on(
     back.join()
     assert 0 < len(first.alerts()) < len(whole.alerts())
 
-    (claim,) = file_store(f"s3://{s3_server.bucket}/second{query}").names(CLAIMS)
-    (objects / "second" / CLAIMS / claim).unlink()  # its process lives: it is this one
-    second = project(tmp_path / "second", f"s3://{s3_server.bucket}/second{query}")
+    shutil.rmtree(objects / "second" / CLAIMS)  # its process lives: it is this one
+    second = project(tmp_path / "second", f"s3://{s3_server.bucket}/second{query}", first.root / "in")
     second.drain(spark)
     assert second.alerts() == whole.alerts()
     assert read_jsonl(second.root / "out" / "behind.jsonl") == whole.alerts()

@@ -83,12 +83,15 @@ class LocalFiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._made = False
 
     def put(self, name: str, data: bytes) -> None:
         """As said."""
         path = self.root / name
         aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ASIDE}")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not self._made or "/" in name:  # one that was there and is gone is no place to put anything
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._made = True
         try:
             with aside.open("wb") as file:
                 file.write(data)
@@ -126,6 +129,7 @@ class LocalFiles:
     def drop_asides(self) -> None:
         """Remove what a kill cut off, of files in the store's folder itself, which is there then."""
         self.root.mkdir(parents=True, exist_ok=True)
+        self._made = True
         for path in self.root.glob(f"*{ASIDE}"):
             path.unlink(missing_ok=True)
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
+import pyarrow as pa
 from pyarrow import fs as pafs
 
 from crossline.core.basics.errors import UsageError
-from crossline.core.settings.checkpoint import ENDPOINT, REGION, check_uri
+from crossline.core.texts.uris import ENDPOINT, REGION, asked_in, check_uri
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
+_S3 = ("s3", "s3a")
+_WHOLE = (*_S3, "gs", "gcs", "abfs", "abfss")
 _TRIES = 3  # of the library itself, within a second or two; whoever calls tries longer
 
 
@@ -56,20 +59,11 @@ def place_of(root: str, environment: Mapping[str, str] = os.environ) -> Place:
 
 
 def _opened(uri: str, environment: Mapping[str, str]) -> Place:
-    wrong = check_uri(uri)
-    if wrong is not None:
-        raise UsageError(f"{uri}: found {wrong[0]}, expected {wrong[1]}")
+    scheme = uri.partition("://")[0]
+    if scheme not in _S3 or check_uri(uri) is not None:
+        return _by_pyarrow(uri, scheme)
     parts = urlsplit(uri)
-    if parts.scheme == "hdfs":
-        try:
-            fs, base = pafs.FileSystem.from_uri(uri)
-        except OSError as error:
-            raise UsageError(
-                f"{uri} cannot be reached: {error}; HDFS needs Hadoop's own library: set HADOOP_HOME, JAVA_HOME and "
-                "CLASSPATH (`hadoop classpath --glob`)"
-            ) from error
-        return Place(fs, base.rstrip("/"), whole=False)
-    asked = dict(parse_qsl(parts.query))
+    asked = asked_in(parts.query)
     endpoint = asked.get(ENDPOINT) or next((environment[name] for name in _ENDPOINTS if environment.get(name)), None)
     region = asked.get(REGION) or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     fs = pafs.S3FileSystem(
@@ -82,3 +76,16 @@ def _opened(uri: str, environment: Mapping[str, str]) -> Place:
         allow_delayed_open=True,  # one request for what is small
     )
     return Place(fs, f"{parts.netloc}{parts.path}".rstrip("/"), whole=True)
+
+
+def _by_pyarrow(uri: str, scheme: str) -> Place:
+    """As pyarrow reads it: the state of ``detect`` may be at any URI that it knows, written in its own way."""
+    try:
+        fs, base = pafs.FileSystem.from_uri(uri)
+    except (OSError, pa.ArrowException) as error:
+        more = "; HDFS needs Hadoop's own library: set HADOOP_HOME, JAVA_HOME and CLASSPATH (`hadoop classpath --glob`)"
+        raise UsageError(
+            f"a place with a URI of {scheme}:// cannot be reached: {type(error).__name__}, expected one that pyarrow "
+            f"knows{more if scheme == 'hdfs' else ''}"
+        ) from error
+    return Place(fs, base.rstrip("/"), whole=scheme in _WHOLE)

@@ -15,7 +15,6 @@ from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound
-from crossline.core.settings.checkpoint import check_uri
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
@@ -27,6 +26,7 @@ from crossline.core.settings.watch import BreakerSettings, WatchSettings
 from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, nearest, one_of, shown
 from crossline.core.texts.report import Report, place
+from crossline.core.texts.uris import check_uri
 from crossline.core.texts.validation import findings_from_validation, refusal
 from crossline.core.texts.yamltext import Document, load_yaml
 

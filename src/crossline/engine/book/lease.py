@@ -125,11 +125,13 @@ class Lease:
         while not self._ended.wait(RENEW_S):
             before = self._claim
             try:
-                if not any(each.who == before.who for each in self._claims()):
+                mine = [each for each in self._claims() if each.who == before.who]
+                if not mine:
                     return  # another has taken over; who judges is told
                 self._claim = Claim(before.epoch, before.who, before.count + 1)
                 self._put()
-                self._store.delete(f"{CLAIMS}/{before.name}")
+                for each in mine:
+                    self._store.delete(f"{CLAIMS}/{each.name}")
                 self._tidy()
             except (StoreAwayError, StateError) as error:
                 log.warning("the hold on the checkpoint could not be renewed; trying again", error=str(error))

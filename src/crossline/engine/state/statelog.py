@@ -62,7 +62,7 @@ class StateLog:
         place = place_of(root)
         self._fs, self._whole = place.fs, place.whole
         self._dir = f"{place.base}/shard-{shard:05d}"
-        self._local = not is_uri(root)
+        self._local = isinstance(place.fs, pafs.LocalFileSystem)
         self._made = False
 
     def write(self, batch_id: int, blob: bytes) -> None:

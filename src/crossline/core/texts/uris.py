@@ -1,12 +1,17 @@
-"""What ``engine.checkpoint`` may name: a folder, or a place on an object store or in HDFS."""
+"""URIs of places on an object store or in HDFS, as a checkpoint may name them."""
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 ENDPOINT, REGION = "endpoint", "region"
 _SCHEMES = ("s3", "s3a", "hdfs")
 _FORMS = "a folder, s3://BUCKET/PREFIX (or s3a://) or hdfs://HOST:PORT/PATH"
+
+
+def asked_in(query: str) -> dict[str, str]:
+    """The settings of a query, as written: an address needs no escapes."""
+    return {name: value for name, _, value in (each.partition("=") for each in query.split("&") if each)}
 
 
 def check_uri(uri: str) -> tuple[str, str] | None:
@@ -28,7 +33,7 @@ def check_uri(uri: str) -> tuple[str, str] | None:
     if any(wrong.values()):
         return next(what for what, is_so in wrong.items() if is_so), _FORMS
     known = {ENDPOINT, REGION} if parts.scheme != "hdfs" else set()
-    unknown = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if name not in known]
+    unknown = [name for name in asked_in(parts.query) if name not in known]
     if unknown:
         return f"the setting {unknown[0]} in a URI", "?endpoint=URL&region=NAME, of s3:// alone"
     return None
