@@ -17,7 +17,7 @@ from .test_corrections import BUSY, WITHIN, as_told, disordered, reevaluated
 from .test_corrections_keys import BUSY as OF_KEYS
 from .test_detect_equals_naive import DEEP, Shape, at_instants, check, many, run, shapes
 
-few = settings(many, max_examples=2000 if DEEP else 100)
+few = settings(many, max_examples=2000 if DEEP else 12)
 HITS = "rule:r0"
 _COUNT: Body = {"rule_type": "velocity", "aggregation_type": "count"}
 _FORMULA: Body = {"rule_type": "formula", "source_topic": HITS}
