@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from .composed import composed_detect
 from .fastpath import FastPath, plans_of, stream_spec
-from .strategies import LISTS, STREAM, Body, Record
+from .strategies import LISTS, START_MS, STREAM, Body, Record
 from .test_corrections import BUSY, WITHIN, as_told, disordered, reevaluated
 from .test_corrections_keys import BUSY as OF_KEYS
 from .test_detect_equals_naive import DEEP, Shape, at_instants, check, many, run, shapes
@@ -74,14 +74,16 @@ BESIDE: list[Body] = [
 ]
 
 
+# Reads the hits of the reader, and says at each what it has seen.
 ABOVE: Body = {
-    **ALONE[1],
+    **_FORMULA,
     **WITHIN,
     "late_policy": "evaluate",
     "rule_id": "z0",
     "version": 1,
     "source_topic": "rule:q0",
 }
+ABOVE |= {"figures": {"a": _BY_DEVICE, "b": _BY_ACCOUNT}, "when": "a >= 1", "value": "a + 10 * b", "emit": "every"}
 
 
 def first_told(below: Body, reader: Body, made: list[Record], shape: Shape) -> list[Any]:
@@ -131,3 +133,32 @@ def test_hits_beside_records_count_from_when_they_were_told_wherever_batches_are
     alone = at_instants(Shape(1, [(place, place + 1) for place in range(len(made))], []), made)
     shape = at_instants(data.draw(shapes(len(made))), made)
     assert first_told(below, reader, made, shape) == first_told(below, reader, made, alone)
+
+
+def test_what_comes_of_a_hit_that_is_told_late_is_told_late_too() -> None:
+    """By hand: t3 comes late and makes t0 a hit, after t2 was one; who reads hits of hits has seen t2 without it."""
+    times = [(0, 0, "a1"), (2000, 2000, "a2"), (3000, 3000, "a2"), (-500, 4000, "a1"), (4500, 4500, "a2")]
+    made: list[Record] = [
+        {
+            "_id": f"t{number}",
+            "_event_ms": START_MS + event_ms,
+            "_ingest_ms": START_MS + ingest_ms,
+            "account": account,
+            "device": 1,
+            "amount": 0,
+            "price": 0.1,
+            "kind": "CSH",
+        }
+        for number, (event_ms, ingest_ms, account) in enumerate(times)
+    ]
+    reader = {**ALONE[0], "aggregation_threshold": 1, "emit": "every", "rule_id": "q0", "version": 1}
+    for batches in ([(0, 5)], [(place, place + 1) for place in range(5)], [(0, 3), (3, 5)]):
+        told = first_told({**BUSY[0], "emit": "every"}, reader, made, Shape(2, batches, []))
+        assert [(rule, record, value) for rule, _, record, _, _, _, value, *_ in told] == [
+            ("q0", "t0", "1"),
+            ("q0", "t2", "1"),
+            ("q0", "t4", "3"),
+            ("z0", "t0", "11"),
+            ("z0", "t2", "11"),
+            ("z0", "t4", "22"),
+        ]
