@@ -149,7 +149,8 @@ def test_places_below_a_root() -> None:
 @pytest.mark.parametrize(
     ("uri", "found"),
     [
-        ("s3://user:secret@bucket/p", "a URI with credentials in it"),
+        ("s3://user:secret@bucket/p", "a secret"),
+        ("s3://bucket/p?endpoint=http://user:secret@host", "a secret"),
         ("gs://bucket/p", "a URI of scheme gs"),
         ("s3://bucket", "without a path of its own"),
         ("s3://bucket/p?secret_key=a", "the setting secret_key in a URI"),

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,12 +45,14 @@ class SourceMark:
 class Checkpoint:
     """The hold on a checkpoint folder; from ``claim`` to ``release``, or to the end of the process.
 
-    ``shown``: what messages call it.
+    ``shown``: what messages call it. ``lost``: that another run has taken it over, which ``on_lost`` is called for.
     """
 
     def __init__(self, folder: Path, descriptor: int, shown: str | None = None) -> None:
         self.folder = folder
         self.shown = shown or str(folder)
+        self.lost: StateError | None = None
+        self.on_lost: Callable[[], None] | None = None
         self._end = weakref.finalize(self, os.close, descriptor)
         self._descriptor = descriptor
 

@@ -57,12 +57,18 @@ def _read(name: str) -> Claim:
 
 
 class Lease:
-    """The hold on the checkpoint in ``store``, which messages call ``shown``. ``tidy`` is called with each renewal."""
+    """The hold on the checkpoint in ``store``, which messages call ``shown``. ``tidy`` is called with each renewal.
 
-    def __init__(self, store: FileStore, shown: str, tidy: Callable[[], None]) -> None:
+    ``on_lost`` is called, in a thread of its own, once it is seen that another driver has taken over.
+    """
+
+    def __init__(
+        self, store: FileStore, shown: str, tidy: Callable[[], None], on_lost: Callable[[StateError], None]
+    ) -> None:
         self._store = store
         self._shown = shown
         self._tidy = tidy
+        self._on_lost = on_lost
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._claim = Claim(0, secrets.token_hex(8), 0)
@@ -97,11 +103,14 @@ class Lease:
         """Look. Raises StateError where somebody else has taken over, StoreAwayError where it cannot be known."""
         claims = self._claims()
         if not any(each.who == self._claim.who for each in claims) or max(c.epoch for c in claims) > self.epoch:
-            raise StateError(
-                f"the checkpoint {self._shown} was taken over by another run, since this one did not renew its hold "
-                f"on it for {LEASE_S:.0f} s (it stood still, or the store was out of its reach): this run ends; what "
-                "it had not noted the other one does"
-            )
+            raise self._taken_over()
+
+    def _taken_over(self) -> StateError:
+        return StateError(
+            f"the checkpoint {self._shown} was taken over by another run, since this one did not renew its hold "
+            f"on it for {LEASE_S:.0f} s (it stood still, or the store was out of its reach): this run ends; what "
+            "it had not noted the other one does"
+        )
 
     def release(self) -> None:
         """Let others have it."""
@@ -126,8 +135,9 @@ class Lease:
             before = self._claim
             try:
                 mine = [each for each in self._claims() if each.who == before.who]
-                if not mine:
-                    return  # another has taken over; who judges is told
+                if not mine:  # another has taken over: a run without records to judge would not look
+                    self._on_lost(self._taken_over())
+                    return
                 self._claim = Claim(before.epoch, before.who, before.count + 1)
                 self._put()
                 for each in mine:
@@ -195,5 +205,5 @@ def released(lease: Lease) -> None:
     """Release, for no longer than some seconds where the store is away: the next run then waits for the lease."""
     try:
         patiently(lease.release, within_s=_END_S)
-    except StoreAwayError as error:
+    except (StoreAwayError, StateError) as error:
         log.warning("the hold on the checkpoint stays until it runs out", error=str(error))

@@ -32,7 +32,7 @@ class StoredCheckpoint(Checkpoint):
             super().__init__(here.folder, here.detach(), uri)
             store = file_store(uri)
             self._mirror = Mirror(store, self.folder, uri)
-            self._lease = Lease(store, uri, self._mirror.tidy)
+            self._lease = Lease(store, uri, self._mirror.tidy, self._lose)
             patiently(lambda: self._lease.take(self._mirror.epochs()), within_s=START_S_MAX)
             try:
                 patiently(lambda: self._mirror.restore(self._lease.epoch), within_s=START_S_MAX)
@@ -66,6 +66,11 @@ class StoredCheckpoint(Checkpoint):
         """
         patiently(self._mirror.publish, stop)
         patiently(self._lease.still_held, stop)
+
+    def _lose(self, error: StateError) -> None:
+        self.lost = error
+        if self.on_lost is not None:
+            self.on_lost()
 
     def release(self) -> None:
         """As said; what was noted last goes to the store first, so that nothing is done again."""

@@ -111,6 +111,8 @@ class Pipeline:
         if self._stopping.is_set():
             raise StoppedError("stopped while it started; nothing was judged")
         self._query = writer.start()
+        if self._checkpoint is not None:
+            self._checkpoint.on_lost = self._query.stop
         self._leftovers.watch(self._query)
         self._watcher.start()
 
@@ -148,6 +150,9 @@ class Pipeline:
         """Until the query is stopped or fails."""
         with self._told():
             self._running().awaitTermination()
+        if self._checkpoint is not None and self._checkpoint.lost is not None:
+            self.stop()
+            raise self._checkpoint.lost
         return self.totals
 
     def _done(self) -> Totals:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -22,8 +24,8 @@ def store(tmp_path: Path) -> LocalFiles:
     return LocalFiles(tmp_path / "store")
 
 
-def lease(store: LocalFiles) -> Lease:
-    return Lease(store, "s3://bucket/p", lambda: None)
+def lease(store: LocalFiles, on_lost: Callable[[StateError], None] = lambda _: None) -> Lease:
+    return Lease(store, "s3://bucket/p", lambda: None, on_lost)
 
 
 def of_another_machine(store: LocalFiles) -> None:
@@ -51,7 +53,7 @@ def test_of_a_process_that_died_here_the_next_one_takes_over_at_once(store: Loca
     code = (
         "import sys, os; from pathlib import Path; from crossline.connectors.objects.files import LocalFiles; "
         "from crossline.engine.book.lease import Lease; "
-        "Lease(LocalFiles(Path(sys.argv[1])), 'p', lambda: None).take([7]); os._exit(9)"
+        "Lease(LocalFiles(Path(sys.argv[1])), 'p', lambda: None, print).take([7]); os._exit(9)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(store.root)], check=False)
     assert done.returncode == 9
@@ -85,6 +87,18 @@ def test_of_another_machine_it_is_waited_for(store: LocalFiles, monkeypatch: pyt
     stopped.release()
     second.still_held()
     second.release()
+
+
+def test_a_run_that_is_taken_over_from_is_told_though_it_judges_nothing(
+    store: LocalFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "RENEW_S", 0.02)
+    told: queue.Queue[StateError] = queue.Queue()
+    cut_off = lease(store, told.put)
+    cut_off.take([])
+    store.clear(CLAIMS)  # as who takes over does
+    assert "taken over by another run" in str(told.get(timeout=60))
+    cut_off.release()
 
 
 def test_of_those_that_come_at_one_moment_no_two_begin(store: LocalFiles) -> None:
