@@ -9,6 +9,11 @@ ENDPOINT, REGION = "endpoint", "region"
 _SCHEMES = ("s3", "s3a", "hdfs")
 _FORMS = "a folder, s3://BUCKET/PREFIX (or s3a://) or hdfs://HOST:PORT/PATH"
 
+_NO_SECRETS = (
+    "no credentials in a URI: they come from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), ~/.aws or "
+    "a role"
+)
+
 
 def asked_in(query: str) -> dict[str, str]:
     """The settings of a query, as written: an address needs no escapes."""
@@ -22,11 +27,7 @@ def check_uri(uri: str) -> tuple[str, str] | None:
     except ValueError:
         return "no URI", _FORMS
     if "@" in parts.netloc or "@" in parts.query:
-        return (
-            A_SECRET,
-            "no credentials in a URI: they come from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), "
-            "~/.aws or a role",
-        )
+        return A_SECRET, _NO_SECRETS
     wrong = {
         f"a URI of scheme {parts.scheme or '(none)'}": parts.scheme not in _SCHEMES,
         "a URI without a bucket or host, or without a path of its own": not parts.netloc or not parts.path.strip("/"),
