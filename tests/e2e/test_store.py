@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from crossline.connectors.objects.files import file_store
 from crossline.core.basics.errors import StateError
 from crossline.engine.book.lease import CLAIMS
 from crossline.engine.pipeline import assemble as assemble_module
 
-from .killing import RULES
-from .project import Project, read_jsonl
+from .feeding import fed, needed
+from .killing import RULES, kill_driver, running, same_everywhere, tiered_at, wait_for_nobody
+from .project import Alerts, Project, read_jsonl
 from .traffic import STREAM, lines, records
 
 if TYPE_CHECKING:
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+DEEP = os.environ.get("CROSSLINE_DEEP") == "1"
+KILLS = 2
 COUNT = 900
 SEED = 20_261_123
 SINKS = [{"kind": "sqlite", "path": "out/alerts.db"}, {"kind": "jsonl", "path": "out/behind.jsonl", "behind": True}]
@@ -70,3 +79,38 @@ def test_what_the_store_has_at_a_moment_is_enough_to_go_on(
     assert first.alerts() == whole.alerts()
     assert file_store(f"s3://{s3_server.bucket}/first{query}").names(CLAIMS) == []
     assert not (first.root / "out" / "checkpoint").exists()
+
+
+@pytest.mark.skipif(not DEEP, reason="three starts of a minute; CROSSLINE_DEEP=1 runs it")
+@pytest.mark.timeout(1800)
+def test_a_driver_killed_again_and_again_goes_on_from_the_store(
+    spark: SparkSession,
+    s3_server: LocalS3,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    undisturbed: Callable[[int], Alerts],
+) -> None:
+    """Whatever a dead driver leaves behind is at work while the next one starts; the store fails once besides."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    count = needed(KILLS)
+    whole = undisturbed(count)
+    project = tiered_at(tmp_path)
+    project.settings["engine"]["checkpoint"] = f"s3://{s3_server.bucket}/killed?endpoint={s3_server.endpoint}"
+    project.pipeline.write_text(yaml.safe_dump(project.settings))
+    feed, draw, killed = fed(project, count), random.Random(SEED), 0
+    with ExitStack() as runs:
+        started = []
+        while killed < KILLS:
+            process = runs.enter_context(running(project))
+            started.append(process)
+            killed += feed.strike(process, draw, partial(kill_driver, process))
+            s3_server.kill()
+            s3_server.start()
+        assert 0 < len(project.alerts()) < len(whole), "the kills did not come under load"
+        feed.rest()
+        project.drain(spark)
+        for process in started:
+            wait_for_nobody(process)
+    assert read_jsonl(tmp_path / "out" / "behind.jsonl") == project.alerts()
+    same_everywhere(project, whole)

@@ -50,6 +50,28 @@ def test_no_secret_stands_in_a_report() -> None:
     assert "hunter2" not in (GOLDEN / "secrets.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("uri", "found"),
+    [
+        ("s3://user:hunter2@bucket/p", "found a secret; expected no credentials in a URI"),
+        ("s3://bucket/p?endpoint=http://user:hunter2@host", "found a secret; expected no credentials in a URI"),
+        ("gs://bucket/p", "found a URI of scheme gs; expected a folder, s3://BUCKET/PREFIX"),
+    ],
+)
+def test_a_checkpoint_that_leads_nowhere_is_refused_and_its_secret_is_not_shown(uri: str, found: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        load_pipeline(f"{SHORT}engine: {{checkpoint: '{uri}'}}\n", "pipeline.yaml", reader(GOLDEN))
+    assert "engine.checkpoint\n" in str(caught.value)
+    assert found in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_checkpoint_on_a_store_is_the_same_in_any_folder() -> None:
+    text = f"{SHORT}engine: {{checkpoint: 's3a://bucket/p?region=eu-central-1'}}\n"
+    pipeline = in_folder(load_pipeline(text, "pipeline.yaml", reader(GOLDEN)), "/somewhere")
+    assert pipeline.engine.checkpoint == "s3a://bucket/p?region=eu-central-1"
+
+
 @pytest.mark.parametrize("name", ["tx", "cards"])
 def test_examples_are_read(name: str) -> None:
     folder = ROOT / "examples" / name
