@@ -1,0 +1,91 @@
+"""The servers that `make services` starts: what each is, where it listens, how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crossline.core.basics.errors import UsageError
+from crossline.services.guarded import HOST
+
+# What examples/payments-kafka reads and writes: the partitions of each topic.
+TOPICS = {"payments": 2, "payments-alerts": 2, "payments-decisions": 2, "payments-dead": 1}
+_PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A server: ``port`` unless the environment names another, ended by ``how``.
+
+    ``make`` gives it for a folder and a port; what it gives is entered, then ``prepared``. ``address`` is what clients
+    are given. ``ports``: how many from the first on it takes. ``log``: the stem of its log, by default the name.
+    """
+
+    name: str
+    port: int
+    how: signal.Signals
+    address: str
+    make: Callable[[Path, int], AbstractContextManager[Any]]
+    prepare: Callable[[Any], None] = lambda _: None
+    ports: int = 1
+    log: str | None = None
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that names another port."""
+        return f"CROSSLINE_{self.name.upper()}_PORT"
+
+    def port_in(self, environment: Mapping[str, str] = os.environ) -> int:
+        """Its port; raises UsageError where the variable holds none."""
+        given = environment.get(self.variable, "")
+        if not given:
+            return self.port
+        if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= _PORT_MAX + 1 - self.ports:
+            raise UsageError(f"{self.variable} is {given!r}; expected a port, such as {self.port}")
+        return int(given)
+
+
+def _kafka(folder: Path, port: int) -> AbstractContextManager[Any]:
+    from crossline.services.broker import LocalBroker  # noqa: PLC0415 - each member loads what it needs, and no other
+
+    return LocalBroker(folder, port=port, heap_mb=512, alone=True)
+
+
+def _topics(broker: Any) -> None:
+    there = broker.admin().list_topics(timeout=60).topics
+    for name, partitions in TOPICS.items():
+        if name not in there:
+            broker.create_topic(name, partitions)
+
+
+def _registry(folder: Path, port: int) -> AbstractContextManager[Any]:
+    from crossline.services.registry import LocalRegistry  # noqa: PLC0415 - as above
+
+    return LocalRegistry(folder, port=port, alone=True)
+
+
+def _redis(folder: Path, port: int) -> AbstractContextManager[Any]:
+    from crossline.services.redis import LocalRedis  # noqa: PLC0415 - as above
+
+    return LocalRedis(folder=folder, port=port, alone=True)
+
+
+def _postgres(folder: Path, port: int) -> AbstractContextManager[Any]:
+    from crossline.services.postgres import LocalPostgres  # noqa: PLC0415 - as above
+
+    return LocalPostgres(folder, port=port, alone=True)
+
+
+# None of the usual ports, so that servers which the machine has already are in nobody's way; and below those that
+# systems give to whoever connects somewhere.
+MEMBERS = (
+    Member("kafka", 19092, signal.SIGTERM, f"{HOST}:{{port}}", _kafka, _topics, ports=2, log="broker"),
+    Member("registry", 18081, signal.SIGTERM, f"http://{HOST}:{{port}}/apis/ccompat/v7", _registry),
+    Member("redis", 16379, signal.SIGTERM, f"{HOST}:{{port}}", _redis),
+    Member("postgres", 15432, signal.SIGINT, f"postgresql://crossline@{HOST}:{{port}}/crossline", _postgres),
+)
