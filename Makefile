@@ -24,7 +24,7 @@ demo: setup
 	$(VENV)/crossline demo $(ARGS)
 
 test:
-	$(SETUP) broker
+	$(SETUP) broker s3
 	$(VENV)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 services:

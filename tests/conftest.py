@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crossline.services.broker import LocalBroker
     from crossline.services.postgres import LocalPostgres
     from crossline.services.redis import LocalRedis
+    from crossline.services.s3 import LocalS3
 
 # Packages whose modules assert for tests: a failure there tells what differed, as one in a test does.
 pytest.register_assert_rewrite(
@@ -86,6 +87,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("shared"))
         elif "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("postgres"))
+        elif "s3_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("s3"))
 
 
 @pytest.fixture
@@ -106,4 +109,13 @@ def redis_server() -> Iterator[LocalRedis]:
     from crossline.services.redis import LocalRedis  # noqa: PLC0415 - as above
 
     with LocalRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[LocalS3]:
+    """A real object store; ``s3_server.environment`` is what its clients need."""
+    from crossline.services.s3 import LocalS3  # noqa: PLC0415 - as above
+
+    with LocalS3() as server:
         yield server
