@@ -9,8 +9,8 @@ help:
 	@echo "make setup    .venv with the crossline command; Java and jars where they are missing"
 	@echo "make demo     a stream of card payments, its frauds and the alerts, on this machine"
 	@echo "make test     all tests          (ARGS='tests/unit -k times' for some)"
-	@echo "make services Kafka, a schema registry, Redis, PostgreSQL on this machine, for examples/payments-kafka"
-	@echo "              (ARGS='start redis' for some; services-status, services-stop; the first time it fetches 160 MB)"
+	@echo "make services Kafka, schema registry, Redis, PostgreSQL, object store here, for examples/payments-kafka"
+	@echo "              (ARGS='start redis' for some; services-status, services-stop; the first time it fetches 175 MB)"
 	@echo "make bench    all measurements   (ARGS=--help for a choice)"
 	@echo "make lint     style, format, types"
 	@echo "make doctor   what is installed, what is missing and how to get it"
@@ -28,7 +28,7 @@ test:
 	$(VENV)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 services:
-	$(SETUP) broker registry
+	$(SETUP) broker registry s3
 	@$(VENV)/python tools/services.py $(ARGS)
 
 services-stop services-status: services-%:

@@ -53,7 +53,7 @@ class Home:
             own = own_folder(kind)
             return cls(own.path, own)
         folder = folder.absolute()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return cls(folder, None, alone)
 
     def start(
@@ -89,19 +89,6 @@ class Home:
         """Remove the folder if it is temporary; not to be called twice."""
         if self.own is not None:
             self.own.remove()
-
-
-def start_guarded(command: Sequence[str], folder: Path, log_file: Path) -> subprocess.Popen[bytes]:
-    """Start ``command`` in ``folder``, which goes with it when we are gone."""
-    with log_file.open("ab") as log:
-        return subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, str(folder), "KILL", *command],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-            start_new_session=True,
-        )
 
 
 def end_at_once(process: subprocess.Popen[bytes]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -81,6 +82,30 @@ def _postgres(folder: Path, port: int) -> AbstractContextManager[Any]:
     return LocalPostgres(folder, port=port, alone=True)
 
 
+def _store(folder: Path, port: int) -> AbstractContextManager[Any]:
+    from crossline.services.s3 import LocalS3  # noqa: PLC0415 - as above
+
+    secret = folder / "secret-key"
+    if not secret.is_file():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write_secret(secret, secrets.token_hex(16))
+    return LocalS3(port=port, secret_key=secret.read_text(encoding="ascii"), folder=folder, alone=True)
+
+
+def _environment_file(server: Any) -> None:
+    """What a shell reads so that its programs find the store."""
+    lines = "".join(f"export {name}={value}\n" for name, value in server.environment.items())
+    _write_secret(server.folder / "environment", lines)
+
+
+def _write_secret(path: Path, text: str) -> None:
+    aside = path.with_name(f"{path.name}.new")
+    aside.unlink(missing_ok=True)
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(text)
+    aside.replace(path)
+
+
 # None of the usual ports, so that servers which the machine has already are in nobody's way; and below those that
 # systems give to whoever connects somewhere.
 MEMBERS = (
@@ -88,4 +113,5 @@ MEMBERS = (
     Member("registry", 18081, signal.SIGTERM, f"http://{HOST}:{{port}}/apis/ccompat/v7", _registry),
     Member("redis", 16379, signal.SIGTERM, f"{HOST}:{{port}}", _redis),
     Member("postgres", 15432, signal.SIGINT, f"postgresql://crossline@{HOST}:{{port}}/crossline", _postgres),
+    Member("store", 19000, signal.SIGTERM, f"http://{HOST}:{{port}}", _store, _environment_file, log="s3"),
 )

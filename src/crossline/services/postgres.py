@@ -66,6 +66,8 @@ class LocalPostgres:
 
     def __enter__(self) -> Self:
         self._binaries, self._who = find_binaries(), identity()
+        if self._kept is not None:
+            self._kept.mkdir(parents=True, exist_ok=True, mode=0o711)
         self._home = Home.open("postgres", self._kept, alone=self._alone)
         try:
             self._make_ready()
