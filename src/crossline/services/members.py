@@ -8,15 +8,19 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from crossline.core.basics.errors import UsageError
+from crossline.core.basics.errors import SourceError, UsageError
 from crossline.services.guarded import HOST
 
 # What examples/payments-kafka reads and writes: the partitions of each topic.
 TOPICS = {"payments": 2, "payments-alerts": 2, "payments-decisions": 2, "payments-dead": 1}
 _PORT_MAX = 65_535
+_JSON = "application/vnd.schemaregistry.v1+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,22 @@ def _registry(folder: Path, port: int) -> AbstractContextManager[Any]:
     return LocalRegistry(folder, port=port, alone=True)
 
 
+def _compatible(registry: Any) -> None:
+    """As other registries do unless they are told otherwise: a schema that cannot read what is there is refused."""
+    address = urlsplit(registry.url)
+    connection = HTTPConnection(HOST, address.port, timeout=60)
+    try:
+        connection.request("PUT", f"{address.path}/config", '{"compatibility": "BACKWARD"}', {"Content-Type": _JSON})
+        answer = connection.getresponse()
+        said = answer.read()
+    except (OSError, HTTPException) as error:
+        raise SourceError(f"the registry at {registry.url} does not answer: {error}") from error
+    finally:
+        connection.close()
+    if answer.status != HTTPStatus.OK:
+        raise SourceError(f"the registry at {registry.url} answers {answer.status} to its settings: {said!r}")
+
+
 def _redis(folder: Path, port: int) -> AbstractContextManager[Any]:
     from crossline.services.redis import LocalRedis  # noqa: PLC0415 - as above
 
@@ -110,7 +130,7 @@ def _write_secret(path: Path, text: str) -> None:
 # systems give to whoever connects somewhere.
 MEMBERS = (
     Member("kafka", 19092, signal.SIGTERM, f"{HOST}:{{port}}", _kafka, _topics, ports=2, log="broker"),
-    Member("registry", 18081, signal.SIGTERM, f"http://{HOST}:{{port}}/apis/ccompat/v7", _registry),
+    Member("registry", 18081, signal.SIGTERM, f"http://{HOST}:{{port}}/apis/ccompat/v7", _registry, _compatible),
     Member("redis", 16379, signal.SIGTERM, f"{HOST}:{{port}}", _redis),
     Member("postgres", 15432, signal.SIGINT, f"postgresql://crossline@{HOST}:{{port}}/crossline", _postgres),
     Member("store", 19000, signal.SIGTERM, f"http://{HOST}:{{port}}", _store, _environment_file, log="s3"),

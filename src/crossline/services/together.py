@@ -10,11 +10,10 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ FOLDER_VARIABLE = "CROSSLINE_SERVICES"
 MARKER = ".crossline-services"
 _READY = "ready"
 _STOP_S_MAX = 60.0
+_LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,7 @@ class Group:
                 if state.address is not None:
                     tell(state, None)
                     continue
-                end(
-                    self.folder / each.name, signal.SIGKILL, _STOP_S_MAX
-                )  # one whose start was cut off, if there is one
+                self._end(each)  # one whose start was cut off, if there is one
                 lacking.append(each)
             self._check_ports(lacking)
             self._start(lacking, tell)
@@ -134,15 +132,20 @@ class Group:
         if not members:
             return
         with ThreadPoolExecutor(len(members)) as pool:
+            started = {pool.submit(self._start_one, each): each for each in members}
             try:
-                started = {pool.submit(self._start_one, each): each for each in members}
                 for done in as_completed(started):
                     tell(self._state(started[done]), done.result())
             except BaseException:
-                # Ended from here, so that who waits for an answer of theirs hears of it at once.
-                for each in members:
-                    end(self.folder / each.name, signal.SIGKILL, _STOP_S_MAX)
+                # Ended from here, so that who waits for an answer of theirs hears of it at once; so is what comes up now.
+                while wait(started, timeout=_LOOK_S).not_done:
+                    self._end_all(members)
+                self._end_all(members)
                 raise
+
+    def _end_all(self, members: Sequence[Member]) -> None:
+        for each in members:
+            self._end(each)
 
     def _start_one(self, member: Member) -> float:
         began_s = time.monotonic()
