@@ -13,7 +13,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -36,9 +36,9 @@ SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 
 
-def main() -> int:
+def main(given: Sequence[str] | None = None) -> int:
     """Send until all is sent, or Ctrl-C."""
-    options = arguments()
+    options = arguments(given)
     text = (SCHEMAS / f"{options.schema}.avsc").read_text(encoding="utf-8")
     try:
         number = register(options.registry, f"{options.topic}-value", text)
@@ -59,18 +59,19 @@ def tell(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def arguments() -> argparse.Namespace:
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """What was chosen."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--records", type=int, default=0, help="how many payments; 0: until Ctrl-C")
     parser.add_argument("--rate", type=int, default=500, help="payments a second")
+    parser.add_argument("--since", type=int, default=0, help="how many seconds ago the first one was made")
     parser.add_argument("--schema", default="payment-1", help="a file of schemas/, without its .avsc")
     parser.add_argument("--broken", type=int, default=0, help="how many messages that are no payments come first")
     parser.add_argument("--seed", type=int, default=7, help="equal seeds make equal payments, but for their times")
     parser.add_argument("--brokers", default="127.0.0.1:19092", help="of Kafka")
     parser.add_argument("--topic", default="payments", help="where to")
     parser.add_argument("--registry", default="http://127.0.0.1:18081/apis/ccompat/v7", help="address of the registry")
-    return parser.parse_args()
+    return parser.parse_args(given)
 
 
 class RegistryError(Exception):
@@ -107,7 +108,7 @@ def send(options: argparse.Namespace, schema: Any, number: int) -> tuple[int, in
 
     for value in broken(options.broken):
         producer.produce(options.topic, value, on_delivery=acknowledged)
-    sent, head, began_s = 0, HEADER + number.to_bytes(4, "big"), time.time()
+    sent, head, began_s = 0, HEADER + number.to_bytes(4, "big"), time.time() - options.since
     try:
         for payment in payments(options, began_s):
             while time.time() < began_s + sent / options.rate:

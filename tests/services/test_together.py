@@ -187,7 +187,6 @@ def test_one_at_a_time_and_only_in_its_own_folder(tmp_path: Path) -> None:
 
 def test_a_failure_ends_what_others_still_start(tmp_path: Path) -> None:
     """Each waits for what the other does: whoever fails has the other, which would wait for long, ended."""
-
     begun = threading.Event()
 
     class Waits:

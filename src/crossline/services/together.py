@@ -137,7 +137,7 @@ class Group:
                 for done in as_completed(started):
                     tell(self._state(started[done]), done.result())
             except BaseException:
-                # Ended from here, so that who waits for an answer of theirs hears of it at once; so is what comes up now.
+                # Ended from here, so that who waits for an answer of theirs hears of it at once; so is what comes up.
                 while wait(started, timeout=_LOOK_S).not_done:
                     self._end_all(members)
                 self._end_all(members)
