@@ -164,6 +164,8 @@ def _is_held(folder: Path) -> bool:
         lock = os.open(folder / RUNNING, os.O_RDONLY)
     except FileNotFoundError:
         return False
+    except PermissionError:
+        raise PermanentError(f"what runs in {folder} is another user's: ask as that one") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:

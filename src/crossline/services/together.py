@@ -213,7 +213,7 @@ def services_folder(environment: Mapping[str, str] = os.environ, root: Path | No
     usual = (root or checkout() or cache_dir(environment)) / ".cache" / "services"
     usual.parent.mkdir(parents=True, exist_ok=True)
     if given := environment.get(FOLDER_VARIABLE):
-        target = Path(given).expanduser().absolute()
+        target = Path(given).expanduser().resolve()
     elif usual.is_symlink():
         target = usual.readlink()
     elif (who := identity()) is None or can_enter(who, usual.parent):
