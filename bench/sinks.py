@@ -32,6 +32,7 @@ from crossline.services.registry import LocalRegistry
 PARTITIONS = 2
 SCRAPE_EVERY_S = 5.0
 ANSWER_S_MAX = 10.0
+_SHOWN = ("crossline_sink_", "crossline_source_waiting", "crossline_records_total", "crossline_ready")
 POLICY = {"schema_version": 1, "version": 1, "decide": [{"when": "hits >= 1", "decision": "review"}]}
 
 
@@ -129,7 +130,7 @@ class Scraper:
         kept = {
             name.removeprefix("crossline_"): value
             for name, value in figures.items()
-            if name.startswith(("crossline_sink_", "crossline_source_waiting", "crossline_records_total"))
+            if name.startswith(_SHOWN) and "_bucket" not in name and float(value)
         }
         shown = ", ".join(f"{name} {float(value):g}" for name, value in kept.items())
         took = f"median {median(self.took_ms):.1f} ms, longest {max(self.took_ms):.1f} ms"
