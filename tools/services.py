@@ -12,7 +12,7 @@ import sys
 
 from crossline.core.basics.errors import CrosslineError
 from crossline.services.members import Member
-from crossline.services.together import Group, State, services_folder
+from crossline.services.together import Group, State, services_folder, usual_folder
 
 
 def main(arguments: list[str]) -> int:
@@ -69,6 +69,8 @@ def clear(group: Group, names: list[str]) -> int:
         print("error: clear removes the data of all: name none", file=sys.stderr)
         return 2
     print(f"removed {group.folder}" if group.clear() else "there is no data of services")
+    if usual_folder().is_symlink():
+        usual_folder().unlink()
     return 0
 
 

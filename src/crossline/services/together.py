@@ -203,6 +203,11 @@ class Group:
             yield
 
 
+def usual_folder(environment: Mapping[str, str] = os.environ, root: Path | None = None) -> Path:
+    """``.cache/services`` of the checkout: the folder, or a link to it."""
+    return (root or checkout() or cache_dir(environment)) / ".cache" / "services"
+
+
 def services_folder(environment: Mapping[str, str] = os.environ, root: Path | None = None) -> Path:
     """Where the data of `make services` is: ``$CROSSLINE_SERVICES``, else ``.cache/services`` of the checkout.
 
@@ -210,7 +215,7 @@ def services_folder(environment: Mapping[str, str] = os.environ, root: Path | No
     a folder in /var/tmp. ``.cache/services`` is always a way to it, so that paths in pipelines hold. Raises UsageError
     where something else has that name.
     """
-    usual = (root or checkout() or cache_dir(environment)) / ".cache" / "services"
+    usual = usual_folder(environment, root)
     usual.parent.mkdir(parents=True, exist_ok=True)
     if given := environment.get(FOLDER_VARIABLE):
         target = Path(given).expanduser().resolve()
