@@ -29,6 +29,7 @@ BATCH = 500
 DISORDER_MS = 2_000
 FRAUDS_MAX = 100  # of each of five kinds, in twenty minutes
 ANSWER_S_MAX = 30.0
+POLL_S_MAX = 0.01
 UNKNOWN_SCHEMA = 999_999
 # What the client has to say of brokers that are away stands in the error in the end.
 SILENT = logging.getLogger("produce")
@@ -97,7 +98,13 @@ def register(registry: str, subject: str, schema: str) -> int:
 def send(options: argparse.Namespace, schema: Any, number: int) -> tuple[int, int]:
     """Send the payments, each when it is due; how many, and how many were not acknowledged."""
     producer = Producer(
-        {"bootstrap.servers": options.brokers, "acks": "all", "enable.idempotence": True, "linger.ms": 2}
+        {
+            "bootstrap.servers": options.brokers,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "log_level": 3,
+        }
     )
     producer.list_topics(options.topic, timeout=ANSWER_S_MAX)
     refused: list[str] = []
@@ -111,8 +118,8 @@ def send(options: argparse.Namespace, schema: Any, number: int) -> tuple[int, in
     sent, head, began_s = 0, HEADER + number.to_bytes(4, "big"), time.time() - options.since
     try:
         for payment in payments(options, began_s):
-            while time.time() < began_s + sent / options.rate:
-                producer.poll(min(0.01, began_s + sent / options.rate - time.time()))
+            while (early_s := began_s + sent / options.rate - time.time()) > 0:
+                producer.poll(min(POLL_S_MAX, early_s))  # below zero it would wait for ever
             value = io.BytesIO()
             value.write(head)
             fastavro.schemaless_writer(value, schema, payment)
