@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -32,6 +32,8 @@ from crossline.services.registry import LocalRegistry
 PARTITIONS = 2
 SCRAPE_EVERY_S = 5.0
 ANSWER_S_MAX = 10.0
+# Where alerts go, and whether records are Avro.
+CASES = {"kafka": ("kafka", False), "redis": ("redis", False), "all": ("all", False), "all-avro": ("all", True)}
 _SHOWN = ("crossline_sink_", "crossline_source_waiting", "crossline_records_total", "crossline_ready")
 POLICY = {"schema_version": 1, "version": 1, "decide": [{"when": "hits >= 1", "decision": "review"}]}
 
@@ -166,28 +168,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=3, help="of each, in turns")
-    parser.add_argument("--no-avro", action="store_true", help="without the runs over Avro, which need the registry")
+    parser.add_argument("--only", default=",".join(CASES), help="of these, which")
     parser.add_argument("--quick", action="store_true", help="600,000 records once")
     options = parser.parse_args()
     records, turns = (600_000, 1) if options.quick else (options.records, options.runs)
-    cases: Sequence[tuple[str, bool]] = [("kafka", False), ("redis", False), ("all", False), ("all", True)]
-    cases = [each for each in cases if not (options.no_avro and each[1])]
+    cases = options.only.split(",")
+    if unknown := [each for each in cases if each not in CASES]:
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(CASES)}")
     report = Report("sinks", f"R5, {records:,} records that wait in a topic of Kafka, by where alerts go")
-    runs: dict[tuple[str, bool], list[Run]] = {each: [] for each in cases}
+    runs: dict[str, list[Run]] = {each: [] for each in cases}
     for turn in range(turns):
-        for which, avro in cases:
-            say(f"turn {turn + 1}: {which}{', Avro' if avro else ''}")
-            runs[which, avro].append(drain(which, records, avro=avro))
-    for (which, avro), done in runs.items():
-        cpu = medians([run.cpu_us_per_record() for run in done])
-        deliver = medians([medians([batch["wall_ms"] | batch["after_ms"] for batch in run.batches]) for run in done])
+        for case in cases:
+            which, avro = CASES[case]
+            done = drain(which, records, avro=avro)
+            say(f"turn {turn + 1}, {case}: {done.steady_rate():,.0f} records/s")
+            runs[case].append(done)
+    for case, those in runs.items():
+        which, avro = CASES[case]
+        cpu = medians([run.cpu_us_per_record() for run in those])
+        deliver = medians([medians([batch["wall_ms"] | batch["after_ms"] for batch in run.batches]) for run in those])
         report.add(
             alerts_to=which,
             records_as="Avro" if avro else "JSON",
-            steady_per_s=median([run.steady_rate() for run in done]),
+            steady_per_s=median([run.steady_rate() for run in those]),
             cpu_us_per_record=cpu["all"],
-            alerts=done[0].alerts,
-            batches=len(done[0].batches),
+            alerts=those[0].alerts,
+            batches=len(those[0].batches),
             deliver_ms=deliver.get("deliver"),
         )
     report.notes.append(

@@ -26,6 +26,7 @@ _START_S_MAX = 300.0  # of a core it takes half a minute
 _STOP_S_MAX = 30.0
 _ASK_S, _PAUSE_S = 2.0, 0.2
 _LOG_TAIL = 15
+_TRIES = 3
 
 
 class LocalRegistry:
@@ -39,7 +40,7 @@ class LocalRegistry:
     def __init__(self, folder: Path | None = None, *, port: int = 0, heap_mb: int = 384, alone: bool = False) -> None:
         self._kept, self._alone = folder, alone
         self._heap_mb = heap_mb
-        self._port = port
+        self._port = self._wanted_port = port
         self._home: Home | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -48,13 +49,23 @@ class LocalRegistry:
         self._home = Home.open("registry", self._kept, alone=self._alone)
         try:
             app = _unpacked(archive, self.folder)
-            self._port = self._port or free_ports()[0]
             options = [f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={self.folder}"]
-            options += [f"-Dquarkus.http.host={HOST}", f"-Dquarkus.http.port={self._port}"]
+            options += [f"-Dquarkus.http.host={HOST}"]
             options += ["-Dapicurio.storage.kind=sql", "-Dapicurio.storage.sql.kind=h2"]
             # Records name schemas by number: one that was given is on the disk before it is told.
             options += [f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / 'schemas'};WRITE_DELAY=0"]
-            self._start([str(java.binary), *options, "-jar", str(app / "quarkus-run.jar")])
+            for tries_left in reversed(range(_TRIES)):
+                if not self._wanted_port:
+                    (self._port,) = free_ports()
+                own = f"-Dquarkus.http.port={self._port}"
+                try:
+                    self._start([str(java.binary), *options, own, "-jar", str(app / "quarkus-run.jar")])
+                    break
+                except SourceError:
+                    # Somebody may have taken the port in the half minute between our choosing it and its being bound.
+                    taken = "already in use" in self.log_file.read_text(errors="replace")
+                    if self._wanted_port or tries_left == 0 or not taken:
+                        raise
         except BaseException:
             self.close()
             raise
@@ -106,6 +117,8 @@ class LocalRegistry:
                 what = f"did not answer within {_START_S_MAX:.0f} s" if ended is None else f"ended (exit code {ended})"
                 tail = self.log_file.read_text(errors="replace").splitlines()[-_LOG_TAIL:]
                 lines = "".join(f"\n  {line}" for line in tail)
+                end_at_once(self._process)
+                self._process = None
                 raise SourceError(f"the registry at {self.url} {what} as it started; the end of its log:{lines}")
             time.sleep(_PAUSE_S)
 
