@@ -72,7 +72,9 @@ def told(broker: LocalBroker, which: str) -> Iterator[Told]:
         yield found
 
 
-def write(folder: Path, broker: LocalBroker, given: Told, registry: str | None, trigger: str = "0s") -> Path:
+def write(
+    folder: Path, broker: LocalBroker, given: Told, registry: str | None, trigger: str = "0s", **engine: Any
+) -> Path:
     """The pipeline of R5 that is told so; its records are Avro where there is a ``registry``."""
     source: dict[str, Any] = {"kind": "kafka", "brokers": broker.brokers, "topic": STREAM}
     if registry is not None:
@@ -82,7 +84,7 @@ def write(folder: Path, broker: LocalBroker, given: Told, registry: str | None, 
         rule_set("R5"),
         source,
         sinks=given.sinks,
-        engine={"trigger": trigger},
+        engine={"trigger": trigger, **engine},
         form="json" if registry is None else "avro",
         more=given.settings,
     )
@@ -160,7 +162,8 @@ def drain(which: str, records: int, *, avro: bool) -> Run:
         fill(broker, records, registry)
         given = stack.enter_context(told(broker, which))
         out = folder / "figures.json"
-        run_child([str(write(folder / "p", broker, given, registry)), str(out), "--records", str(records)])
+        path = write(folder / "p", broker, given, registry, max_batch_records=min(300_000, records // 8))
+        run_child([str(path), str(out), "--records", str(records)])
         return Run(orjson.loads(out.read_bytes()))
 
 
