@@ -1,14 +1,16 @@
-# make setup | demo | test | bench | lint | lock | doctor | clean. Needs Python 3.11 or newer and make, nothing else.
+# make setup | demo | test | services | bench | lint | lock | doctor | clean. Needs Python 3.11 or newer and make, nothing else.
 VENV := .venv/bin
 SETUP = @python=$$(sh tools/find-python.sh) && "$$python" tools/setup.py
 ARGS ?=
 
-.PHONY: help setup demo test bench lint lock doctor clean
+.PHONY: help setup demo test services services-stop services-status bench lint lock doctor clean
 
 help:
 	@echo "make setup    .venv with the crossline command; Java and jars where they are missing"
 	@echo "make demo     a stream of card payments, its frauds and the alerts, on this machine"
 	@echo "make test     all tests          (ARGS='tests/unit -k times' for some)"
+	@echo "make services Kafka, schema registry, Redis, PostgreSQL, object store here, for examples/payments-kafka"
+	@echo "              (ARGS='start redis' for some; services-status, services-stop; the first time it fetches 175 MB)"
 	@echo "make bench    all measurements   (ARGS=--help for a choice)"
 	@echo "make lint     style, format, types"
 	@echo "make doctor   what is installed, what is missing and how to get it"
@@ -24,6 +26,13 @@ demo: setup
 test:
 	$(SETUP) broker s3
 	$(VENV)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+services:
+	$(SETUP) broker registry s3
+	@$(VENV)/python tools/services.py $(ARGS)
+
+services-stop services-status: services-%:
+	@$(VENV)/python tools/services.py $* $(ARGS)
 
 bench:
 	$(SETUP) broker
@@ -41,5 +50,6 @@ doctor: setup
 	$(VENV)/crossline doctor $(ARGS)
 
 clean:
+	-@if [ -x $(VENV)/python ]; then $(VENV)/python tools/services.py stop && $(VENV)/python tools/services.py clear; fi
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis out bench/results
 	find src tests bench tools -name __pycache__ -prune -exec rm -rf {} +

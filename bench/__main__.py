@@ -10,9 +10,21 @@ from crossline.engine.runtime.tied import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
 SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint")
-PROGRAMS = (*SMALL, "throughput", "backtest", "keys", "recovery", "latency", "equality", "postgres", "soak")
+PROGRAMS = (*SMALL, "throughput", "backtest", "keys", "recovery", "latency", "sinks", "equality", "postgres", "soak")
 WITH_QUICK = frozenset(
-    {"floor", "throughput", "backtest", "keys", "memory", "recovery", "checkpoint", "latency", "postgres", "soak"}
+    {
+        "floor",
+        "throughput",
+        "backtest",
+        "keys",
+        "memory",
+        "recovery",
+        "checkpoint",
+        "latency",
+        "sinks",
+        "postgres",
+        "soak",
+    }
 )
 
 

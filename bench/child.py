@@ -19,10 +19,11 @@ import psutil
 
 from crossline.connectors.base import Delivery
 from crossline.core.settings.config import in_folder
-from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
+from crossline.engine.pipeline.assemble import RunOptions, assemble, clocks_of, read_config
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.work.totals import Totals
+from crossline.serve.watch.watch import Watch as Pages
 
 USAGE_EVERY_S = 0.5  # looking at all processes takes milliseconds, which a small batch would feel
 
@@ -35,9 +36,12 @@ class Watch:
     batches: list[dict[str, Any]] = field(default_factory=list)
     seen_s: float = 0.0
     seen: dict[str, Any] = field(default_factory=dict)
+    pages: Pages | None = None
 
     def batch(self, delivery: Delivery, totals: Totals) -> None:
         """A batch was delivered."""
+        if self.pages is not None:
+            self.pages.batch(delivery, totals)
         now_s = time.monotonic()
         if not self.batches or now_s - self.seen_s >= USAGE_EVERY_S:
             self.seen_s, self.seen = now_s, self.usage()
@@ -115,10 +119,14 @@ def main() -> None:
     config = in_folder(read_config(str(options.pipeline)), str(options.pipeline.parent.absolute()))
     spark = session(config, options.set)
     wake_workers(spark)
-    watch = Watch()
+    watch = Watch(pages=None if config.watch is None else Pages(config.watch, config.name, clocks_of(config)))
     started_s = time.monotonic()
     before = watch.usage()
-    running = assemble(spark, config, RunOptions(complete=not options.serve, on_batch=watch.batch)).start()
+    told = None if watch.pages is None else watch.pages.figures
+    running = assemble(spark, config, RunOptions(complete=not options.serve, on_batch=watch.batch, sink_watch=told))
+    if watch.pages is not None:
+        watch.pages.follow(running)
+    running.start()
     query = spark.streams.active[0]
     totals = finish(running, options)
     watch.batches[-1:] = [{**last, "usage_s": time.monotonic(), **watch.usage()} for last in watch.batches[-1:]]
@@ -133,6 +141,8 @@ def main() -> None:
         "dead": totals.dead,
         "late": totals.late,
     }
+    if watch.pages is not None:
+        watch.pages.close()
     options.out.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2))
     spark.stop()
 

@@ -3,7 +3,8 @@
 A real broker, the load, the pipeline and the consumer share the machine, a process each. The load is open loop: a
 record is due at its own time, come what may, and its latency counts from then to when the consumer has the alert that
 it triggered. Rules R5. One pipeline takes all rates, one after the other, each after a warm-up; it stops at the first
-rate that it does not keep up with.
+rate that it does not keep up with. ``--sinks all``: alerts and decisions go to Redis and PostgreSQL too, and
+the metrics are read meanwhile; ``--avro``: records are Avro, by the schema of a registry.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.report import Report, median, percentile, say
 from bench.runs import LOG_TAIL, ROOT, environment, medians
-from bench.workload import STREAM, rule_set, write_pipeline
+from bench.sinks import Scraper, told, write
+from bench.workload import STREAM
 from crossline.engine.machine.temp import own_folder_for
 from crossline.engine.runtime.tied import end_with_parent
 from crossline.generate.kafka import SENT_HEADER
 from crossline.services.broker import LocalBroker
+from crossline.services.registry import LocalRegistry
 
 PARTITIONS = 2
 GENERATOR_START_S = 2.0  # a guess of how long the generator takes to begin; event time is only shifted by it
@@ -92,6 +95,7 @@ class Bench:
 
     folder: Path
     brokers: str
+    registry: str | None = None
     processes: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -127,6 +131,7 @@ class Bench:
         arguments = ["--records", str(phase.count), "--start", str(phase.first), "--rate", str(phase.rate)]
         arguments += ["--event-rate", str(phase.rate), "--base-time", base, "--disorder-ms", str(DISORDER_MS)]
         arguments += ["--brokers", self.brokers, "--topic", STREAM, "--json"]
+        arguments += [] if self.registry is None else ["--registry", self.registry]
         log = self.folder / f"load-{phase.rate}.log"
         before_offsets = end_offsets(self.brokers)
         with process("crossline.cli.main", "generate", "tx", *arguments, log=log) as load:
@@ -180,25 +185,36 @@ def first_sent_us(brokers: str, offsets: Mapping[int, int], phase: Phase) -> flo
             if message is None or message.error():
                 continue
             sent_us = float(dict(message.headers())[SENT_HEADER])
-            number = int(orjson.loads(message.value())["transaction_id"][1:])
+            number = number_of(message.value())
             return sent_us - (number - phase.first) * 1e6 / phase.rate
     finally:
         looking.close()
 
 
+def number_of(value: bytes) -> int:
+    """The number of a record: of JSON, or of Avro, whose first field is the id, behind a header, a branch, a length."""
+    if value[:1] != b"\0":
+        return int(orjson.loads(value)["transaction_id"][1:])
+    return int(value[8 : 7 + (value[6] >> 1)])
+
+
 def measure(
-    phases: Sequence[Phase], trigger: str, settings: Sequence[str]
-) -> tuple[list[Phase], list[Mapping[str, Any]], Mapping[str, Any]]:
-    """Run the phases until one is not kept up with; those run, the alerts, and the pipeline's own figures."""
+    phases: Sequence[Phase], trigger: str, settings: Sequence[str], which: str = "kafka", *, avro: bool = False
+) -> tuple[list[Phase], list[Mapping[str, Any]], Mapping[str, Any], list[str]]:
+    """Run the phases until one is not kept up with; those run, the alerts, the pipeline's own figures, and remarks."""
     with ExitStack() as stack:
         folder = stack.enter_context(own_folder_for("bench"))
         broker = stack.enter_context(LocalBroker())
+        registry = stack.enter_context(LocalRegistry()).url if avro else None
         broker.create_topic(STREAM, PARTITIONS)
         broker.create_topic("alerts")
-        source = {"kind": "kafka", "brokers": broker.brokers, "topic": STREAM}
-        sinks = [{"kind": "kafka", "brokers": broker.brokers, "topic": "alerts"}]
-        pipeline = write_pipeline(folder / "pipeline", rule_set("R5"), source, sinks=sinks, engine={"trigger": trigger})
-        bench, received, figures = Bench(folder, broker.brokers), folder / "received.jsonl", folder / "figures.json"
+        given = stack.enter_context(told(broker, which))
+        pipeline = write(folder / "pipeline", broker, given, registry, trigger)
+        bench = Bench(folder, broker.brokers, registry)
+        received, figures = folder / "received.jsonl", folder / "figures.json"
+        scraper = None if given.watch_port is None else Scraper(given.watch_port)
+        if scraper is not None:
+            stack.enter_context(scraper.scraping())
         listening = stack.enter_context(
             process("bench.listen", broker.brokers, "alerts", str(received), log=folder / "listen.log")
         )
@@ -207,6 +223,7 @@ def measure(
         with process("bench.child", *arguments, log=folder / "run.log") as running:
             await_start(bench, running, folder / "run.log")
             bench.processes |= {"pipeline": running.pid, "broker": broker.pid or 0, "consumer": listening.pid}
+            bench.processes |= given.pids
             for phase in phases:
                 say(f"{phase.rate:,} records/s for {phase.count / phase.rate:.0f} s")
                 bench.send(phase)
@@ -220,7 +237,8 @@ def measure(
         alerts = [
             orjson.loads(line) for line in received.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")
         ]
-        return run, alerts, orjson.loads(figures.read_bytes())
+        remarks = [] if scraper is None else scraper.notes()
+        return run, alerts, orjson.loads(figures.read_bytes()), remarks
 
 
 def await_start(bench: Bench, running: subprocess.Popen[bytes], log: Path) -> None:
@@ -313,15 +331,21 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
     )
+    parser.add_argument("--sinks", choices=["kafka", "redis", "all"], default="kafka", help="where alerts go")
+    parser.add_argument("--avro", action="store_true", help="records are Avro; needs what the registry is made of")
     parser.add_argument("--quick", action="store_true", help="2,000 records/s alone, 20 s after 30")
     options = parser.parse_args()
     rates = [2000] if options.quick else [int(rate) for rate in options.rates.split(",")]
     seconds, warm_s = (20.0, 30.0) if options.quick else (options.seconds, options.warm_s)
     report = Report(
         "latency",
-        f"Kafka to an alert read by a consumer, R5, open loop, trigger {options.trigger}, all on this machine",
+        f"Kafka to an alert read by a consumer, R5, open loop, trigger {options.trigger}, all on this machine"
+        + (", all sinks" if options.sinks == "all" else "")
+        + (", Avro" if options.avro else ""),
     )
-    phases, alerts, figures = measure(plan(rates, seconds, warm_s, options.minutes), options.trigger, options.set)
+    phases, alerts, figures, remarks = measure(
+        plan(rates, seconds, warm_s, options.minutes), options.trigger, options.set, options.sinks, avro=options.avro
+    )
     for phase in phases:
         add_row(report, phase, alerts)
     report.details["waterfall"] = waterfall(figures, phases)
@@ -331,6 +355,7 @@ def main() -> None:
         for name in ("batch_ms", "tasks_together_ms"):
             parts = ", ".join(f"{step} {ms:.1f}" for step, ms in fall[name].items())
             report.notes.append(f"  {name.removesuffix('_ms').replace('_', ' ')}: {parts}")
+    report.notes += remarks
     report.notes.append(
         f"processors: {os.cpu_count()}; *_cores: processor seconds a second of each part with its children"
     )

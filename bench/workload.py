@@ -124,6 +124,7 @@ def write_pipeline(
     sinks: Sequence[Mapping[str, Any]] | None = None,
     engine: Mapping[str, Any] | None = None,
     form: str = "json",
+    more: Mapping[str, Any] | None = None,
 ) -> Path:
     """A pipeline of its own in ``folder``: stream, rules, settings; the path of its pipeline.yaml."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -143,6 +144,7 @@ def write_pipeline(
         "rules": {"kind": "directory", "path": "rules"},
         "sinks": [dict(sink) for sink in sinks or stored],
         "engine": {"trigger": "0s", "master": "local[2]", "checkpoint": "out/checkpoint", **(engine or {})},
+        **(more or {}),
     }
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")

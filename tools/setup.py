@@ -10,7 +10,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         if not stamp.is_file() or stamp.read_text() != wanted or not is_current(python):
             install(venv, python)
             stamp.write_text(wanted)
-        ensure_java(python)
+        ensure_java(python, arguments)
         run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *arguments], "the jars could not be fetched")
         compile_kernels(python, venv / "kernels-done")
         put_classes_by(python)
@@ -127,12 +127,15 @@ def put_classes_by(python: Path) -> None:
         step("Java's classes could not be put by: it will start some seconds later")
 
 
-def ensure_java(python: Path) -> None:
-    """Install a Java as a wheel where the machine has none that fits."""
-    find = [str(python), "-c", "from crossline.engine.machine.java import find_java; find_java()"]
+def ensure_java(python: Path, groups: Sequence[str] = ()) -> None:
+    """Install a Java as a wheel where the machine has none that fits, be it for Spark or for what is of ``groups``."""
+    program = "from crossline.engine.machine.java import find_java; find_java()"
+    if "registry" in groups:
+        program += "; from crossline.services.registry import JAVA; find_java(fitting=JAVA)"
+    find = [str(python), "-c", program]
     if subprocess.run(find, check=False, capture_output=True).returncode == 0:
         return
-    step("no Java 17 or 21 on this machine: installing one into .venv (about 40 MB)")
+    step("no Java that fits on this machine: installing one into .venv (about 40 MB)")
     uv = [str(python.parent / "uv"), "pip", "install", "--python", str(python), "--require-hashes"]
     failed = "no Java could be installed; install a Java 17 or 21 and set JAVA_HOME to it"
     run([*uv, "-r", str(ROOT / JAVA_LOCK)], failed, uv_environment(pip_settings(python), os.environ))

@@ -1,10 +1,10 @@
-"""A real Kafka broker on this machine for tests, measurements, the demo: one node, loopback, gone with its owner."""
+"""A real Kafka broker on this machine for tests, measurements, `make services`: one node, on loopback."""
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.engine.machine.temp import OwnFolder, own_folder
-from crossline.services.guarded import end_at_once, start_guarded
+from crossline.services.guarded import Home, end_at_once, end_in_order, free_ports
 
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
 # On a machine that does much else, 6 s of a core are a minute; a broker that fails ends, and that is told at once.
 _START_S_MAX = 300.0
 _ASK_S = 0.5
 _ADMIN_S_MAX = 120.0
+_STOP_S_MAX = 30.0
 _TRIES = 3
 _LOG_TAIL = 15
 _PROPERTIES = """\
@@ -59,18 +59,28 @@ _SILENT.addHandler(logging.NullHandler())
 
 
 class LocalBroker:
-    """A broker as a context manager: ready inside, gone after, its data with it.
+    """A broker as a context manager: ready inside, gone after, its data with it unless ``folder`` names a place for it.
 
     ``brokers`` is the address to give to clients; ``log_file`` what the broker says. The broker dies with this process,
-    also when that is killed. ``kill`` and ``start`` play a crash: topics, records and the address stay.
+    also when that is killed, unless it is ``alone`` (see Home). ``kill`` and ``start`` play a crash: topics, records
+    and the address stay. With a ``port`` of one's own the controller has the next one.
     ``brief``: it has little to do, and its Java compiles quickly, not well: a start takes 6 s of a core, not 9.
     Raises PermanentError without Java or jars, SourceError where the broker does not come up.
     """
 
-    def __init__(self, heap_mb: int = 384, *, brief: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        port: int = 0,
+        heap_mb: int = 384,
+        brief: bool = False,
+        alone: bool = False,
+    ) -> None:
+        self._kept, self._port, self._alone = folder, port, alone
         self._heap_mb = heap_mb
         self._brief = brief
-        self._folder: OwnFolder | None = None
+        self._home: Home | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._command: list[str] = []
         self.brokers = ""
@@ -85,7 +95,7 @@ class LocalBroker:
             "-cp",
             os.pathsep.join(map(str, jars)),
         ]
-        self._folder = own_folder("broker")
+        self._home = Home.open("broker", self._kept, alone=self._alone)
         try:
             for tries_left in reversed(range(_TRIES)):
                 self._choose_ports()
@@ -95,7 +105,11 @@ class LocalBroker:
                     break
                 except SourceError:
                     # Somebody may have taken a port between our choosing it and the broker's binding it.
-                    if tries_left == 0 or "already in use" not in self.log_file.read_text(errors="replace"):
+                    if (
+                        self._port
+                        or tries_left == 0
+                        or "already in use" not in self.log_file.read_text(errors="replace")
+                    ):
                         raise
         except BaseException:
             self.close()
@@ -109,10 +123,8 @@ class LocalBroker:
 
     @property
     def folder(self) -> Path:
-        """The temporary folder of the broker."""
-        if self._folder is None:
-            raise PermanentError("the broker is not open: use it as `with LocalBroker() as broker:`")
-        return self._folder.path
+        """The folder of the broker."""
+        return self._opened.path
 
     @property
     def log_file(self) -> Path:
@@ -127,7 +139,7 @@ class LocalBroker:
     def start(self) -> None:
         """Start the broker on its data and address, and wait until it answers."""
         command = [*self._command, "kafka.Kafka", str(self.folder / "server.properties")]
-        self._process = start_guarded(command, self.folder, self.log_file)
+        self._process = self._opened.start(command, self.log_file)
         self._await_answer(self._process)
 
     def kill(self) -> None:
@@ -137,11 +149,15 @@ class LocalBroker:
             end_at_once(process)
 
     def close(self) -> None:
-        """End the broker and delete its data."""
-        self.kill()
-        if self._folder is not None:
-            self._folder.remove()
-            self._folder = None
+        """End the broker; its data goes too, unless it was given a folder."""
+        process, self._process = self._process, None
+        if process is not None and self._kept is not None:
+            end_in_order(process, signal.SIGTERM, _STOP_S_MAX)
+        elif process is not None:
+            end_at_once(process)
+        if self._home is not None:
+            self._home.remove()
+            self._home = None
 
     def admin(self) -> AdminClient:
         """A client to administer the broker with."""
@@ -165,16 +181,21 @@ class LocalBroker:
                 raise SourceError(f"topic {name} was made and has no leader after {_ADMIN_S_MAX:.0f} s")
         return name
 
+    @property
+    def _opened(self) -> Home:
+        if self._home is None:
+            raise PermanentError("the broker is not open: use it as `with LocalBroker() as broker:`")
+        return self._home
+
     def _choose_ports(self) -> None:
-        with socket.socket() as first, socket.socket() as second:
-            for each in (first, second):
-                each.bind(("127.0.0.1", 0))
-            port, controller = first.getsockname()[1], second.getsockname()[1]
+        port, controller = (self._port, self._port + 1) if self._port else free_ports(2)
         self.brokers = f"127.0.0.1:{port}"
         settings = _PROPERTIES.format(port=port, controller=controller, data=self.folder / "data")
         (self.folder / "server.properties").write_text(settings)
 
     def _format(self) -> None:
+        if (self.folder / "data" / "meta.properties").exists():
+            return
         arguments = ["format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(self.folder / "server.properties")]
         with self.log_file.open("ab") as log:
             done = subprocess.run(

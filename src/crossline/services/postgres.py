@@ -1,11 +1,11 @@
-"""A real PostgreSQL on this machine for tests, measurements and demonstrations: loopback, gone with its owner."""
+"""A real PostgreSQL on this machine for tests, measurements and demonstrations, on loopback."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,8 +17,7 @@ from typing import Self
 import psycopg
 
 from crossline.core.basics.errors import PermanentError, SinkError
-from crossline.engine.machine.temp import OwnFolder, own_folder
-from crossline.services.guarded import end_at_once
+from crossline.services.guarded import HOST, Home, end_at_once, end_in_order, free_ports
 from crossline.services.postgres_binaries import (
     Binaries,
     Identity,
@@ -30,19 +29,11 @@ from crossline.services.postgres_binaries import (
 )
 
 USER = DATABASE = "crossline"
-HOST = "127.0.0.1"
 _START_S_MAX = 60.0
 _STOP_S_MAX = 20.0
 _LOOK_S = 0.02
 _TRIES = 3
 _LOG_TAIL = 15
-# A reader waits on a pipe whose other end is ours. When we are gone, however we went, the pipe ends: the reader has the
-# server ($$) stop at once, waits for that, and removes the folder ($0, unless it is to stay). The server takes the
-# shell's place, so we can wait for its end. It is not killed, since it would leave shared memory behind.
-_GUARD = (
-    "exec 3<&0; (read -r _ <&3; kill -QUIT $$ 2>/dev/null; while kill -0 $$ 2>/dev/null; do sleep 0.05; done; "
-    '[ -z "$0" ] || rm -rf "$0") & exec "$@" 3<&- </dev/null'
-)
 _AS_ANOTHER = "import os, sys; os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[2])); os.execv(sys.argv[3], sys.argv[3:])"  # noqa: E501 - a program
 # What tests do without: nothing they write has to outlive the machine.
 _BRIEF = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
@@ -53,19 +44,21 @@ class LocalPostgres:
     """A server as a context manager: ready inside, gone after, its data with it unless ``folder`` names a place for it.
 
     ``host``, ``port``, ``user``, ``dbname`` and ``password_file`` are what a sink is given; ``url`` has all but the
-    password, which is drawn anew for each folder. The server dies with this process, also when that is killed. ``kill``
-    and ``start`` play a crash: what was committed, and the address, stay. ``brief``: nothing has to outlive a crash of
-    the machine, and little memory is taken. As root it runs as ``nobody``. Raises PermanentError without programs of
-    PostgreSQL, or where the folder cannot be used; SinkError where the server does not come up.
+    password, which is drawn anew for each folder. The server dies with this process, also when that is killed, unless
+    it is ``alone`` (see Home). ``kill`` and ``start`` play a crash: what was committed, and the address, stay.
+    ``brief``: nothing has to outlive a crash of the machine, and little memory is taken. As root it runs as ``nobody``.
+    Raises PermanentError without programs of PostgreSQL, or where the folder cannot be used; SinkError where the server
+    does not come up.
     """
 
     host, user, dbname = HOST, USER, DATABASE
 
-    def __init__(self, folder: Path | None = None, *, port: int = 0, brief: bool = False) -> None:
+    def __init__(self, folder: Path | None = None, *, port: int = 0, brief: bool = False, alone: bool = False) -> None:
         self._kept = folder.absolute() if folder is not None else None
         self._wanted_port = port
         self._settings = _BRIEF if brief else {}
-        self._own: OwnFolder | None = None
+        self._alone = alone
+        self._home: Home | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._who: Identity | None = None
         self._binaries: Binaries | None = None
@@ -73,13 +66,14 @@ class LocalPostgres:
 
     def __enter__(self) -> Self:
         self._binaries, self._who = find_binaries(), identity()
-        if self._kept is None:
-            self._own = own_folder("postgres")
+        if self._kept is not None:
+            self._kept.mkdir(parents=True, exist_ok=True, mode=0o711)
+        self._home = Home.open("postgres", self._kept, alone=self._alone)
         try:
             self._make_ready()
             for tries_left in reversed(range(_TRIES)):
                 if not self._wanted_port:
-                    self.port = _free_port()
+                    (self.port,) = free_ports()
                 try:
                     self.start()
                     break
@@ -101,9 +95,7 @@ class LocalPostgres:
     @property
     def folder(self) -> Path:
         """Where the data, the log and the password are."""
-        if self._kept is None and self._own is None:
-            raise PermanentError("the server is not open: use it as `with LocalPostgres() as server:`")
-        return self._kept or self._own.path  # type: ignore[union-attr] # one of them is there
+        return self._opened.path
 
     @property
     def log_file(self) -> Path:
@@ -166,26 +158,21 @@ class LocalPostgres:
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End the server as an operator does: what is under way is rolled back, what was committed is on disk."""
-        process = self._process
+        process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError):
-                process.send_signal(how)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_STOP_S_MAX)
-        self.kill()  # and with it the guard
+            end_in_order(process, how, _STOP_S_MAX)
 
     def close(self) -> None:
         """End the server; its data goes too, unless it was given a folder."""
-        self.stop(signal.SIGINT if self._own is None else signal.SIGQUIT)
-        if self._own is not None:
-            self._own.remove()
-            self._own = None
+        self.stop(signal.SIGINT if self._kept is not None else signal.SIGQUIT)
+        if self._home is not None:
+            self._home.remove()
+            self._home = None
 
     def _make_ready(self) -> None:
         """The folder, who may enter it, and a fresh cluster where there is none."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
         if self._who is not None:
-            if self._own is not None:
+            if self._kept is None:
                 self.folder.chmod(0o711)
             if not can_enter(self._who, self.folder):
                 raise PermanentError(
@@ -205,13 +192,16 @@ class LocalPostgres:
             )
 
     def _initialise(self, data: Path) -> None:
+        # Made aside: where this is cut off, it begins anew the next time.
+        made = data.with_name("data.new")
+        shutil.rmtree(made, ignore_errors=True)
         self.password_file.unlink(missing_ok=True)
         descriptor = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(secrets.token_urlsafe(24))
-        data.mkdir(mode=0o700, exist_ok=True)
+        made.mkdir(mode=0o700)
         if self._who is not None:
-            for path in (self.password_file, data):
+            for path in (self.password_file, made):
                 os.chown(path, self._who.user, self._who.group)
         options = [
             "-U",
@@ -223,15 +213,22 @@ class LocalPostgres:
             "--no-instructions",
         ]
         form = ["-E", "UTF8", "--locale=C"]
-        done = run_as(self._who, [str(self._programs.folder / "initdb"), "-D", str(data), *options, *form])
+        done = run_as(self._who, [str(self._programs.folder / "initdb"), "-D", str(made), *options, *form])
         if done.returncode:
             raise PermanentError(f"PostgreSQL's data could not be made in {data}:\n{done.stdout.strip()}")
+        made.rename(data)
 
     def _make_database(self) -> None:
         with self.connect("postgres") as connection:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone()
             if found is None:
                 connection.execute(f"CREATE DATABASE {DATABASE}")
+
+    @property
+    def _opened(self) -> Home:
+        if self._home is None:
+            raise PermanentError("the server is not open: use it as `with LocalPostgres() as server:`")
+        return self._home
 
     @property
     def _programs(self) -> Binaries:
@@ -246,17 +243,8 @@ class LocalPostgres:
         if self._who is not None:
             another = [sys.executable, "-I", "-S", "-c", _AS_ANOTHER, str(self._who.group), str(self._who.user)]
             server = [*another, *server]
-        goes = "" if self._own is None else str(self.folder)
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _GUARD, goes, *server],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env=environment(),
-                start_new_session=True,
-            )
+        # It is not killed where we are gone, since it would leave shared memory behind.
+        self._process = self._opened.start(server, self.log_file, by="QUIT", cwd=Path("/"), environment=environment())
 
     def _answers(self, deadline_s: float) -> bool:
         """Wait until it takes connections; False where it ends, or the time is over."""
@@ -274,10 +262,3 @@ class LocalPostgres:
     def _failure(self, what: str) -> str:
         lines = self._log().splitlines()[-_LOG_TAIL:]
         return "\n".join([f"{what}; the end of its log:", *(f"  {line}" for line in lines)])
-
-
-def _free_port() -> int:
-    with socket.socket() as each:
-        each.bind((HOST, 0))
-        port: int = each.getsockname()[1]
-        return port

@@ -1,9 +1,9 @@
-"""A real server that speaks as Redis does, for tests and demonstrations: loopback, gone with its owner."""
+"""A real server that speaks as Redis does, for tests and demonstrations, on loopback."""
 
 from __future__ import annotations
 
 import os
-import socket
+import signal
 import subprocess
 import time
 from contextlib import suppress
@@ -14,40 +14,48 @@ from typing import Self
 import redis
 
 from crossline.core.basics.errors import PermanentError, SinkError
-from crossline.engine.machine.temp import OwnFolder, own_folder
-from crossline.services.guarded import end_at_once, start_guarded
+from crossline.services.guarded import HOST, Home, end_at_once, end_in_order, free_ports
 
 _START_S_MAX = 30.0
+_STOP_S_MAX = 20.0
 _TRIES = 3
 _LOG_TAIL = 10
 
 
 class LocalRedis:
-    """A server as a context manager: ready inside, gone after, its data with it. ``port`` is where it listens.
+    """A server as a context manager: ready inside, gone after, its data with it unless ``folder`` names a place for it.
 
-    ``kill`` and ``start`` play a crash: the address stays, and what was told, for each write is synced.
+    ``port`` is where it listens. ``kill`` and ``start`` play a crash: the address stays, and what was told, for each
+    write is synced. It dies with this process, also when that is killed, unless it is ``alone`` (see Home).
     Raises PermanentError where the server is not installed, SinkError where it does not come up.
     """
 
-    def __init__(self, password: str | None = None) -> None:
+    host = HOST
+
+    def __init__(
+        self, password: str | None = None, *, folder: Path | None = None, port: int = 0, alone: bool = False
+    ) -> None:
         self._password = password
-        self._folder: OwnFolder | None = None
+        self._kept, self._wanted_port, self._alone = folder, port, alone
+        self._home: Home | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self.host = "127.0.0.1"
-        self.port = 0
+        self.port = port
 
     def __enter__(self) -> Self:
-        self._folder = own_folder("redis")
+        self._home = Home.open("redis", self._kept, alone=self._alone)
         try:
             for tries_left in reversed(range(_TRIES)):
-                with socket.socket() as free:
-                    free.bind((self.host, 0))
-                    self.port = free.getsockname()[1]
+                if not self._wanted_port:
+                    (self.port,) = free_ports()
                 try:
                     self.start()
                     break
                 except SinkError:
-                    if tries_left == 0 or "in use" not in self.log_file.read_text(errors="replace"):
+                    if (
+                        self._wanted_port
+                        or tries_left == 0
+                        or "in use" not in self.log_file.read_text(errors="replace")
+                    ):
                         raise
         except BaseException:
             self.close()
@@ -62,9 +70,7 @@ class LocalRedis:
     @property
     def folder(self) -> Path:
         """Where its data is."""
-        if self._folder is None:
-            raise PermanentError("the server is not open: use it as `with LocalRedis() as server:`")
-        return self._folder.path
+        return self._opened.path
 
     @property
     def log_file(self) -> Path:
@@ -90,7 +96,7 @@ class LocalRedis:
             own.write_text(f'requirepass "{self._password}"\n', encoding="utf-8")
             settings = [str(own), *settings]
         command = [str(server_binary()), *settings]
-        self._process = start_guarded(command, self.folder, self.log_file)
+        self._process = self._opened.start(command, self.log_file)
         self._await_answer(self._process)
 
     def kill(self) -> None:
@@ -100,11 +106,21 @@ class LocalRedis:
             end_at_once(process)
 
     def close(self) -> None:
-        """End it and delete its data."""
-        self.kill()
-        if self._folder is not None:
-            self._folder.remove()
-            self._folder = None
+        """End it; its data goes too, unless it was given a folder."""
+        process, self._process = self._process, None
+        if process is not None and self._kept is not None:
+            end_in_order(process, signal.SIGTERM, _STOP_S_MAX)
+        elif process is not None:
+            end_at_once(process)
+        if self._home is not None:
+            self._home.remove()
+            self._home = None
+
+    @property
+    def _opened(self) -> Home:
+        if self._home is None:
+            raise PermanentError("the server is not open: use it as `with LocalRedis() as server:`")
+        return self._home
 
     def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
         deadline_s = time.monotonic() + _START_S_MAX

@@ -1,11 +1,12 @@
-"""A real schema registry on this machine: in memory, on loopback, gone with its owner. It needs a Java 21 or 25.
+"""A real schema registry on this machine: its schemas in a file, on loopback. It needs a Java 21 or 25.
 
 `python tools/fetch.py registry` fetches what it is made of (159 MB); tests use a fake of it instead.
 """
 
 from __future__ import annotations
 
-import socket
+import shutil
+import signal
 import subprocess
 import tarfile
 import time
@@ -17,40 +18,54 @@ from typing import Self
 from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.engine.machine.temp import OwnFolder, own_folder
-from crossline.services.guarded import end_at_once, start_guarded
+from crossline.services.guarded import HOST, Home, end_at_once, end_in_order, free_ports
 
 JAVA = (21, 25)
 PATH = "/apis/ccompat/v7"
-_START_S_MAX = 120.0
+_START_S_MAX = 300.0  # of a core it takes half a minute
+_STOP_S_MAX = 30.0
 _ASK_S, _PAUSE_S = 2.0, 0.2
 _LOG_TAIL = 15
+_TRIES = 3
 
 
 class LocalRegistry:
-    """A registry as a context manager: ready inside, gone after, its schemas with it.
+    """A registry as a context manager: ready inside, gone after, its schemas with it unless ``folder`` is theirs.
 
     ``url`` is what ``registry: {url: …}`` of a source takes; ``log_file`` what the registry says. It dies with this
-    process, also when that is killed. Raises PermanentError without such a Java or what it is made of, SourceError
-    where it does not come up.
+    process, also when that is killed, unless it is ``alone`` (see Home). Raises PermanentError without such a Java or
+    what it is made of, SourceError where it does not come up.
     """
 
-    def __init__(self, heap_mb: int = 384, port: int = 0) -> None:
+    def __init__(self, folder: Path | None = None, *, port: int = 0, heap_mb: int = 384, alone: bool = False) -> None:
+        self._kept, self._alone = folder, alone
         self._heap_mb = heap_mb
-        self._port = port
-        self._folder: OwnFolder | None = None
+        self._port = self._wanted_port = port
+        self._home: Home | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         java, (archive,) = find_java(fitting=JAVA), ensure_jars("registry")
-        self._folder = own_folder("registry")
+        self._home = Home.open("registry", self._kept, alone=self._alone)
         try:
-            with tarfile.open(archive) as packed:
-                packed.extractall(self.folder / "app", filter="data")
-            self._port = self._port or _free_port()
+            app = _unpacked(archive, self.folder)
             options = [f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={self.folder}"]
-            options += ["-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self._port}"]
-            self._start([str(java.binary), *options, "-jar", str(self.folder / "app" / "quarkus-run.jar")])
+            options += [f"-Dquarkus.http.host={HOST}"]
+            options += ["-Dapicurio.storage.kind=sql", "-Dapicurio.storage.sql.kind=h2"]
+            # Records name schemas by number: one that was given is on the disk before it is told.
+            options += [f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / 'schemas'};WRITE_DELAY=0"]
+            for tries_left in reversed(range(_TRIES)):
+                if not self._wanted_port:
+                    (self._port,) = free_ports()
+                own = f"-Dquarkus.http.port={self._port}"
+                try:
+                    self._start([str(java.binary), *options, own, "-jar", str(app / "quarkus-run.jar")])
+                    break
+                except SourceError:
+                    # Somebody may have taken the port in the half minute between our choosing it and its being bound.
+                    taken = "already in use" in self.log_file.read_text(errors="replace")
+                    if self._wanted_port or tries_left == 0 or not taken:
+                        raise
         except BaseException:
             self.close()
             raise
@@ -63,15 +78,13 @@ class LocalRegistry:
 
     @property
     def folder(self) -> Path:
-        """The temporary folder of the registry."""
-        if self._folder is None:
-            raise PermanentError("the registry is not open: use it as `with LocalRegistry() as registry:`")
-        return self._folder.path
+        """The folder of the registry."""
+        return self._opened.path
 
     @property
     def url(self) -> str:
         """Its address."""
-        return f"http://127.0.0.1:{self._port}{PATH}"
+        return f"http://{HOST}:{self._port}{PATH}"
 
     @property
     def log_file(self) -> Path:
@@ -79,16 +92,24 @@ class LocalRegistry:
         return self.folder / "registry.log"
 
     def close(self) -> None:
-        """End the registry and delete what it had."""
+        """End the registry; what it had goes too, unless it was given a folder."""
         process, self._process = self._process, None
-        if process is not None:
+        if process is not None and self._kept is not None:
+            end_in_order(process, signal.SIGTERM, _STOP_S_MAX)
+        elif process is not None:
             end_at_once(process)
-        if self._folder is not None:
-            self._folder.remove()
-            self._folder = None
+        if self._home is not None:
+            self._home.remove()
+            self._home = None
+
+    @property
+    def _opened(self) -> Home:
+        if self._home is None:
+            raise PermanentError("the registry is not open: use it as `with LocalRegistry() as registry:`")
+        return self._home
 
     def _start(self, command: list[str]) -> None:
-        self._process = start_guarded(command, self.folder, self.log_file)
+        self._process = self._opened.start(command, self.log_file)
         deadline_s = time.monotonic() + _START_S_MAX
         while not _answers(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
@@ -96,18 +117,25 @@ class LocalRegistry:
                 what = f"did not answer within {_START_S_MAX:.0f} s" if ended is None else f"ended (exit code {ended})"
                 tail = self.log_file.read_text(errors="replace").splitlines()[-_LOG_TAIL:]
                 lines = "".join(f"\n  {line}" for line in tail)
+                end_at_once(self._process)
+                self._process = None
                 raise SourceError(f"the registry at {self.url} {what} as it started; the end of its log:{lines}")
             time.sleep(_PAUSE_S)
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+def _unpacked(archive: Path, folder: Path) -> Path:
+    """The programs of ``archive`` below ``folder``; those of another version there go."""
+    app, whole = folder / "app", folder / "app" / "unpacked-from"
+    if not whole.is_file() or whole.read_text(encoding="utf-8") != archive.name:
+        shutil.rmtree(app, ignore_errors=True)
+        with tarfile.open(archive) as packed:
+            packed.extractall(app, filter="data")
+        whole.write_text(archive.name, encoding="utf-8")
+    return app
 
 
 def _answers(port: int) -> bool:
-    connection = HTTPConnection("127.0.0.1", port, timeout=_ASK_S)
+    connection = HTTPConnection(HOST, port, timeout=_ASK_S)
     try:
         connection.request("GET", f"{PATH}/subjects")
         return connection.getresponse().status == 200

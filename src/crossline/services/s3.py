@@ -1,4 +1,4 @@
-"""A real server that speaks as S3 does, for tests and demonstrations: loopback, signed requests, gone with its owner.
+"""A real server that speaks as S3 does, for tests and demonstrations: loopback, signed requests.
 
 It is S3Proxy over a folder, of which only the jars are fetched that it needs for that (15 MB).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import socket
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from typing import Self
 from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.engine.machine.temp import OwnFolder, own_folder
-from crossline.services.guarded import end_at_once, start_guarded
+from crossline.services.guarded import HOST, Home, end_at_once, end_in_order, free_ports
 
 REGION = "us-east-1"
 # On a machine that does much else, 3 s of a core are half a minute; a server that fails ends, and that is told at once.
 _START_S_MAX = 300.0
+_STOP_S_MAX = 30.0
 _ASK_S, _PAUSE_S = 2.0, 0.05
 _TRIES = 3
 _LOG_TAIL = 15
@@ -49,12 +49,13 @@ _HASH = "user.user.content-md5"
 
 
 class LocalS3:
-    """A server as a context manager: ready inside, gone after, its objects with it.
+    """A server as a context manager: ready inside, gone after, its objects with it unless ``folder`` names a place.
 
     ``bucket`` is there; ``environment`` is what clients need to know, as AWS's own libraries read it, the secret
     included. ``port``: a free one where 0. ``data``: a folder that stays; a temporary one where None. ``kill`` and
-    ``start`` play a crash: the address stays, and whatever was told to be there. Raises PermanentError without Java or
-    jars, SourceError where it does not come up.
+    ``start`` play a crash: the address stays, and whatever was told to be there. It dies with this process, also when
+    that is killed, unless it is ``alone`` (see Home). Raises PermanentError without Java or jars, SourceError where it
+    does not come up.
     """
 
     def __init__(
@@ -65,22 +66,26 @@ class LocalS3:
         access_key: str = "crossline",
         secret_key: str | None = None,
         heap_mb: int = 96,
+        *,
+        folder: Path | None = None,
+        alone: bool = False,
     ) -> None:
         self.bucket = bucket
-        self.host = "127.0.0.1"
+        self.host = HOST
         self.port = port
         self.access_key = access_key
         self.secret_key = secret_key or secrets.token_hex(16)
         self._fixed = port != 0
         self._data = data
         self._heap_mb = heap_mb
-        self._folder: OwnFolder | None = None
+        self._kept, self._alone = folder, alone
+        self._home: Home | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._command: list[str] = []
 
     def __enter__(self) -> Self:
         java, jars = find_java(), ensure_jars("s3")
-        self._folder = own_folder("s3")
+        self._home = Home.open("s3", self._kept, alone=self._alone)
         try:
             logging = self.folder / "logback.xml"
             logging.write_text(_LOGGING, encoding="utf-8")
@@ -96,7 +101,7 @@ class LocalS3:
             (self.data / self.bucket).mkdir(parents=True, exist_ok=True)
             for tries_left in reversed(range(_TRIES)):
                 if not self._fixed:
-                    self._choose_port()
+                    (self.port,) = free_ports()
                 try:
                     self.start()
                     break
@@ -117,10 +122,8 @@ class LocalS3:
 
     @property
     def folder(self) -> Path:
-        """The temporary folder of the server."""
-        if self._folder is None:
-            raise PermanentError("the server is not open: use it as `with LocalS3() as server:`")
-        return self._folder.path
+        """The folder of the server."""
+        return self._opened.path
 
     @property
     def data(self) -> Path:
@@ -162,7 +165,7 @@ class LocalS3:
         settings.touch(mode=0o600)  # it has the secret
         known = {"access_key": self.access_key, "secret_key": self.secret_key, "data": self.data.absolute()}
         settings.write_text(_SETTINGS.format(host=self.host, port=self.port, **known), encoding="utf-8")
-        self._process = start_guarded([*self._command, "--properties", str(settings)], self.folder, self.log_file)
+        self._process = self._opened.start([*self._command, "--properties", str(settings)], self.log_file)
         self._await_answer(self._process)
 
     def kill(self) -> None:
@@ -173,15 +176,20 @@ class LocalS3:
 
     def close(self) -> None:
         """End it; what it had goes, where nobody gave it a folder that stays."""
-        self.kill()
-        if self._folder is not None:
-            self._folder.remove()
-            self._folder = None
+        process, self._process = self._process, None
+        if process is not None and self._kept is not None:
+            end_in_order(process, signal.SIGTERM, _STOP_S_MAX)
+        elif process is not None:
+            end_at_once(process)
+        if self._home is not None:
+            self._home.remove()
+            self._home = None
 
-    def _choose_port(self) -> None:
-        with socket.socket() as free:
-            free.bind((self.host, 0))
-            self.port = free.getsockname()[1]
+    @property
+    def _opened(self) -> Home:
+        if self._home is None:
+            raise PermanentError("the server is not open: use it as `with LocalS3() as server:`")
+        return self._home
 
     def _drop_cut_off(self) -> None:
         """Remove what a crash left half written: the server would fail to list whatever lies beside it."""
