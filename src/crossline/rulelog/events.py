@@ -23,6 +23,7 @@ EventKind = Literal[
     "without_past",
     "unscored",
     "tripped",
+    "waiting",
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
@@ -42,8 +43,10 @@ class RuleEvent:
     ``digest`` is that of all of them. ``without_past``: rules begin without their past; ``text`` says which.
     ``unscored``: a model did not score records, which its rule did not judge; once for each rule version in a run,
     ``text`` says why. ``tripped``: the version goes on as shadow from ``effective_from_ms`` on, though its file says
-    otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``source`` is
-    the file's name in the folder, ``line`` counts from 1. What happened to a list has its ``list_name``, to a table its
+    otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``waiting``: a
+    version needs approval. ``who`` published it, on ``host``, ``sent_ms`` by the topic's clock, as the message at
+    ``place``; ``approved_by`` somebody else, in a message of ``approved_ms``. ``source`` is
+    the file's name in the folder (or the key in the topic), ``line`` counts from 1. What happened to a list has its ``list_name``, to a table its
     ``table_name``.
     """
 
@@ -64,6 +67,11 @@ class RuleEvent:
     files: dict[str, str] | None = None
     who: str | None = None
     count: int | None = None
+    host: str | None = None
+    sent_ms: int | None = None
+    place: str | None = None
+    approved_by: str | None = None
+    approved_ms: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; absent ones are left out, except that an effective time of null is the beginning."""

@@ -12,7 +12,7 @@ from crossline.core.conditions.lists import Entry, Lists, NamedList
 from crossline.core.texts.problems import RefusedError, shown
 from crossline.rulelog.content import is_folder, refused
 from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.folder import Files, Folder
+from crossline.rulelog.sources.folder import Files, Folder
 from crossline.rulelog.listfile import LIST_BYTES_MAX, SUFFIXES, list_name, read_list
 from crossline.rulelog.listlog import ListContents, ListLog
 from crossline.rulelog.reading import guarded

@@ -15,9 +15,9 @@ from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
 from crossline.core.texts.problems import Problem, RefusedError, nearest, one_of
 from crossline.rulelog.content import FileContent, content_of, is_folder
-from crossline.rulelog.directory import judge, judge_files
+from crossline.rulelog.judging import judge, judge_files
 from crossline.rulelog.edit import with_status
-from crossline.rulelog.folder import Files
+from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.history import History
 from crossline.rulelog.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, folder_of_rules, read_files
 from crossline.rulelog.writing import held, replace_file

@@ -35,9 +35,10 @@ from crossline.core.settings.sinks import rule_topics
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import render
 from crossline.rulelog.content import FileContent, read_pipeline, read_text
-from crossline.rulelog.directory import find_log, judge_files, logs_in
+from crossline.rulelog.directory import find_log, logs_in
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
+from crossline.rulelog.judging import judge_files
 from crossline.rulelog.lists import lists_in
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule

@@ -18,7 +18,8 @@ from pydantic_core import PydanticUndefined
 
 from crossline.core.basics.times import format_duration
 from crossline.core.decide.policy import Band, Branch, Policy
-from crossline.core.settings.config import Directory, EngineSettings, PipelineDefaults, PipelineFile
+from crossline.core.settings.config import EngineSettings, PipelineDefaults, PipelineFile
+from crossline.core.settings.control import ControlTopic, Directory, RulesDirectory, RulesTopic
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
@@ -74,7 +75,10 @@ def reference() -> str:
     parts = [_HEAD, *_section("The file", PipelineFile), _STREAMS]
     for kind, model in SOURCES.items():
         parts += _section(f"A source of kind `{kind}`", model)
-    parts += _section("`rules` and `lists`", Directory)
+    parts += _section("`rules` of kind `directory`", RulesDirectory)
+    parts += _section("`rules` of kind `kafka`", RulesTopic)
+    parts += _section("`lists` of kind `directory`", Directory)
+    parts += _section("`lists` of kind `kafka`", ControlTopic)
     parts += _section("A table, in `enrich`", TableSettings)
     for kind, model in SINKS.items():
         parts += _section(f"A sink of kind `{kind}`", model)
