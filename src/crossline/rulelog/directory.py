@@ -1,7 +1,7 @@
 """The directory rule log: people edit rule files in a folder; what became of them is appended to a log.
 
-The files are wishes, the log is what judged. It lies in ``.log/<pipeline>.jsonl`` in the folder. Messages of a topic are
-wishes as well, and are files here, each called as its key is.
+The files are wishes, the log is what judged. It lies in ``.log/<pipeline>.jsonl`` in the folder. Messages of a topic
+are wishes as well, and are files here, each called as its key is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from crossline.core.streams.reading import rule_of
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import RefusedError
 from crossline.rulelog.content import is_folder
-from crossline.rulelog.events import EventKind, RuleEvent
+from crossline.rulelog.events import EventKind, RuleEvent, published_by
 from crossline.rulelog.history import History, trip_events
 from crossline.rulelog.judging import judge
 from crossline.rulelog.logfile import LogFile, read_log
@@ -64,8 +64,8 @@ class DirectoryRuleLog:
     ``streams`` is what rules are checked against; ``list_names`` gives the names of the lists there are, so that a rule
     that waits for one is taken up when it comes (None: not checked). ``sink_topics``: where alerts may go.
     ``figures``: a folder of shared figures, which is watched as that of the rules is; the names of files in it begin
-    with its path. ``publications``: where rules come from; None: from files in the folder. ``review``: whether a version
-    needs approval.
+    with its path. ``publications``: where rules come from; None: from files in the folder. ``review``: whether a
+    version needs approval.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class DirectoryRuleLog:
             content = changes.files[source]
             if (source, content.digest) not in self._history.refused:
                 event = RuleEvent("refused", now_ms, source=source, digest=content.digest, text=str(error))
-                yield _from(event, content.origin)
+                yield published_by(event, content.origin)
         for each in asked.waiting:
             waits = _waiting(each, now_ms, changes.files[each.source].origin)
             if (waits.rule_id, waits.version, waits.digest) not in self._history.waiting:
@@ -254,7 +254,9 @@ class DirectoryRuleLog:
                 moved = going.in_force_elsewhere(each.rule)
                 if moved is not None:  # it ends where its own stream stands: the new version goes by another clock
                     yield RuleEvent("ended", now_ms, moved.rule_id, moved.version, effective_from_ms=effective(moved))
-                event = _from(_taken_up(each, going, now_ms, effective(each.rule)), changes.files[each.source].origin)
+                event = published_by(
+                    _taken_up(each, going, now_ms, effective(each.rule)), changes.files[each.source].origin
+                )
                 event = _approved(event, asked.approvals.get((each.rule.rule_id, each.rule.version)))
                 going.add(event, each.rule)
                 yield event
@@ -338,10 +340,6 @@ def _taken_up(each: FileRule, history: History, now_ms: int, effective_from_ms: 
     )
 
 
-def _from(event: RuleEvent, origin: Origin) -> RuleEvent:
-    return replace(event, who=origin.who, host=origin.host, sent_ms=origin.at_ms, place=origin.place)
-
-
 def _approved(event: RuleEvent, approval: Approval | None) -> RuleEvent:
     if approval is None:
         return event
@@ -353,7 +351,7 @@ def _waiting(each: FileRule, now_ms: int, origin: Origin) -> RuleEvent:
     text = f"version {rule.version} of {rule.rule_id}, which {origin.who} published, waits for another one's approval"
     hint = f"crossline rules approve {rule.rule_id} --version {rule.version}"
     event = RuleEvent("waiting", now_ms, rule.rule_id, rule.version, source=each.source, line=each.line)
-    return _from(replace(event, digest=review_digest(rule), text=f"{text}: {hint}"), origin)
+    return published_by(replace(event, digest=review_digest(rule), text=f"{text}: {hint}"), origin)
 
 
 def _later(floor_ms: int | None, given_ms: int | None) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Of a publication. What is not said is None. ``at_ms``: by the topic's clock; ``place``: topic/partition/offset."""
+    """Of a publication; None: it does not say. ``at_ms``: by the topic's clock; ``place``: topic/partition/offset."""
 
     who: str | None = None
     at_ms: int | None = None

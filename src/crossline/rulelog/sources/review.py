@@ -85,7 +85,9 @@ def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, 
             continue
         origin, name = files[each.source].origin, (each.rule.rule_id, each.rule.version)
         if origin.who is None:
-            expected = "a header who; crossline rules publish sends it, and a version needs approval by another principal"
+            expected = (
+                "a header who; crossline rules publish sends it, and a version needs approval by another principal"
+            )
             left[each.source] = refused(each.source, "a publication that does not say who made it", expected, each.line)
             continue
         for approval in given.get(name, ()):
@@ -105,7 +107,9 @@ def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, 
 
 def _problem(approval: Approval, each: FileRule, origin: Origin) -> RefusedError | None:
     if same_principal(approval.origin.who, origin.who):
-        found = f"an approval by {approval.origin.who}, who published version {each.rule.version} of {each.rule.rule_id}"
+        found = (
+            f"an approval by {approval.origin.who}, who published version {each.rule.version} of {each.rule.rule_id}"
+        )
         return refused(approval.source, found, "the approval of another principal")
     if approval.digest != review_digest(each.rule):
         found = f"an approval of another body than that of version {each.rule.version} of {each.rule.rule_id}"
@@ -138,7 +142,7 @@ def _approval(source: str, key: ApprovalKey, content: FileContent) -> Approval |
     named = (body.get("rule_id"), body.get("version")) if isinstance(body, dict) else None
     if named != (key.rule_id, key.version) or not isinstance(body.get("digest"), str):
         return refused(source, "an approval that is not of what its key names", form)
-    if content.origin.who is None or not content.origin.who == key.who:
+    if content.origin.who is None or content.origin.who != key.who:
         found = f"an approval that is said to be of {content.origin.who or 'nobody'}"
         return refused(source, found, f"the header who with the name in the key, {key.who}")
     return Approval(key, body["digest"], content.origin, source)

@@ -20,7 +20,7 @@ from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import FORMS, HOST, WHO, Key, ListKey, key_of_bytes
 from crossline.rulelog.sources.origin import Origin
 
-# Of so many messages of one key that wait, older ones are not taken up by themselves: each look costs reading all rules.
+# Where more messages of one key wait, older ones are not taken up by themselves: each look reads all rules.
 STEPS_MAX = 50
 FIRST_WAIT_S = 60.0  # for what is needed to begin
 NEXT_WAIT_S = 5.0  # where the rule log knows what judges
@@ -58,12 +58,19 @@ class TopicPublications:
     """
 
     def __init__(
-        self, reader: ControlReader, name_of: Callable[[Key], str | None], bytes_max: int, *, in_steps: bool = True
+        self,
+        reader: ControlReader,
+        name_of: Callable[[Key], str | None],
+        bytes_max: int,
+        *,
+        in_steps: bool = True,
+        wait_s: float = FIRST_WAIT_S,
     ) -> None:
         self._reader = reader
         self._name_of = name_of
         self._bytes_max = bytes_max
         self._in_steps = in_steps
+        self._wait_s = wait_s
         self._seen = -1  # the offset up to which a log has all that was taken up one by one
         self._whole = False
         self._waiting: deque[TopicMessage] = deque()
@@ -79,7 +86,7 @@ class TopicPublications:
         places = [event.place.rpartition("/") for event in events if event.place is not None]
         mine = [int(offset) for where, _, offset in places if where == f"{self._reader.topic}/0"]
         self._seen = max(mine, default=-1)
-        wait_s = FIRST_WAIT_S if first else NEXT_WAIT_S
+        wait_s = self._wait_s if first else NEXT_WAIT_S
         deadline_s = time.monotonic() + wait_s
         while not self._whole and time.monotonic() < deadline_s:
             self._read(0.1)
@@ -160,7 +167,9 @@ class TopicPublications:
             return
         origin = Origin(message.header(WHO), message.at_ms, message.header(HOST), message.place)
         if name == message.place:
-            found = "no key" if message.key is None else f"the key {message.key[:100].decode(errors='backslashreplace')}"
+            found = (
+                "no key" if message.key is None else f"the key {message.key[:100].decode(errors='backslashreplace')}"
+            )
             files[name] = FileContent(b"", found, f"a message with a key of the form {FORMS}", origin)
         elif len(message.value) > self._bytes_max:
             found = f"{len(message.value):,} bytes"
