@@ -114,8 +114,8 @@ def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[Rule
     topic = setting.config.rules if setting.config is not None else None
     if log is None and isinstance(topic, RulesTopic) and setting.rules == Path(topic.path):
         raise UsageError(
-            f"the pipeline has its rules in topic {topic.topic}; expected --as-of-log, for the versions that were live, "
-            "or rule files with --rules"
+            f"the pipeline has its rules in topic {topic.topic}; expected --as-of-log, for the versions that were "
+            "live, or rule files with --rules"
         )
 
     def written(path: Path) -> RuleSet:

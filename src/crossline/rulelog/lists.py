@@ -47,13 +47,15 @@ class ListsDirectory:
 
         What changed of others comes with ``poll``. Raises UsageError where the folder is missing, or with all that is
         wrong in files of new lists: there is no last good one, and a rule that finds its list empty would be silent.
+        In a topic, where anybody's message would keep a pipeline from starting, it is refused, and with it such rules.
         SourceError where a topic is needed and does not answer.
         """
         self._add(events)
         self._folder.begin(events, first=not self.log.versions)
         changes = self._checked(_files(self._folder))
         new = {source: each for source, each in changes.read.items() if list_name(source) not in self.log.versions}
-        _raise_refusals(new)
+        if isinstance(self._folder, Folder):
+            _raise_refusals(new)
         begun = [event for event in self.events(changes, now_ms, {}) if event.source in new]
         self._add(begun)
         if not self.events(changes, now_ms, {}):
@@ -79,7 +81,7 @@ class ListsDirectory:
         """
         events: list[RuleEvent] = []
         for source, entries in changes.read.items():
-            digest, name = changes.files[source].digest, list_name(source)
+            digest, name = changes.files[source].digest, list_name(source) or source
             if isinstance(entries, RefusedError):
                 if (source, digest) not in self._refused:
                     text = str(entries)

@@ -189,9 +189,18 @@ def events_table(events: Iterable[RuleEvent]) -> Listing:
             event.status or "",
             _since(event),
             source,
-            Text(printable_lines(event.text or "")),
+            Text(printable_lines("\n".join(filter(None, (_by(event), event.text))))),
         )
     return table
+
+
+def _by(event: RuleEvent) -> str:
+    """Who published it, from where, and who approved."""
+    if event.sent_ms is None and event.approved_by is None:
+        return ""
+    said = f"by {event.who or 'nobody who says so'}" + (f" on {event.host}" if event.host else "")
+    said += f" at {instant(event.sent_ms)}" if event.sent_ms is not None else ""
+    return said + (f", approved by {event.approved_by} at {instant(event.approved_ms)}" if event.approved_by else "")
 
 
 def written_row(written: Written) -> Row:

@@ -58,9 +58,11 @@ class Place:
 
     def files(self) -> Files:
         """What stands there, rules and approvals, by key."""
-        publications = TopicPublications(self.reader, rule_name, LIST_BYTES_MAX, in_steps=False, wait_s=WAIT_S)
+        publications = TopicPublications(
+            self.reader, rule_name, LIST_BYTES_MAX, in_steps=False, strays=False, wait_s=WAIT_S
+        )
         publications.begin([], first=True)
-        return {name: content for name, content in (publications.changed() or {}).items() if key_of(name) is not None}
+        return publications.changed() or {}
 
     def desk(self, files: Files) -> TopicDesk:
         """What may follow ``files``, and the logs that are here."""
@@ -144,7 +146,7 @@ def publish_list(
     content = content_of(file, LIST_BYTES_MAX)
     entries = read_list(str(file), content)
     with _open(config, config.lists, as_) as place:
-        place.reader.read(WAIT_S)  # says what is wrong with the topic
+        place.files()  # says what is wrong with the topic
         offset = place.send(str(key), content.data)
         row = {"list": file.name.rpartition(".")[0], "entries": len(entries), "topic": place.settings.topic}
         if as_json:
@@ -196,7 +198,7 @@ def _check_first(
         return
     between: list[TopicMessage] = []
     while not between or between[-1].offset < max(mine):
-        found, _ = place.reader.read(1.0)
+        found, _ = place.reader.read(0.1)
         between += found
     theirs = {name: each for each in between if each.offset not in mine and (name := _name(each)) is not None}
     ours = {each.key for each in messages if each.value is not None}

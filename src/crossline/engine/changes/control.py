@@ -38,11 +38,12 @@ def rules_of(settings: RulesDirectory | RulesTopic) -> Publications | None:
     return None
 
 
-def lists_of(settings: Directory | ControlTopic) -> str | Publications:
+def lists_of(settings: Directory | ControlTopic, rules: RulesDirectory | RulesTopic) -> str | Publications:
     """Where lists come from. Of contents that came one behind the other the last one counts."""
     if isinstance(settings, ControlTopic):
         reader = ControlTopicReader(client_of(settings), settings.topic)
-        return TopicPublications(reader, list_file, LIST_BYTES_MAX, in_steps=False)
+        shared = isinstance(rules, RulesTopic) and (rules.brokers, rules.topic) == (settings.brokers, settings.topic)
+        return TopicPublications(reader, list_file, LIST_BYTES_MAX, in_steps=False, strays=not shared)
     return settings.path
 
 

@@ -121,7 +121,7 @@ class DirectoryFeed:
     def __init__(self, config: Config, clocks: Mapping[str, IngestClock], folder: Path | None = None) -> None:
         self._path = log_path(config.rules.path, config.name)
         self._contents = contents_of(self._path)
-        self._lists = ListsDirectory(lists_of(config.lists), self._contents) if config.lists else None
+        self._lists = ListsDirectory(lists_of(config.lists, config.rules), self._contents) if config.lists else None
         self._store = TableStore(self._path, folder or self._path.parent / "tables", forms_of(config))
         self._tables = TablesDirectory(config, self._store) if config.tables else None
         topics = rule_topics(config.sinks)

@@ -54,7 +54,8 @@ class ControlReader(Protocol):
 class TopicPublications:
     """Implements Publications. ``name_of``: what a key is called among the files; None: it is none of these.
 
-    ``in_steps``: of several messages of one key each is given by itself.
+    ``in_steps``: of several messages of one key each is given by itself. ``strays``: messages that are about nothing
+    are given too, to be refused.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class TopicPublications:
         bytes_max: int,
         *,
         in_steps: bool = True,
+        strays: bool = True,
         wait_s: float = FIRST_WAIT_S,
     ) -> None:
         self._reader = reader
         self._name_of = name_of
         self._bytes_max = bytes_max
         self._in_steps = in_steps
+        self._strays = strays
         self._wait_s = wait_s
         self._seen = -1  # the offset up to which a log has all that was taken up one by one
         self._whole = False
@@ -88,6 +91,7 @@ class TopicPublications:
         self._seen = max(mine, default=-1)
         wait_s = self._wait_s if first else NEXT_WAIT_S
         deadline_s = time.monotonic() + wait_s
+        self._read(0.0)
         while not self._whole and time.monotonic() < deadline_s:
             self._read(0.1)
         if self._whole:
@@ -154,7 +158,9 @@ class TopicPublications:
 
     def _named(self, message: TopicMessage) -> str | None:
         key = key_of_bytes(message.key)
-        return message.place if key is None else self._name_of(key)
+        if key is None:
+            return message.place if self._strays else None
+        return self._name_of(key)
 
     def _is_stray(self, name: str) -> bool:
         return name.startswith(f"{self._reader.topic}/0/")
