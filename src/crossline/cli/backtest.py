@@ -28,7 +28,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.composition import Sources
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig, rule_defaults
-from crossline.core.settings.control import Directory, RulesTopic
+from crossline.core.settings.sources import Directory, RulesTopic
 from crossline.core.streams.schema import StreamSpec, load_streams
 from crossline.core.texts.plaintext import printable
 from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_text

@@ -12,9 +12,9 @@ from crossline.core.streams.schema import load_streams
 from crossline.rulelog import history, reading
 from crossline.rulelog.content import FileContent
 from crossline.rulelog.directory import DirectoryRuleLog
-from crossline.rulelog.judging import judge_files
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
+from crossline.rulelog.judging import judge_files
 from crossline.rulelog.reading import Known
 
 from .desk import STREAMS, Desk, rule

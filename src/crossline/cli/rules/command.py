@@ -40,8 +40,8 @@ from crossline.cli.rules.trial import try_rules
 from crossline.cli.screen import note, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import in_folder
-from crossline.core.settings.control import ControlTopic
 from crossline.core.settings.sinks import rule_topics
+from crossline.core.settings.sources import ControlTopic
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import render
 from crossline.rulelog.content import FileContent, read_pipeline, read_text

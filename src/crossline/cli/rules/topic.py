@@ -17,8 +17,8 @@ import typer
 from crossline.cli.screen import note, write_lines
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.control import ControlTopic, RulesTopic
 from crossline.core.settings.sinks import rule_topics
+from crossline.core.settings.sources import ControlTopic, RulesTopic
 from crossline.core.texts.problems import RefusedError
 from crossline.rulelog.content import content_of, read_pipeline_in_place
 from crossline.rulelog.directory import logs_in

@@ -15,13 +15,20 @@ from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound
-from crossline.core.settings.control import ControlTopic, Directory, ListsFrom, RulesDirectory, RulesFrom, RulesTopic
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
 from crossline.core.settings.secrets import A_SECRET
 from crossline.core.settings.sinks import Sink, takes_decisions
-from crossline.core.settings.sources import Source
+from crossline.core.settings.sources import (
+    ControlTopic,
+    Directory,
+    ListsFrom,
+    RulesDirectory,
+    RulesFrom,
+    RulesTopic,
+    Source,
+)
 from crossline.core.settings.tables import TableSettings, check_tables, with_tables
 from crossline.core.settings.watch import BreakerSettings, WatchSettings
 from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams

@@ -11,7 +11,7 @@ import orjson
 
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicTeller
-from crossline.core.settings.control import ControlTopic, Directory, RulesDirectory, RulesTopic
+from crossline.core.settings.sources import ControlTopic, Directory, RulesDirectory, RulesTopic
 from crossline.core.texts.yamltext import SIZE_MAX
 from crossline.logs import get_logger
 from crossline.rulelog.content import digest_of

@@ -194,5 +194,5 @@ def test_commands_refuse_what_pipelines_would(board: Board, tmp_path: Path) -> N
     assert b"status: paused" in message.value
     with pytest.raises(PermanentError, match="cannot become draft"):
         desk_of(board).set_status("large", "draft")
-    with pytest.raises(PermanentError, match="found no rule lrge; expected large or other; did you mean large"):
+    with pytest.raises(PermanentError, match="found no rule lrge; expected one of large, other; did you mean large"):
         desk_of(board).set_status("lrge", "paused")
