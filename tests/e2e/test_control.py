@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from connectors.kafka_mock import read_topic
-from crossline.cli.rules.topic import approve, publish_list, publish_rules, set_status_there
+from crossline.cli.rules.approval import approve
+from crossline.cli.rules.topic import publish_list, publish_rules, set_status_there
 from crossline.connectors.kafka.control import ControlTopicWriter
+from crossline.core.settings.config import rule_defaults
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.in_process import backtest
 from crossline.rulelog.directory import find_log, ruleset_of_log
@@ -117,10 +119,10 @@ def test_rules_and_lists_of_a_topic(
 
     path = find_log(tmp_path / "rules")
     assert path is not None
-    as_logged = Recorded(shop.config().streams, {STREAM: [str(tmp_path / "in")]})
-    backtest(
-        Judged(ruleset_of_log(path), as_logged, lists_of_log(path, ["watched"])), tmp_path / "then.jsonl", processes=1
-    )
+    config = shop.config()
+    as_logged = Recorded(config.streams, {STREAM: [str(tmp_path / "in")]})
+    judged = Judged(ruleset_of_log(path), as_logged, lists_of_log(path, ["watched"]), rule_defaults(config))
+    backtest(judged, tmp_path / "then.jsonl", processes=1)
     assert read_jsonl(tmp_path / "then.jsonl").keys() == alerts.keys(), "a replay meets the same"
     (told,) = read_topic(kafka_broker.brokers, refusals)
     assert json.loads(told.value()) == refused

@@ -30,6 +30,7 @@ from crossline.rulelog.reading import FileRule, Known, Read, folder_of_rules, re
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import key_of
 from crossline.rulelog.sources.origin import Origin
+from crossline.rulelog.sources.owned import OwnedFolder
 from crossline.rulelog.sources.publications import Publications, WithFigures
 from crossline.rulelog.sources.review import Approval, Reviewed, misplaced, review_digest, reviewed, split
 
@@ -85,7 +86,8 @@ class DirectoryRuleLog:
         self._figures = Path(figures) if figures is not None and apart else None
         further = folder_of_rules(self._figures) if self._figures is not None else None
         self._elsewhere = publications is not None
-        self._folder = WithFigures(publications or folder_of_rules(self.path), further)
+        rules = folder_of_rules(self.path)
+        self._folder = WithFigures(publications or (OwnedFolder(rules) if review else rules), further)
         self._review = review
         self._file = LogFile(log_path(path, pipeline))
         self._streams = streams

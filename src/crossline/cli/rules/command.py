@@ -12,6 +12,7 @@ import typer
 import yaml
 
 from crossline.cli import screen
+from crossline.cli.rules.approval import approve
 from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
 from crossline.cli.rules.lint import lint
@@ -30,7 +31,6 @@ from crossline.cli.rules.tables import (
 from crossline.cli.rules.topic import (
     PIPELINE,
     As,
-    approve,
     goes_to_topic,
     publish_list,
     publish_rules,

@@ -196,11 +196,14 @@ def events_table(events: Iterable[RuleEvent]) -> Listing:
 
 def _by(event: RuleEvent) -> str:
     """Who published it, from where, and who approved."""
-    if event.sent_ms is None and event.approved_by is None:
+    if event.event == "tripped" or (event.sent_ms is None and event.who is None):
         return ""
     said = f"by {event.who or 'nobody who says so'}" + (f" on {event.host}" if event.host else "")
     said += f" at {instant(event.sent_ms)}" if event.sent_ms is not None else ""
-    return said + (f", approved by {event.approved_by} at {instant(event.approved_ms)}" if event.approved_by else "")
+    if event.approved_by is not None:
+        said += f", approved by {event.approved_by}"
+        said += f" at {instant(event.approved_ms)}" if event.approved_ms is not None else ""
+    return said
 
 
 def written_row(written: Written) -> Row:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from crossline.cli.screen import note, write_lines
+from crossline.cli.screen import write_lines
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.sinks import rule_topics
@@ -111,22 +111,11 @@ def set_status_there(
         _tell(place, [message], [_sent(place, message)], as_json=as_json)
 
 
-def approve(
-    rule_id: Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")],
-    *,
-    version: Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")] = None,
-    pipeline: PipelineFile = PIPELINE,
-    as_: As = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
-) -> None:
-    """Approve of a version that somebody else published: with review: required it is effective from then on."""
+def approve_there(rule_id: str, version: int | None, pipeline: Path, as_: str | None, *, as_json: bool) -> None:
+    """Send that somebody approves of a version."""
     with _at(pipeline, as_) as place:
-        desk = place.desk(place.files())
-        message = desk.approve(rule_id, place.who, version)
-        offset = _sent(place, message)
-        if place.config.rules.review != "required":
-            note(f"{pipeline} does not require a review: versions are effective without this")
-        _tell(place, [message], [offset], as_json=as_json)
+        message = place.desk(place.files()).approve(rule_id, place.who, version)
+        _tell(place, [message], [_sent(place, message)], as_json=as_json)
 
 
 def publish_list(

@@ -14,7 +14,7 @@ from crossline.rulelog.content import FileContent, refused
 from crossline.rulelog.history import History
 from crossline.rulelog.reading import FileRule, Read
 from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.keys import ApprovalKey, RuleKey, key_of
+from crossline.rulelog.sources.keys import ApprovalKey, Key, RuleKey, key_of
 from crossline.rulelog.sources.origin import Origin
 
 APPROVAL = "approval/"  # the names of approvals begin with this
@@ -123,18 +123,20 @@ def _given(files: Files) -> tuple[dict[tuple[str, int], list[Approval]], dict[st
     wrong: dict[str, list[FileRule] | RefusedError] = {}
     for source, content in files.items():
         key = key_of(source)
-        approval = _approval(source, key, content) if isinstance(key, ApprovalKey) else None
+        approval = _approval(source, key, content)
         if isinstance(approval, RefusedError):
             wrong[source] = approval
-        elif approval is not None:
+        else:
             given.setdefault((approval.key.rule_id, approval.key.version), []).append(approval)
     return given, wrong
 
 
-def _approval(source: str, key: ApprovalKey, content: FileContent) -> Approval | RefusedError:
+def _approval(source: str, key: Key | None, content: FileContent) -> Approval | RefusedError:
     form = "{rule_id, version, digest}, as crossline rules approve writes it"
     if content.error is not None:
         return refused(source, content.error, content.expected)
+    if not isinstance(key, ApprovalKey):
+        return refused(source, shown(content.data[:60].decode(errors="backslashreplace")), form)
     try:
         body = orjson.loads(content.data)
     except ValueError:
