@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from crossline.cli.doctor import control as doctor
+from crossline.cli.doctor.kafka import kafka_findings
 from crossline.cli.rules.topic import Place, publish_rules
 from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicWriter
 from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.core.settings.config import load_pipeline
 
 if TYPE_CHECKING:
     from crossline.core.basics.message import TopicMessage
@@ -121,3 +124,28 @@ def test_of_two_who_publish_at_the_same_moment_the_first_stays(
         (written(1), "alice"),
         (written(2), "bob"),
     ]
+
+
+def test_what_doctor_says_of_control_topics(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], control: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_ASK_S_MAX", WAIT_S)
+
+    def said(rules: str, lists: str) -> dict[str, tuple[str, str]]:
+        places = {"kind": "kafka", "brokers": kafka_broker.brokers}
+        streams = {"payments": {"id": "payment_id", "event_time": {"field": "at"}, "fields": FIELDS}}
+        sources = {"payments": {"kind": "files", "path": "in"}}
+        named = {"rules": {**places, "topic": rules}, "lists": {**places, "topic": lists}}
+        whole = {"schema_version": 1, "name": "p", "streams": streams, "sources": sources, **named}
+        text = yaml.safe_dump({**whole, "sinks": [{"kind": "console"}]})
+        found = kafka_findings(load_pipeline(text, "pipeline.yaml", str), {})
+        return {each.name: (each.status, f"{each.found} | {each.advice}") for each in found}
+
+    kept, wide = kafka_topic(append_time=False), kafka_topic(2)
+    first, second = said(control, kept), said(wide, "nowhere")
+    assert first[f"control topic {control}"][0] == "ok"
+    status, text = first[f"control topic {kept}"]
+    assert (status, "cleanup.policy is delete, message.timestamp.type is CreateTime" in text) == ("warning", True)
+    assert "--add-config cleanup.policy=compact,message.timestamp.type=LogAppendTime" in text
+    assert "2 partitions; expected one" in second[f"control topic {wide}"][1]
+    assert second["control topic nowhere"][0] == "missing"
