@@ -28,8 +28,8 @@ def control_topic(client: AdminClient, topic: str, there: TopicMetadata | None, 
     except KafkaException as error:
         advice = f"let this user describe the topic's configuration, or see to it yourself: {create}"
         return Checked(name, "warning", f"there; its settings are not to be had: {error.args[0].str()}", advice)
-    found = {key: str(settings[key].value) for key in _WANTED}
-    others = {key: value for key, value in found.items() if _WANTED[key] not in value.split(",")}
+    mine = {key: str(settings[key].value) for key in _WANTED}
+    others = {key: value for key, value in mine.items() if _WANTED[key] not in value.split(",")}
     if not others:
         return Checked(name, "ok", "there; compacted, of one partition")
     said = ", ".join(f"{key} is {value}" for key, value in others.items())

@@ -22,6 +22,7 @@ from crossline.cli.rules.tables import (
     about,
     event_row,
     events_table,
+    pending,
     publication_text,
     rule_rows,
     rules_table,
@@ -151,6 +152,8 @@ def list_rules(
         if waiting:
             names = ", ".join(f"{each.rule.rule_id} version {each.rule.version}" for each in waiting)
             note(f"not taken up yet, as the pipeline does while it runs: {names}")
+    for each in pending(events or ()):
+        note(str(each.text))
     for source in refused:
         note(f"{rules / source} has errors: crossline rules check {rules / source}")
 
@@ -228,6 +231,8 @@ def publish(
     else:
         sys.stdout.write(publication_text(publication.rules, ran=bool(folder.histories)))
     _note_unchecked(stream, pipeline)
+    if pipeline is not None and read_pipeline(pipeline).rules.review == "required":
+        note("a review is required: a version is effective once another user approves of it: crossline rules approve")
     for name in publication.left_out:
         note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")
 

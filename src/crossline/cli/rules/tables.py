@@ -54,6 +54,19 @@ def rule_rows(
     return rows
 
 
+def pending(events: Iterable[RuleEvent]) -> list[RuleEvent]:
+    """The versions that wait for approval, each as it was said last."""
+    waiting: dict[tuple[str, int], RuleEvent] = {}
+    for event in events:
+        name = (str(event.rule_id), int(event.version or 0))
+        if event.event == "waiting":
+            waiting[name] = event
+        elif event.event in _CHANGES and event.status != "draft":
+            for other in [each for each in waiting if each[0] == name[0] and each[1] <= name[1]]:
+                del waiting[other]
+    return list(waiting.values())
+
+
 def _tripped_row(event: RuleEvent, trip: RuleEvent, judged: list[dict[str, str | None]]) -> Row:
     """As shadow, since the breaker found that it floods."""
     told = {"status": trip.status, "effective_from": instant(trip.effective_from_ms), "tripped": trip.text}

@@ -161,7 +161,7 @@ def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> It
     from crossline.engine.changes.control import client_of
 
     client = client_of(settings)
-    who = (as_ or settings.security.username or getpass.getuser()).strip()
+    who = (as_ or settings.security.username or _user()).strip()
     if not who or not who.isprintable() or key_of(f"approval/rule/1/{who}") is None:
         raise UsageError(f"found {who!r} as who publishes; expected a name: --as NAME")
     reader = ControlTopicReader(client, settings.topic)
@@ -169,6 +169,13 @@ def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> It
         yield Place(config, settings, who, reader, ControlTopicWriter(client, settings.topic))
     finally:
         reader.close()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        raise UsageError("this user has no name; expected who publishes: --as NAME") from None
 
 
 def _sent(place: Place, message: Message) -> int | None:

@@ -17,7 +17,9 @@ from crossline.logs import get_logger
 log = get_logger(__name__)
 
 _ASK_S = 1.0
-_ANSWER_S = 10.0
+_LOOK_S = 0.2
+_AGAIN_S = 30.0
+_ANSWER_S = 2.0
 _TOGETHER, _AT_ONCE = 1_000, 100_000
 _SENT_S_MAX = 30.0
 _DURABLE = {"acks": "all", "enable.idempotence": True}
@@ -25,6 +27,7 @@ _NO_TIME = 0  # TIMESTAMP_NOT_AVAILABLE of the client
 _SILENT = logging.getLogger("crossline.kafka_control")
 _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
+_OF_ONE = {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT}  # noqa: SLF001 - the client's public names
 # What is not read within two seconds of its publication is late: ask again soon after an outage, too.
 _SOON = {
     "group.id": "crossline-control",
@@ -48,29 +51,37 @@ class ControlTopicReader:
         self.topic = topic
         self._settings = dict(settings)
         self._consumer: Consumer | None = None
+        self._assigned = False
         self._whole = False
         self._down: str | None = None
+        self._why = ""
+        self._next = 0
+        self._broken = False
         self._told: str | None = None
+        self._asked_s = 0.0
 
     def read(self, wait_s: float = 0.0) -> tuple[list[TopicMessage], bool]:
         """The messages that came since, and whether the end was met since the first call. Waits only for a first one.
 
-        Raises UsageError where there is no such topic, or one of several partitions.
+        Raises UsageError where there is no such topic, one of several partitions, or settings that the client refuses.
         """
-        if self._consumer is None and not self._opened():
+        consumer = self._consumer = self._consumer or self._started()
+        if not self._assigned and not self._assign(consumer):
             time.sleep(wait_s)
             return [], False
         messages: list[TopicMessage] = []
-        while len(messages) < _AT_ONCE and (found := self._consume(_TOGETHER, 0.0 if messages else wait_s)):
+        while len(messages) < _AT_ONCE and (found := self._consume(consumer, 0.0 if messages else wait_s)):
             messages += [_message(each) for each in found if each.error() is None]
+            self._next = messages[-1].offset + 1 if messages else self._next
             for each in found:
                 error = each.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
                     self._whole, self._down = True, None
                 elif error is not None:
-                    self._down = error.str()
+                    self._down, self._broken = error.str(), True
                 else:
                     self._down = None
+        self._ask_again(consumer)
         self._tell()
         return messages, self._whole
 
@@ -81,37 +92,52 @@ class ControlTopicReader:
 
     def close(self) -> None:
         """Leave the brokers; safe to call twice."""
-        consumer, self._consumer = self._consumer, None
+        consumer, self._consumer, self._assigned = self._consumer, None, False
         if consumer is not None:
             consumer.close()
 
-    def _consume(self, count: int, wait_s: float) -> list[Message]:
-        if self._consumer is None:
-            return []
+    def _started(self) -> Consumer:
         try:
-            found: list[Message] = self._consumer.consume(count, timeout=wait_s)
+            return Consumer({**_SOON, **self._settings, "error_cb": self._failed}, logger=_SILENT)
+        except KafkaException as error:
+            raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
+
+    def _consume(self, consumer: Consumer, wait_s: float) -> list[Message]:
+        try:
+            found: list[Message] = consumer.consume(_TOGETHER, timeout=wait_s)
         except KafkaException as error:
             self._down = error.args[0].str()
             return []
         return found
 
-    def _opened(self) -> bool:
+    def _assign(self, consumer: Consumer) -> bool:
         """Begin to read, where the brokers answer."""
-        consumer = Consumer({**_SOON, **self._settings, "error_cb": self._failed}, logger=_SILENT)
         try:
             _check(self.topic, consumer.list_topics(self.topic, timeout=_ASK_S).topics[self.topic])
-            consumer.assign([TopicPartition(self.topic, 0, 0)])
+            consumer.assign([TopicPartition(self.topic, 0, self._next)])
         except KafkaException as error:
-            self._down = error.args[0].str()
+            self._down = self._why or error.args[0].str()
             self._tell()
-            consumer.close()
             return False
-        except BaseException:
-            consumer.close()
-            raise
-        self._consumer, self._down = consumer, None
+        self._assigned, self._down = True, None
         self._check_kept()
         return True
+
+    def _ask_again(self, consumer: Consumer) -> None:
+        """Whether brokers that were away are back: where nothing is published, nothing else would tell.
+
+        And whether the topic is the one that was read: the client would wait for ever for an offset of the old one.
+        """
+        now_s = time.monotonic()
+        if now_s < self._asked_s + (_ASK_S if self._down is not None else _AGAIN_S):
+            return
+        self._asked_s = now_s
+        with suppress(KafkaException):
+            _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=_LOOK_S)
+            if self._broken or end < self._next:
+                self._next = self._next if self._next <= end else 0
+                self.close()  # a client that met another topic of this name goes on to ask for the old one
+            self._down, self._broken = None, False
 
     def _check_kept(self) -> None:
         """Tell where the topic forgets what is not repeated."""
@@ -127,7 +153,11 @@ class ControlTopicReader:
                 )
 
     def _failed(self, error: KafkaError) -> None:
-        self._down = error.str()
+        """One connection may break while others do; that all did is told by itself."""
+        if error.code() in _OF_ONE:
+            self._why = error.str()
+        else:
+            self._down = f"{error.str()}: {self._why}" if self._why else error.str()
 
     def _tell(self) -> None:
         if self._down is not None and self._told is None:
