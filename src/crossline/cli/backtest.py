@@ -28,6 +28,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.composition import Sources
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig, rule_defaults
+from crossline.core.settings.sources import Directory, RulesTopic
 from crossline.core.streams.schema import StreamSpec, load_streams
 from crossline.core.texts.plaintext import printable
 from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_text
@@ -110,6 +111,12 @@ def backtest(
 
 def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[RuleSet]:
     """The rules to judge by, as of ``log`` where there is one, and those to compare with."""
+    topic = setting.config.rules if setting.config is not None else None
+    if log is None and isinstance(topic, RulesTopic) and setting.rules == Path(topic.path):
+        raise UsageError(
+            f"the pipeline has its rules in topic {topic.topic}; expected --as-of-log, for the versions that were "
+            "live, or rule files with --rules"
+        )
 
     def written(path: Path) -> RuleSet:
         return RuleSet.from_rules(read_rules(path, setting.known()))
@@ -200,7 +207,7 @@ def setting_of(
         return Setting(
             config.streams,
             rules or Path(config.rules.path),
-            lists or (Path(config.lists.path) if config.lists else None),
+            lists or (Path(config.lists.path) if isinstance(config.lists, Directory) else None),
             config.name,
             (path,),
             rule_defaults(config),

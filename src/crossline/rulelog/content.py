@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import PipelineConfig, in_folder, load_pipeline
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.core.texts.yamltext import SIZE_MAX
+from crossline.rulelog.sources.origin import UNKNOWN, Origin
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -25,10 +26,15 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class FileContent:
-    """A file as it was read: its bytes, or why it could not be read."""
+    """A file as it was read: its bytes, or why it could not be read. ``expected``: what would have been right.
+
+    ``origin``: who put it there, where that is known.
+    """
 
     data: bytes
     error: str | None = None
+    expected: str = "a file that can be read"
+    origin: Origin = field(default=UNKNOWN, compare=False)
 
     @cached_property
     def digest(self) -> str:
@@ -95,7 +101,7 @@ def read_pipeline_in_place(path: str | Path) -> PipelineConfig:
 def text_of(source: str, content: FileContent) -> str:
     """The text of a file; raises RefusedError where it could not be read, or is not UTF-8."""
     if content.error is not None:
-        raise refused(source, content.error, "a file that can be read")
+        raise refused(source, content.error, content.expected)
     try:
         return content.data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

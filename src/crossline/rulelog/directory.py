@@ -1,13 +1,13 @@
 """The directory rule log: people edit rule files in a folder; what became of them is appended to a log.
 
-The files are wishes, the log is what judged. It lies in ``.log/<pipeline>.jsonl`` in the folder.
+The files are wishes, the log is what judged. It lies in ``.log/<pipeline>.jsonl`` in the folder. Messages of a topic
+are wishes as well, and are files here, each called as its key is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,15 +18,21 @@ from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Head, Sources, heads_of_rules, way_of
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.reading import rule_of, several_of
+from crossline.core.streams.reading import rule_of
 from crossline.core.streams.schema import StreamSpec
-from crossline.core.texts.problems import Finding, Problem, RefusedError
+from crossline.core.texts.problems import RefusedError
 from crossline.rulelog.content import is_folder
-from crossline.rulelog.events import EventKind, RuleEvent
-from crossline.rulelog.folder import Files, Folders
+from crossline.rulelog.events import EventKind, RuleEvent, published_by
 from crossline.rulelog.history import History, trip_events
+from crossline.rulelog.judging import judge
 from crossline.rulelog.logfile import LogFile, read_log
-from crossline.rulelog.reading import NOTHING_KNOWN, FileRule, Known, Read, folder_of_rules, guarded, read_files
+from crossline.rulelog.reading import FileRule, Known, Read, folder_of_rules, read_files
+from crossline.rulelog.sources.folder import Files
+from crossline.rulelog.sources.keys import key_of
+from crossline.rulelog.sources.origin import Origin
+from crossline.rulelog.sources.owned import OwnedFolder
+from crossline.rulelog.sources.publications import Publications, WithFigures
+from crossline.rulelog.sources.review import Approval, Reviewed, misplaced, review_digest, reviewed, split
 
 IngestClock = Literal["wall", "records"]
 # Where what is not logged yet would hold from: after all records, so that it judges none.
@@ -43,7 +49,10 @@ def log_path(rules: str | Path, pipeline: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The rule files of the folder, each read and checked, and the names of lists that they were checked against."""
+    """The files, rules of which are read and checked, and the names of lists that they were checked against.
+
+    Of review, ``files`` has approvals too, which are not in ``read``.
+    """
 
     files: Files
     names: frozenset[str] | None
@@ -56,7 +65,8 @@ class DirectoryRuleLog:
     ``streams`` is what rules are checked against; ``list_names`` gives the names of the lists there are, so that a rule
     that waits for one is taken up when it comes (None: not checked). ``sink_topics``: where alerts may go.
     ``figures``: a folder of shared figures, which is watched as that of the rules is; the names of files in it begin
-    with its path.
+    with its path. ``publications``: where rules come from; None: from files in the folder. ``review``: whether a
+    version needs approval.
     """
 
     def __init__(
@@ -67,12 +77,18 @@ class DirectoryRuleLog:
         list_names: Callable[[], Collection[str]] | None = None,
         sink_topics: Collection[str] | None = None,
         figures: str | Path | None = None,
+        publications: Publications | None = None,
+        *,
+        review: bool = False,
     ) -> None:
         self.path = Path(path)
-        apart = figures is not None and Path(figures).resolve() != self.path.resolve()
+        apart = publications is not None or figures is None or Path(figures).resolve() != self.path.resolve()
         self._figures = Path(figures) if figures is not None and apart else None
         further = folder_of_rules(self._figures) if self._figures is not None else None
-        self._folder = Folders(folder_of_rules(self.path), further)
+        self._elsewhere = publications is not None
+        rules = folder_of_rules(self.path)
+        self._folder = WithFigures(publications or (OwnedFolder(rules) if review else rules), further)
+        self._review = review
         self._file = LogFile(log_path(path, pipeline))
         self._streams = streams
         self._list_names = list_names
@@ -89,28 +105,42 @@ class DirectoryRuleLog:
 
         At the pipeline's first start, those in the folder, from the beginning (or from the ``effective_from`` they
         give), without the files that have errors. Later, those of the log: what changed meanwhile comes with ``poll``.
-        Raises UsageError where the folder is missing, StateError where the log is damaged or held by another process,
+        Raises UsageError where the folder or the topic is missing, SourceError where a topic is needed and does not
+        answer, StateError where the log is damaged or held by another process,
         PermanentError where a rule of the log no longer fits the streams.
         """
-        if not is_folder(self.path):
+        if self._elsewhere:
+            self.path.mkdir(parents=True, exist_ok=True)
+        elif not is_folder(self.path):
             raise UsageError(
                 f"found no folder {self.path}; expected the folder of the rule files: make it, or name another"
             )
         events = self._file.open()
         try:
+            self._folder.begin(events, first=not events)
             more = begin(events) if begin is not None else []
             self._history = History(events)
             if events:
                 self._check_streams()
                 self._file.append(more)
             else:
-                changes = self._checked(self._folder.changed() or {}, self._current_names())
-                events = list(self._events(changes, now_ms, _as_given))
-                self._record([*more, *events, RuleEvent("started", now_ms)], changes)
+                self._begin(more, now_ms)
         except BaseException:
             self.close()
             raise
         return self._history.rule_set()
+
+    def _begin(self, logged: Sequence[RuleEvent], now_ms: int) -> None:
+        """All that is there, from the beginning, in the order in which it came; behind what was ``logged``."""
+        logged = list(logged)
+        while True:
+            changes = self._checked(self._folder.changed() or self._files, self._current_names())
+            events = list(self._events(changes, now_ms, _as_given))
+            logged += events
+            if not self._folder.more:
+                break
+            self._taken(events, changes)
+        self._record([*logged, RuleEvent("started", now_ms)], changes, events)
 
     def poll(self) -> Changes | None:
         """What to hand to ``take_up``, read and checked, or None where nothing changed.
@@ -158,7 +188,7 @@ class DirectoryRuleLog:
             self._file.append(more)
             return self._history.rule_set(), list(more)
         events = list(self._events(changes, now_ms, effective))
-        self._record(events, changes, more)
+        self._record([*more, *events], changes, events)
         return self._history.rule_set(), [*more, *events]
 
     def preview(self, changes: Changes | None) -> RuleSet:
@@ -186,14 +216,20 @@ class DirectoryRuleLog:
 
     def close(self) -> None:
         """Let go of the log; safe to call twice."""
+        self._folder.close()
         self._file.close()
 
     def _checked(self, files: Files, names: frozenset[str] | None) -> Changes:
         known = Known(self._streams, names, self._sink_topics, self.path, self._figures)
-        return Changes(files, names, read_files(files, known.with_heads(self._history.heads)))
+        rules, _ = split(files)
+        read = read_files(rules, known.with_heads(self._history.heads))
+        return Changes(files, names, {**read, **misplaced(read)})
 
-    def _record(self, events: list[RuleEvent], changes: Changes, more: Sequence[RuleEvent] = ()) -> None:
-        self._file.append([*more, *events])
+    def _record(self, logged: list[RuleEvent], changes: Changes, events: Sequence[RuleEvent]) -> None:
+        self._file.append(logged)
+        self._taken(events, changes)
+
+    def _taken(self, events: Sequence[RuleEvent], changes: Changes) -> None:
         _go_on(self._history, events, changes)
         self._folder.take(changes.files)
         self._files, self._names, self._ready = changes.files, changes.names, None
@@ -203,27 +239,43 @@ class DirectoryRuleLog:
 
     def _events(self, changes: Changes, now_ms: int, effective: _Effective) -> Iterator[RuleEvent]:
         """What follows from the files: refusals, then publications by rule and version, then warnings."""
-        taken, refused = judge(changes.read, self._history)
+        asked = self._reviewed(changes)
+        taken, refused = judge(asked.read, self._history)
         for source, error in refused.items():
-            digest = changes.files[source].digest
-            if (source, digest) not in self._history.refused:
-                yield RuleEvent("refused", now_ms, source=source, digest=digest, text=str(error))
+            content = changes.files[source]
+            if (source, content.digest) not in self._history.refused:
+                event = RuleEvent("refused", now_ms, source=source, digest=content.digest, text=str(error))
+                yield published_by(event, content.origin)
+        for each in asked.waiting:
+            waits = _waiting(each, now_ms, changes.files[each.source].origin)
+            if (waits.rule_id, waits.version, waits.digest) not in self._history.waiting:
+                yield waits
         going = self._history.copy()  # of several versions at once each follows the one before it
         for each in taken:
             if going.moves(each.rule):
                 moved = going.in_force_elsewhere(each.rule)
                 if moved is not None:  # it ends where its own stream stands: the new version goes by another clock
                     yield RuleEvent("ended", now_ms, moved.rule_id, moved.version, effective_from_ms=effective(moved))
-                event = _taken_up(each, going, now_ms, effective(each.rule))
+                event = published_by(
+                    _taken_up(each, going, now_ms, effective(each.rule)), changes.files[each.source].origin
+                )
+                event = _approved(event, asked.approvals.get((each.rule.rule_id, each.rule.version)))
                 going.add(event, each.rule)
                 yield event
-        standing = {each.rule.rule_id for each in taken}
+        standing = {each.rule.rule_id for each in (*taken, *asked.waiting)}
         for rule_id, rule in self._history.rules.items():
             if rule_id not in standing and rule.source not in refused and rule.judges and not rule.absent:
-                text = f"{rule_id} stands in no file any more (it was in {rule.source}) and stays live; "
+                where = "file" if key_of(rule.source) is None else "message"
+                text = f"{rule_id} stands in no {where} any more (it was in {rule.source}) and stays live; "
                 yield RuleEvent(
                     "absent", now_ms, rule_id, rule.in_force, text=text + "to end it, set its status to retired"
                 )
+
+    def _reviewed(self, changes: Changes) -> Reviewed:
+        if not self._review:
+            return Reviewed(changes.read)
+        rules, approvals = split(changes.files)
+        return reviewed(changes.read, judge(changes.read, self._history)[0], rules, approvals, self._history)
 
     def _check_streams(self) -> None:
         sources = None if self._streams is None else Sources(self._streams, self._history.heads, any_key=True)
@@ -237,79 +289,6 @@ class DirectoryRuleLog:
                     f"rule {version.rule.rule_id} version {version.rule.version} of the log {self._file.path} does not "
                     f"fit the streams and lists: {said}. Put back what it needs, or run under another pipeline name"
                 )
-
-
-_ByName = dict[tuple[str, int], FileRule]
-
-
-def judge_files(
-    files: Files, history: History, known: Known = NOTHING_KNOWN
-) -> tuple[list[FileRule], dict[str, RefusedError]]:
-    """The rules of the files that are accepted, by rule and version, and the refusals by file."""
-    return judge(read_files(files, known), history)
-
-
-def judge(read: Read, history: History) -> tuple[list[FileRule], dict[str, RefusedError]]:
-    """As ``judge_files``, of files that were read: whether they go together, and may follow what was published."""
-    taken: _ByName = {}
-    refused: dict[str, RefusedError] = {}
-    for source, rules in read.items():
-        fresh = rules if isinstance(rules, RefusedError) else guarded(source, partial(_fresh, rules, taken, history))
-        if isinstance(fresh, RefusedError):
-            refused[source] = fresh
-        else:
-            taken |= {name: each for name, each in fresh.items() if name not in taken}
-    without = _without_hits(taken.values(), history)
-    if without:
-        return judge({**read, **without}, history)
-    return [taken[name] for name in sorted(taken)], refused
-
-
-def _without_hits(taken: Collection[FileRule], history: History) -> dict[str, RefusedError]:
-    """Of each file with rules that read hits of a rule which is not taken up, whatever the reason: its refusal."""
-    known = {*history.rules, *(each.rule.rule_id for each in taken)}
-    problems: dict[str, list[Problem]] = {}
-    for each in taken:
-        for source in each.rule.reading.sources:
-            several = several_of(source)
-            for read in (rule_of(source),) if several is None else several:
-                if read is None or read in known or history.knows(each.rule):
-                    continue
-                path, found = each.rule.place_of_source(source), f"rule {read}, whose file is refused"
-                problem = each.problem(Finding(path, found, "a rule that is taken up"))
-                problems.setdefault(each.source, []).append(problem)
-    return {source: RefusedError(found) for source, found in problems.items()}
-
-
-def _fresh(rules: list[FileRule], taken: _ByName, history: History) -> _ByName:
-    """The rules of a file by rule and version; raises RefusedError where one may not stand beside ``taken``."""
-    fresh: _ByName = {}
-    problems: list[Problem] = []
-    for each in rules:
-        name = (each.rule.rule_id, each.rule.version)
-        finding = _clash(each, fresh.get(name) or taken.get(name)) or history.finding(each.rule)
-        unready = () if history.knows(each.rule) else each.defined.unready
-        problems += [each.problem(_placed(each, found)) for found in ([finding] if finding is not None else unready)]
-        fresh.setdefault(name, each)
-    if problems:
-        raise RefusedError(problems)
-    return fresh
-
-
-def _placed(each: FileRule, finding: Finding) -> Finding:
-    """``finding``; where it is of a shared figure, with the place of that."""
-    name = finding.path[1] if finding.path[:1] == ("figures",) and len(finding.path) > 1 else None
-    where = each.defined.where.get(str(name))
-    if where is None or (finding.hint and where in finding.hint):
-        return finding
-    return replace(finding, hint=f"{finding.hint}; the figure stands at {where}" if finding.hint else where)
-
-
-def _clash(each: FileRule, other: FileRule | None) -> Finding | None:
-    if other is None or other.rule.to_json() == each.rule.to_json():
-        return None
-    found = f"version {each.rule.version} of {each.rule.rule_id} again"
-    return Finding(("version",), found, f"one body and status for it; {other.source}:{other.line} has another")
 
 
 def _heads(changes: Changes | None) -> dict[str, Head]:
@@ -361,6 +340,20 @@ def _taken_up(each: FileRule, history: History, now_ms: int, effective_from_ms: 
         rule.body_digest(),
         body=rule.to_json(),
     )
+
+
+def _approved(event: RuleEvent, approval: Approval | None) -> RuleEvent:
+    if approval is None:
+        return event
+    return replace(event, approved_by=approval.origin.who, approved_ms=approval.origin.at_ms)
+
+
+def _waiting(each: FileRule, now_ms: int, origin: Origin) -> RuleEvent:
+    rule = each.rule
+    text = f"version {rule.version} of {rule.rule_id}, which {origin.who} published, waits for another one's approval"
+    hint = f"crossline rules approve {rule.rule_id} --version {rule.version}"
+    event = RuleEvent("waiting", now_ms, rule.rule_id, rule.version, source=each.source, line=each.line)
+    return published_by(replace(event, digest=review_digest(rule), text=f"{text}: {hint}"), origin)
 
 
 def _later(floor_ms: int | None, given_ms: int | None) -> int | None:

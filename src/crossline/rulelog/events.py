@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import orjson
 
 from crossline.core.basics.times import format_instant, parse_instant_ms
+from crossline.rulelog.sources.origin import Origin
 
 SCHEMA_VERSION = 1
 
@@ -23,6 +24,7 @@ EventKind = Literal[
     "without_past",
     "unscored",
     "tripped",
+    "waiting",
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
@@ -42,9 +44,13 @@ class RuleEvent:
     ``digest`` is that of all of them. ``without_past``: rules begin without their past; ``text`` says which.
     ``unscored``: a model did not score records, which its rule did not judge; once for each rule version in a run,
     ``text`` says why. ``tripped``: the version goes on as shadow from ``effective_from_ms`` on, though its file says
-    otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``source`` is
-    the file's name in the folder, ``line`` counts from 1. What happened to a list has its ``list_name``, to a table its
-    ``table_name``.
+    otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``waiting``: a
+    version needs approval.
+
+    ``source`` is the file's name in the folder, or the key in the topic; ``line`` counts from 1. What happened to a
+    list has its ``list_name``, to a table its ``table_name``. What was published in a topic has ``who`` published it on
+    which ``host``, ``sent_ms`` by the topic's clock, in the message at ``place``; ``approved_by`` another one, in a
+    message of ``approved_ms``.
     """
 
     event: EventKind
@@ -64,6 +70,11 @@ class RuleEvent:
     files: dict[str, str] | None = None
     who: str | None = None
     count: int | None = None
+    host: str | None = None
+    sent_ms: int | None = None
+    place: str | None = None
+    approved_by: str | None = None
+    approved_ms: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; absent ones are left out, except that an effective time of null is the beginning."""
@@ -96,3 +107,8 @@ def event_from_line(line: bytes) -> RuleEvent:
         raise ValueError(f"schema_version {values.get('schema_version')}; this crossline reads {SCHEMA_VERSION}")
     optional = {name: values[name] for name in _OPTIONAL if name in values}
     return RuleEvent(event=values["event"], at_ms=parse_instant_ms(values["at"]), **optional)
+
+
+def published_by(event: RuleEvent, origin: Origin) -> RuleEvent:
+    """``event``, with who asked for what it is about."""
+    return replace(event, who=origin.who, host=origin.host, sent_ms=origin.at_ms, place=origin.place)

@@ -11,11 +11,12 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.conditions.lists import Entry, Lists, NamedList
 from crossline.core.texts.problems import RefusedError, shown
 from crossline.rulelog.content import is_folder, refused
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.folder import Files, Folder
+from crossline.rulelog.events import RuleEvent, published_by
 from crossline.rulelog.listfile import LIST_BYTES_MAX, SUFFIXES, list_name, read_list
 from crossline.rulelog.listlog import ListContents, ListLog
 from crossline.rulelog.reading import guarded
+from crossline.rulelog.sources.folder import Files, Folder
+from crossline.rulelog.sources.publications import Publications
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,14 @@ class ListChanges:
 
 
 class ListsDirectory:
-    """The named lists of a folder. A list that cannot be read, or is gone, stays as it last was.
+    """The named lists of a folder, or of a topic. One that cannot be read, or is gone, stays as it last was.
 
     ``contents`` keeps what stands in them, for the log.
     """
 
-    def __init__(self, path: str | Path, contents: ListContents) -> None:
-        self.path = Path(path)
+    def __init__(self, lists: str | Path | Publications, contents: ListContents) -> None:
         self._contents = contents
-        self._folder = Folder(self.path, SUFFIXES, LIST_BYTES_MAX)
+        self._folder = folder_of_lists(lists) if isinstance(lists, str | Path) else lists
         self._read: dict[tuple[str, str], Sequence[Entry]] = {}  # by source and digest, of the files that are there
         self._refused: set[tuple[str, str]] = set()
         self._gone: set[str] = set()
@@ -47,11 +47,15 @@ class ListsDirectory:
 
         What changed of others comes with ``poll``. Raises UsageError where the folder is missing, or with all that is
         wrong in files of new lists: there is no last good one, and a rule that finds its list empty would be silent.
+        In a topic, where anybody's message would keep a pipeline from starting, it is refused, and with it such rules.
+        SourceError where a topic is needed and does not answer.
         """
         self._add(events)
+        self._folder.begin(events, first=not self.log.versions)
         changes = self._checked(_files(self._folder))
         new = {source: each for source, each in changes.read.items() if list_name(source) not in self.log.versions}
-        _raise_refusals(new)
+        if isinstance(self._folder, Folder):
+            _raise_refusals(new)
         begun = [event for event in self.events(changes, now_ms, {}) if event.source in new]
         self._add(begun)
         if not self.events(changes, now_ms, {}):
@@ -77,18 +81,20 @@ class ListsDirectory:
         """
         events: list[RuleEvent] = []
         for source, entries in changes.read.items():
-            digest, name = changes.files[source].digest, list_name(source)
+            digest, name = changes.files[source].digest, list_name(source) or source
             if isinstance(entries, RefusedError):
                 if (source, digest) not in self._refused:
                     text = str(entries)
-                    events.append(RuleEvent("refused", now_ms, source=source, digest=digest, text=text, list_name=name))
+                    said = RuleEvent("refused", now_ms, source=source, digest=digest, text=text, list_name=name)
+                    events.append(published_by(said, changes.files[source].origin))
                 continue
             versions = self.log.versions.get(name, ())
             if not versions or (versions[-1].source, versions[-1].digest) != (source, digest):
                 text = f"list {name}: {len(entries)} entries"
                 begins = dict(begins_ms) if versions else {}
                 changed = RuleEvent("list_changed", now_ms, source=source, digest=digest, text=text)
-                events.append(replace(changed, list_name=name, begins_ms=begins))
+                changed = replace(changed, list_name=name, begins_ms=begins)
+                events.append(published_by(changed, changes.files[source].origin))
         standing = {list_name(source) for source in changes.files}
         for name, versions in sorted(self.log.versions.items()):
             if name not in standing | self._gone:
@@ -106,6 +112,10 @@ class ListsDirectory:
     def preview(self, changes: ListChanges | None, from_ms: Mapping[str, int]) -> ListLog:
         """What the log of lists would be with ``changes``, in force ``from_ms``."""
         return self.log if changes is None else self.log.after(self.events(changes, 0, from_ms))
+
+    def close(self) -> None:
+        """Let go of what lists come from."""
+        self._folder.close()
 
     def _add(self, events: Sequence[RuleEvent]) -> None:
         self.log = self.log.after(events)
@@ -139,14 +149,19 @@ def lists_in(path: str | Path) -> Lists:
 
     Raises UsageError where the folder is missing, or with all that is wrong in it.
     """
-    read = _read(_files(Folder(Path(path), SUFFIXES, LIST_BYTES_MAX)), {})
+    read = _read(_files(folder_of_lists(path)), {})
     _raise_refusals(read)
     good = {list_name(source): each for source, each in read.items() if not isinstance(each, RefusedError)}
     return {name: NamedList().then(entries, {}) for name, entries in good.items()}
 
 
-def _files(folder: Folder) -> Files:
-    if not is_folder(folder.path):
+def folder_of_lists(path: str | Path) -> Folder:
+    """The list files in the folder ``path``."""
+    return Folder(Path(path), SUFFIXES, LIST_BYTES_MAX)
+
+
+def _files(folder: Publications) -> Files:
+    if isinstance(folder, Folder) and not is_folder(folder.path):
         raise UsageError(f"found no folder {folder.path}; expected the folder of the lists: make it, or name another")
     return folder.changed() or {}
 

@@ -15,11 +15,11 @@ from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
 from crossline.core.texts.problems import Problem, RefusedError, nearest, one_of
 from crossline.rulelog.content import FileContent, content_of, is_folder
-from crossline.rulelog.directory import judge, judge_files
 from crossline.rulelog.edit import with_status
-from crossline.rulelog.folder import Files
 from crossline.rulelog.history import History
+from crossline.rulelog.judging import judge, judge_files
 from crossline.rulelog.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, folder_of_rules, read_files
+from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.writing import held, replace_file
 
 Change = Literal["published", "status_changed", "unchanged"]
@@ -100,16 +100,16 @@ class RuleFolder:
             each = mine[-1]
             now = self._status(each.rule)
             if status == now and self._tripped(each.rule):
-                raise PermanentError(_again(each.rule))
+                raise again(each.rule)
             if now == each.rule.status == status:
                 return Written(each.rule, self.path / each.source, "unchanged")
-            _check_move(rule_id, now, status)
+            check_move(rule_id, now, status)
             name, text = each.source, with_status(each.document.text, each.source, each.path, status)
         else:
             rule = self._logged(rule_id, version, standing, refused)
             if status == rule.status and self._tripped(rule):
-                raise PermanentError(_again(rule))
-            _check_move(rule_id, rule.status, status)
+                raise again(rule)
+            check_move(rule_id, rule.status, status)
             name = self._new_name(rule)
             text = yaml.safe_dump({**rule.to_json(), "status": status}, sort_keys=False, allow_unicode=True)
         content = FileContent(text.encode())
@@ -190,15 +190,17 @@ def no_rule(rule_id: str, names: Collection[str], version: int | None = None) ->
     return PermanentError(f"found no rule {rule_id}; expected {there}" + (f"; {hint}" if hint else ""))
 
 
-def _again(rule: Rule) -> str:
-    return (
+def again(rule: Rule) -> PermanentError:
+    """The error for a status that the file has already, while the breaker made the rule shadow."""
+    return PermanentError(
         f"rule {rule.rule_id} version {rule.version} is shadow: the breaker found that it floods, though its file says "
         f"{rule.status} (crossline rules history {rule.rule_id}). Set it to shadow first, and once that is taken up to "
         f"{rule.status}; or publish another version of it"
     )
 
 
-def _check_move(rule_id: str, now: Status, status: Status) -> None:
+def check_move(rule_id: str, now: Status, status: Status) -> None:
+    """Raise PermanentError where a rule may not go from one status to the other."""
     if now != status and not legal_move(now, status):
         legal = one_of(legal_moves(now)) if legal_moves(now) else "no other status; publish a new version"
         raise PermanentError(f"rule {rule_id} is {now} and cannot become {status}; expected {legal}")

@@ -20,7 +20,7 @@ from crossline.core.texts.report import place
 from crossline.core.texts.yamltext import SIZE_MAX, Document, load_yaml
 from crossline.logs import get_logger
 from crossline.rulelog.content import FileContent, content_in_folder, content_of, is_folder, text_of
-from crossline.rulelog.folder import Files, Folder
+from crossline.rulelog.sources.folder import Files, Folder
 
 SUFFIXES = (".yaml", ".yml", ".json")
 ATTACHED_BYTES_MAX = 4 * 2**20  # it stands in the rule log, and goes to every worker

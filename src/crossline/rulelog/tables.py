@@ -16,8 +16,8 @@ from crossline.core.settings.tables import TableSettings
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.rulelog.content import FileContent, is_folder
 from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.folder import Files, Folder
 from crossline.rulelog.reading import guarded
+from crossline.rulelog.sources.folder import Files, Folder
 from crossline.rulelog.tablelog import TABLE_BYTES_MAX, TableLog, TableStore, files_digest, forms_in
 
 

@@ -11,9 +11,10 @@ from crossline.core.rules.types.threshold import ThresholdRule
 from crossline.core.streams.schema import load_streams
 from crossline.rulelog import history, reading
 from crossline.rulelog.content import FileContent
-from crossline.rulelog.directory import DirectoryRuleLog, judge_files
+from crossline.rulelog.directory import DirectoryRuleLog
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
+from crossline.rulelog.judging import judge_files
 from crossline.rulelog.reading import Known
 
 from .desk import STREAMS, Desk, rule

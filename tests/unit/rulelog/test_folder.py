@@ -9,9 +9,9 @@ import pytest
 
 from crossline.core.basics.errors import RetryableError
 from crossline.core.conditions.lists import named_list
-from crossline.rulelog.folder import Folder
 from crossline.rulelog.listlog import ListContents
 from crossline.rulelog.lists import ListsDirectory
+from crossline.rulelog.sources.folder import Folder
 
 from .desk import Desk, rule
 

@@ -6,10 +6,10 @@ import pytest
 
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import render
-from crossline.rulelog.directory import judge
-from crossline.rulelog.folder import Folder
 from crossline.rulelog.history import History
+from crossline.rulelog.judging import judge
 from crossline.rulelog.reading import Known, read_files
+from crossline.rulelog.sources.folder import Folder
 
 FOLDER = Path(__file__).parents[2] / "golden" / "figures"
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from crossline.cli.doctor.control import control_topic
 from crossline.cli.doctor.machine import Checked
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.kafka import KafkaSecurity, KafkaSinkSettings, KafkaSourceSettings
+from crossline.core.settings.sources import ControlTopic, RulesTopic
 
 _ASK_S_MAX = 5.0
 _STAMP = "message.timestamp.type"
@@ -24,13 +26,17 @@ _SILENT.addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A topic of a pipeline. ``stream`` reads it, None where it is written; ``own_time``: field with ingest time."""
+    """A topic of a pipeline. ``stream`` reads it, None where it is written; ``own_time``: field with ingest time.
+
+    ``control``: rules or lists are read from it.
+    """
 
     topic: str
     brokers: str
     security: KafkaSecurity
     stream: str | None = None
     own_time: str | None = None
+    control: bool = False
 
 
 def kafka_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[Checked]:
@@ -59,7 +65,12 @@ def _uses(pipeline: PipelineConfig) -> list[_Use]:
         if isinstance(sink, KafkaSinkSettings):
             topics = [sink.topic] + ([sink.dead_letter_topic] if sink.dead_letter_topic else [])
             uses += [_Use(topic, sink.brokers, sink.security) for topic in topics]
-    return uses
+    for settings in (pipeline.rules, pipeline.lists):
+        if isinstance(settings, ControlTopic):
+            uses.append(_Use(settings.topic, settings.brokers, settings.security, control=True))
+            if isinstance(settings, RulesTopic) and settings.refusals_topic is not None:
+                uses.append(_Use(settings.refusals_topic, settings.brokers, settings.security))
+    return list(dict.fromkeys(uses))
 
 
 def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | None, Checked]:
@@ -75,7 +86,10 @@ def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | N
 
 def _topic(client: AdminClient, use: _Use) -> Checked:
     name = f"topic {use.topic}"
-    if use.topic not in client.list_topics(timeout=_ASK_S_MAX).topics:
+    there = client.list_topics(timeout=_ASK_S_MAX).topics.get(use.topic)
+    if use.control:
+        return control_topic(client, use.topic, there, use.brokers)
+    if there is None:
         create = f"kafka-topics --bootstrap-server {use.brokers} --create --topic {use.topic}"
         if use.stream is None:
             return Checked(name, "warning", "not there; the broker may make it at the first alert", create)

@@ -12,6 +12,7 @@ import typer
 import yaml
 
 from crossline.cli import screen
+from crossline.cli.rules.approval import approve
 from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
 from crossline.cli.rules.lint import lint
@@ -21,29 +22,47 @@ from crossline.cli.rules.tables import (
     about,
     event_row,
     events_table,
+    pending,
     publication_text,
     rule_rows,
     rules_table,
     show_text,
     written_row,
 )
+from crossline.cli.rules.topic import (
+    PIPELINE,
+    As,
+    goes_to_topic,
+    publish_list,
+    publish_rules,
+    set_status_there,
+)
 from crossline.cli.rules.trial import try_rules
 from crossline.cli.screen import note, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import in_folder
 from crossline.core.settings.sinks import rule_topics
+from crossline.core.settings.sources import ControlTopic
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import render
 from crossline.rulelog.content import FileContent, read_pipeline, read_text
-from crossline.rulelog.directory import find_log, judge_files, logs_in
+from crossline.rulelog.directory import find_log, logs_in
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
+from crossline.rulelog.judging import judge_files
 from crossline.rulelog.lists import lists_in
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import Known, files_at
 
 app = typer.Typer(help="Check, explain, try, compare, publish and look up rules.", no_args_is_help=True)
+
+
+class Destination(StrEnum):
+    """Where rules are published."""
+
+    FOLDER = "folder"
+    KAFKA = "kafka"
 
 
 class StatusName(StrEnum):
@@ -72,6 +91,10 @@ PipelineName = Annotated[
 RuleId = Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")]
 Version = Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+To = Annotated[
+    Destination | None,
+    typer.Option("--to", help="The folder, or the control topic of the pipeline; else where that has its rules."),
+]
 RULES = Path("rules")
 
 
@@ -129,6 +152,8 @@ def list_rules(
         if waiting:
             names = ", ".join(f"{each.rule.rule_id} version {each.rule.version}" for each in waiting)
             note(f"not taken up yet, as the pipeline does while it runs: {names}")
+    for each in pending(events or ()):
+        note(str(each.text))
     for source in refused:
         note(f"{rules / source} has errors: crossline rules check {rules / source}")
 
@@ -191,9 +216,14 @@ def publish(
     lists: Lists = None,
     figures: Figures = None,
     pipeline: PipelineFile = None,
+    to: To = None,
+    as_: As = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a rule file into the folder, if it is right and may follow what is live; a running pipeline takes it up."""
+    """Put a rule file into the folder or topic, if it is right and may follow what is live; pipelines take it up."""
+    if _to_topic(to, pipeline):
+        publish_rules(file, pipeline or PIPELINE, as_, as_json=as_json)
+        return
     folder = _all_logs(rules, _known(stream, lists, pipeline, figures))
     publication = folder.publish(file)
     if as_json:
@@ -201,6 +231,8 @@ def publish(
     else:
         sys.stdout.write(publication_text(publication.rules, ran=bool(folder.histories)))
     _note_unchecked(stream, pipeline)
+    if pipeline is not None and read_pipeline(pipeline).rules.review == "required":
+        note("a review is required: a version is effective once another user approves of it: crossline rules approve")
     for name in publication.left_out:
         note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")
 
@@ -215,9 +247,14 @@ def set_status(
     stream: Stream = None,
     figures: Figures = None,
     pipeline: PipelineFile = None,
+    to: To = None,
+    as_: As = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set a rule's status in its file, if the move is legal; comments and layout of the file stay."""
+    """Set a rule's status in its file or message, if the move is legal; comments and layout stay."""
+    if _to_topic(to, pipeline):
+        set_status_there(rule_id, status.value, version, pipeline or PIPELINE, as_, as_json=as_json)
+        return
     folder = _all_logs(rules, _known(stream, None, pipeline, figures))
     written = folder.set_status(rule_id, status.value, version)
     if as_json:
@@ -228,6 +265,13 @@ def set_status(
         sys.stdout.write(publication_text([written], ran=bool(folder.histories)))
 
 
+def _to_topic(to: Destination | None, pipeline: Path | None) -> bool:
+    topic = goes_to_topic(pipeline)
+    if to is Destination.FOLDER and topic:
+        raise UsageError(f"--to folder: {pipeline} has its rules in a topic, and would not find them there")
+    return to is Destination.KAFKA or topic
+
+
 def _known(stream: Path | None, lists: Path | None, pipeline: Path | None, figures: Path | None) -> Known:
     """What rules are checked against: what a pipeline file says, or a stream file and folders of lists and figures."""
     if pipeline is None:
@@ -236,7 +280,10 @@ def _known(stream: Path | None, lists: Path | None, pipeline: Path | None, figur
     if stream is not None or lists is not None or figures is not None:
         raise UsageError("--pipeline names streams, lists and figures: leave out --stream, --lists and --figures")
     config = in_folder(read_pipeline(pipeline), str(pipeline.parent))
-    names = _list_names(Path(config.lists.path)) if config.lists is not None else []
+    if isinstance(config.lists, ControlTopic):
+        names = None  # what stands in a topic is not looked for
+    else:
+        names = _list_names(Path(config.lists.path)) if config.lists is not None else []
     shared = Path(config.figures) if config.figures is not None else None
     return Known(config.streams, names, rule_topics(config.sinks), figures=shared)
 
@@ -274,6 +321,8 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+app.command(name="approve")(approve)
+app.command(name="publish-list")(publish_list)
 app.command(name="test")(try_rules)
 app.command(name="explain")(explain)
 app.command(name="lint")(lint)

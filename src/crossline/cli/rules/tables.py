@@ -54,6 +54,19 @@ def rule_rows(
     return rows
 
 
+def pending(events: Iterable[RuleEvent]) -> list[RuleEvent]:
+    """The versions that wait for approval, each as it was said last."""
+    waiting: dict[tuple[str, int], RuleEvent] = {}
+    for event in events:
+        name = (str(event.rule_id), int(event.version or 0))
+        if event.event == "waiting":
+            waiting[name] = event
+        elif event.event in _CHANGES and event.status != "draft":
+            for other in [each for each in waiting if each[0] == name[0] and each[1] <= name[1]]:
+                del waiting[other]
+    return list(waiting.values())
+
+
 def _tripped_row(event: RuleEvent, trip: RuleEvent, judged: list[dict[str, str | None]]) -> Row:
     """As shadow, since the breaker found that it floods."""
     told = {"status": trip.status, "effective_from": instant(trip.effective_from_ms), "tripped": trip.text}
@@ -189,9 +202,21 @@ def events_table(events: Iterable[RuleEvent]) -> Listing:
             event.status or "",
             _since(event),
             source,
-            Text(printable_lines(event.text or "")),
+            Text(printable_lines("\n".join(filter(None, (_by(event), event.text))))),
         )
     return table
+
+
+def _by(event: RuleEvent) -> str:
+    """Who published it, from where, and who approved."""
+    if event.event == "tripped" or (event.sent_ms is None and event.who is None):
+        return ""
+    said = f"by {event.who or 'nobody who says so'}" + (f" on {event.host}" if event.host else "")
+    said += f" at {instant(event.sent_ms)}" if event.sent_ms is not None else ""
+    if event.approved_by is not None:
+        said += f", approved by {event.approved_by}"
+        said += f" at {instant(event.approved_ms)}" if event.approved_ms is not None else ""
+    return said
 
 
 def written_row(written: Written) -> Row:

@@ -20,7 +20,15 @@ from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
 from crossline.core.settings.secrets import A_SECRET
 from crossline.core.settings.sinks import Sink, takes_decisions
-from crossline.core.settings.sources import Source
+from crossline.core.settings.sources import (
+    ControlTopic,
+    Directory,
+    ListsFrom,
+    RulesDirectory,
+    RulesFrom,
+    RulesTopic,
+    Source,
+)
 from crossline.core.settings.tables import TableSettings, check_tables, with_tables
 from crossline.core.settings.watch import BreakerSettings, WatchSettings
 from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
@@ -34,13 +42,6 @@ from crossline.core.texts.yamltext import Document, load_yaml
 PATH_KEYS = frozenset({"path", "dead_letters", "decisions", "figures", "password_file", "ca_file", "checkpoint"})
 SHARDS_MAX = 4096
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
-
-
-class Directory(Settings):
-    """A folder that is watched while the pipeline runs."""
-
-    kind: Literal["directory"] = Field(description="The only kind there is so far.")
-    path: str = Field(min_length=1, description="The folder.")
 
 
 class PipelineDefaults(Settings):
@@ -121,19 +122,10 @@ class EngineSettings(Settings):
     )
 
 
-def _check_directory(value: Any) -> Any:
-    if isinstance(value, str):
-        raise refusal("a mapping with kind and path", f"write {{kind: directory, path: {value}}}")
-    return value
-
-
 def _check_name(value: Any) -> Any:
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     raise refusal("a name of small letters, digits, and _ . -, at most 64, beginning with a letter or digit")
-
-
-WatchedFolder = Annotated[Directory, BeforeValidator(_check_directory)]
 
 
 def _check_streams(value: Any) -> Any:
@@ -164,13 +156,13 @@ class PipelineFile(Settings):
     sources: Annotated[dict[str, Source], _not_empty("at least one source, by the name of its stream")] = Field(
         description="Where the records of each stream come from, by the name of the stream."
     )
-    rules: WatchedFolder = Field(description="Where the rules are; they are taken up as they change.")
+    rules: RulesFrom = Field(description="Where the rules are; they are taken up as they change.")
     figures: str | None = Field(
         default=None,
         min_length=1,
         description="Folder of the shared figures that rules name; they may stand beside the rules too.",
     )
-    lists: Directory | None = Field(
+    lists: ListsFrom | None = Field(
         default=None, description="Where the named lists are; they are taken up as they change."
     )
     enrich: Annotated[dict[str, TableSettings], BeforeValidator(check_tables)] = Field(
@@ -214,8 +206,8 @@ class PipelineConfig:
     name: str
     streams: dict[str, StreamSpec]
     sources: dict[str, Source]
-    rules: Directory
-    lists: Directory | None
+    rules: RulesDirectory | RulesTopic
+    lists: Directory | ControlTopic | None
     sinks: tuple[Sink, ...]
     defaults: PipelineDefaults
     engine: EngineSettings

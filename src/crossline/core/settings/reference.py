@@ -18,13 +18,13 @@ from pydantic_core import PydanticUndefined
 
 from crossline.core.basics.times import format_duration
 from crossline.core.decide.policy import Band, Branch, Policy
-from crossline.core.settings.config import Directory, EngineSettings, PipelineDefaults, PipelineFile
+from crossline.core.settings.config import EngineSettings, PipelineDefaults, PipelineFile
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
 from crossline.core.settings.registry import RegistrySettings
 from crossline.core.settings.sinks import SINKS
-from crossline.core.settings.sources import SOURCES
+from crossline.core.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
 from crossline.core.settings.tables import TableSettings
 from crossline.core.settings.watch import BreakerSettings, WatchSettings
 
@@ -74,7 +74,10 @@ def reference() -> str:
     parts = [_HEAD, *_section("The file", PipelineFile), _STREAMS]
     for kind, model in SOURCES.items():
         parts += _section(f"A source of kind `{kind}`", model)
-    parts += _section("`rules` and `lists`", Directory)
+    parts += _section("`rules` of kind `directory`", RulesDirectory)
+    parts += _section("`rules` of kind `kafka`", RulesTopic)
+    parts += _section("`lists` of kind `directory`", Directory)
+    parts += _section("`lists` of kind `kafka`", ControlTopic)
     parts += _section("A table, in `enrich`", TableSettings)
     for kind, model in SINKS.items():
         parts += _section(f"A sink of kind `{kind}`", model)
@@ -113,7 +116,7 @@ def _type(annotation: Any) -> str:
     if origin is typing.Literal:
         return " or ".join(f"`{value}`" for value in arguments)
     if origin in {typing.Union, types.UnionType}:
-        return " or ".join(_type(each) for each in arguments if each is not type(None))
+        return " or ".join(dict.fromkeys(_type(each) for each in arguments if each is not type(None)))
     if origin is list:
         return f"list of {_type(arguments[0])}s"
     if annotation is Any:

@@ -37,8 +37,8 @@ COMMIT_WAIT_S = 10.0
 
 log = get_logger(__name__)
 
-_LOUD = {"refused": log.warning, "tripped": log.error}
-_TOLD = ("rule_id", "version", "source", "who", "count", "text")
+_LOUD = {"refused": log.warning, "tripped": log.error, "waiting": log.warning}
+_TOLD = ("rule_id", "version", "source", "who", "host", "approved_by", "count", "text")
 
 
 class RuleChanges:

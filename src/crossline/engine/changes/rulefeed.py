@@ -16,6 +16,7 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.sinks import rule_topics
 from crossline.core.streams.schema import StreamSpec
+from crossline.engine.changes.control import lists_of, refusals_of, rules_of
 from crossline.rulelog.directory import PREVIEW_MS, Changes, DirectoryRuleLog, IngestClock, earliest_ms, log_path
 from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.listlog import ListLog, contents_of
@@ -111,7 +112,7 @@ def _now_ms() -> int:
 
 
 class DirectoryFeed:
-    """Implements RuleFeed over the folders of rules and lists, and the files of tables.
+    """Implements RuleFeed over the folders or topics of rules and lists, and the files of tables.
 
     ``clocks``: by stream; where ingest time comes from the records, a publication holds from the highest one seen.
     ``folder``: where tasks read tables; beside the log where None.
@@ -120,12 +121,14 @@ class DirectoryFeed:
     def __init__(self, config: Config, clocks: Mapping[str, IngestClock], folder: Path | None = None) -> None:
         self._path = log_path(config.rules.path, config.name)
         self._contents = contents_of(self._path)
-        self._lists = ListsDirectory(config.lists.path, self._contents) if config.lists else None
+        self._lists = ListsDirectory(lists_of(config.lists, config.rules), self._contents) if config.lists else None
         self._store = TableStore(self._path, folder or self._path.parent / "tables", forms_of(config))
         self._tables = TablesDirectory(config, self._store) if config.tables else None
         topics = rule_topics(config.sinks)
-        checked = (config.streams, self._list_names, topics, config.figures)
-        self._log = DirectoryRuleLog(config.rules.path, config.name, *checked)
+        checked = (config.streams, self._list_names, topics, config.figures, rules_of(config.rules))
+        review = config.rules.review == "required"
+        self._log = DirectoryRuleLog(config.rules.path, config.name, *checked, review=review)
+        self._refusals = refusals_of(config.rules, self._path)
         self._streams = tuple(config.streams)
         self._clocks = clocks
         self._waiting = _Waiting()
@@ -143,6 +146,8 @@ class DirectoryFeed:
         """Those of the log, or at the first start those of the folders; lists that it does not know from theirs."""
         now_ms = _now_ms()
         rules = self._log.start(now_ms, partial(self._begun, now_ms))
+        if self._refusals is not None:
+            self._refusals.begin(read_log(self._path))
         return rules, self._preview()
 
     def _begun(self, now_ms: int, events: Sequence[RuleEvent]) -> list[RuleEvent]:
@@ -156,6 +161,8 @@ class DirectoryFeed:
 
     def changed(self) -> bool:
         """Whether a file of any kind changed since the last take-up; those that did are read and checked."""
+        if self._refusals is not None:
+            self._refusals.send()
         lists = self._lists.poll() if self._lists else None
         tables = self._tables.poll() if self._tables else None
         self._waiting = _Waiting(lists, tables)
@@ -185,6 +192,8 @@ class DirectoryFeed:
         if self._tables and tables:
             self._tables.take(tables, joined)
         self._waiting = _Waiting()
+        if self._refusals is not None:
+            self._refusals.add(events)
         return rules, self._preview(), [event.as_dict() for event in events]
 
     def trip(self, trips: Sequence[Trip], highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, list[dict[str, Any]]]:
@@ -197,8 +206,12 @@ class DirectoryFeed:
         self._store.prune({each.path for versions in tables.values() for each in versions})
 
     def close(self) -> None:
-        """Let go of the rule log."""
+        """Let go of the rule log, and of topics."""
         self._log.close()
+        if self._lists is not None:
+            self._lists.close()
+        if self._refusals is not None:
+            self._refusals.close()
 
 
 @dataclass(frozen=True, slots=True)

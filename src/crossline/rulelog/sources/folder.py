@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crossline.core.basics.errors import RetryableError
 from crossline.rulelog.content import FileContent, content_in_folder
+from crossline.rulelog.events import RuleEvent
 
 # A file written twice within one tick of the file system's clock keeps its time: one this young is read again.
 _YOUNG_NS = 100_000_000
@@ -52,6 +53,17 @@ class Folder:
         self._taken = _digests(files)
         self._stamps = None
 
+    def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:
+        """A folder has all that it had."""
+
+    @property
+    def more(self) -> bool:
+        """Never: what is there is given at once."""
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""
+
     def _trust(self, stamps: _Stamps) -> None:
         now_ns = time.time_ns()
         if all(now_ns - changed_ns > _YOUNG_NS for changed_ns, *_ in stamps.values()):
@@ -86,38 +98,6 @@ class Folder:
 
 def _digests(files: Files) -> dict[str, str]:
     return {name: content.digest for name, content in files.items()}
-
-
-class Folders:
-    """A folder and a further one, as one: the names of files in the further one begin with its path."""
-
-    def __init__(self, first: Folder, further: Folder | None) -> None:
-        self._first = first
-        self._further = further
-        self._taken: tuple[Files, Files] = ({}, {})
-
-    def changed(self) -> Files | None:
-        """All files of both, as of one ``Folder``."""
-        found = self._first.changed()
-        if self._further is None:
-            return found
-        more = self._further.changed()
-        if found is None and more is None:
-            return None
-        first, further = (
-            taken if each is None else each for each, taken in zip((found, more), self._taken, strict=True)
-        )
-        return {**first, **{str(self._further.path / name): content for name, content in further.items()}}
-
-    def take(self, files: Files) -> None:
-        """Note that ``files``, as given by ``changed``, were dealt with."""
-        path = self._further.path if self._further is not None else None
-        further = {Path(name).name: content for name, content in files.items() if Path(name).parent == path}
-        first = {name: content for name, content in files.items() if Path(name).parent != path}
-        self._first.take(first)
-        if self._further is not None:
-            self._further.take(further)
-            self._taken = first, further
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int, int, int] | None:

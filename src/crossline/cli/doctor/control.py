@@ -1,0 +1,38 @@
+"""What ``crossline doctor`` finds about the topics that rules and lists are read from."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType, TopicMetadata
+
+from crossline.cli.doctor.machine import Checked
+
+_ASK_S_MAX = 5.0
+_WANTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+
+
+def control_topic(client: AdminClient, topic: str, there: TopicMetadata | None, brokers: str) -> Checked:
+    """Whether it is there, has one partition, is compacted, and says itself when something was published."""
+    name = f"control topic {topic}"
+    create = f"kafka-topics --bootstrap-server {brokers} --create --topic {topic} --partitions 1"
+    for key, value in _WANTED.items():
+        create += f" --config {key}={value}"
+    if there is None:
+        return Checked(name, "missing", "not there; rules or lists are read from it", create)
+    if len(there.partitions) != 1:
+        found = f"{len(there.partitions)} partitions; expected one, since what was published first is a matter of order"
+        return Checked(name, "missing", found, f"make another topic: {create}")
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        settings = client.describe_configs([resource], request_timeout=_ASK_S_MAX)[resource].result(_ASK_S_MAX)
+    except KafkaException as error:
+        advice = f"let this user describe the topic's configuration, or see to it yourself: {create}"
+        return Checked(name, "warning", f"there; its settings are not to be had: {error.args[0].str()}", advice)
+    mine = {key: str(settings[key].value) for key in _WANTED}
+    others = {key: value for key, value in mine.items() if _WANTED[key] not in value.split(",")}
+    if not others:
+        return Checked(name, "ok", "there; compacted, of one partition")
+    said = ", ".join(f"{key} is {value}" for key, value in others.items())
+    wanted = ",".join(f"{key}={_WANTED[key]}" for key in others)
+    alter = f"kafka-configs --bootstrap-server {brokers} --alter --entity-type topics --entity-name {topic}"
+    return Checked(name, "warning", f"there; {said}", f"{alter} --add-config {wanted}")

@@ -1,0 +1,253 @@
+"""``crossline rules`` on a control topic: publish, set a status, approve, publish a list."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from crossline.cli.screen import write_lines
+from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.sinks import rule_topics
+from crossline.core.settings.sources import ControlTopic, RulesTopic
+from crossline.core.texts.problems import RefusedError
+from crossline.rulelog.content import content_of, read_pipeline_in_place
+from crossline.rulelog.directory import logs_in
+from crossline.rulelog.history import History
+from crossline.rulelog.listfile import LIST_BYTES_MAX, SUFFIXES, read_list
+from crossline.rulelog.logfile import read_log
+from crossline.rulelog.reading import Known
+from crossline.rulelog.sources.desk import Message, TopicDesk
+from crossline.rulelog.sources.folder import Files
+from crossline.rulelog.sources.keys import HOST, WHO, ListKey, key_of
+from crossline.rulelog.sources.topic import TopicPublications, rule_name
+
+if TYPE_CHECKING:
+    from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicWriter
+    from crossline.core.basics.message import TopicMessage
+    from crossline.core.rules.base import Status
+
+WAIT_S = 20.0
+PIPELINE = Path("pipeline.yaml")
+As = Annotated[
+    str | None,
+    typer.Option("--as", metavar="NAME", help="Who publishes; else the user of the brokers, or of this machine."),
+]
+PipelineFile = Annotated[Path, typer.Option("--pipeline", help="Pipeline file, which names the topic.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A control topic that is open, and who is at it."""
+
+    config: PipelineConfig
+    settings: ControlTopic
+    who: str
+    reader: ControlTopicReader
+    writer: ControlTopicWriter
+    host: str = field(default_factory=socket.gethostname)
+
+    def files(self) -> Files:
+        """What stands there, rules and approvals, by key."""
+        publications = TopicPublications(
+            self.reader, rule_name, LIST_BYTES_MAX, in_steps=False, strays=False, wait_s=WAIT_S
+        )
+        publications.begin([], first=True)
+        return publications.changed() or {}
+
+    def desk(self, files: Files) -> TopicDesk:
+        """What may follow ``files``, and the logs that are here."""
+        path = Path(self.config.rules.path)
+        logs = [History(events) for each in logs_in(path).values() if (events := read_log(each))]
+        figures = Path(self.config.figures) if self.config.figures else None
+        known = Known(self.config.streams, self._lists(), rule_topics(self.config.sinks), path, figures)
+        return TopicDesk(files, logs, known)
+
+    def _lists(self) -> list[str] | None:
+        """The names of lists, of those that are in a folder: what a topic has is not looked for."""
+        if self.config.lists is None:
+            return []
+        if isinstance(self.config.lists, ControlTopic):
+            return None
+        from crossline.rulelog.lists import lists_in
+
+        return sorted(lists_in(self.config.lists.path))
+
+    def send(self, key: str, value: bytes | None) -> int:
+        """Its offset."""
+        return self.writer.send(key, value, {WHO: self.who, HOST: self.host})
+
+
+def goes_to_topic(pipeline: Path | None) -> bool:
+    """Whether the pipeline file says that rules come from a topic."""
+    return pipeline is not None and isinstance(read_pipeline_in_place(pipeline).rules, RulesTopic)
+
+
+def publish_rules(file: Path, pipeline: Path, as_: str | None, *, as_json: bool) -> None:
+    """Send the rules of a file, where they are right and may follow what stands there."""
+    with _at(pipeline, as_) as place:
+        files = place.files()
+        messages = place.desk(files).publish(file)
+        offsets = [None if each.value is None else place.send(each.key, each.value) for each in messages]
+        _check_first(place, files, file, messages, offsets)
+        _tell(place, messages, offsets, as_json=as_json)
+
+
+def set_status_there(
+    rule_id: str, status: Status, version: int | None, pipeline: Path, as_: str | None, *, as_json: bool
+) -> None:
+    """Send a version again, under another status."""
+    with _at(pipeline, as_) as place:
+        message = place.desk(place.files()).set_status(rule_id, status, version)
+        _tell(place, [message], [_sent(place, message)], as_json=as_json)
+
+
+def approve_there(rule_id: str, version: int | None, pipeline: Path, as_: str | None, *, as_json: bool) -> None:
+    """Send that somebody approves of a version."""
+    with _at(pipeline, as_) as place:
+        message = place.desk(place.files()).approve(rule_id, place.who, version)
+        _tell(place, [message], [_sent(place, message)], as_json=as_json)
+
+
+def publish_list(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A list file: NAME.txt, NAME.yaml or NAME.json.")],
+    *,
+    pipeline: PipelineFile = PIPELINE,
+    as_: As = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+) -> None:
+    """Send a list to the control topic of lists, whole, if it is right."""
+    config = read_pipeline_in_place(pipeline)
+    if not isinstance(config.lists, ControlTopic):
+        raise UsageError(f"{pipeline}: found no lists: {{kind: kafka, …}}; put the file into the folder of lists")
+    key = key_of(str(ListKey(file.name)))
+    if key is None or not file.name.endswith(SUFFIXES):
+        raise UsageError(f"found file {file.name}; expected a name that ends in {', '.join(SUFFIXES)}")
+    content = content_of(file, LIST_BYTES_MAX)
+    entries = read_list(str(file), content)
+    with _open(config, config.lists, as_) as place:
+        place.files()  # says what is wrong with the topic
+        offset = place.send(str(key), content.data)
+        row = {"list": file.name.rpartition(".")[0], "entries": len(entries), "topic": place.settings.topic}
+        if as_json:
+            write_lines([orjson.dumps({**row, "key": str(key), "offset": offset, "who": place.who})])
+        else:
+            sys.stdout.write(f"list {row['list']}: {len(entries):,} entries, sent to topic {row['topic']}\n")
+
+
+@contextmanager
+def _at(pipeline: Path, as_: str | None) -> Iterator[Place]:
+    config = read_pipeline_in_place(pipeline)
+    if not isinstance(config.rules, RulesTopic):
+        raise UsageError(
+            f"{pipeline}: found rules of kind {config.rules.kind}; expected {{kind: kafka, brokers: …, topic: …}}"
+        )
+    with _open(config, config.rules, as_) as place:
+        yield place
+
+
+@contextmanager
+def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> Iterator[Place]:
+    from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicWriter
+    from crossline.engine.changes.control import client_of
+
+    client = client_of(settings)
+    who = (as_ or settings.security.username or _user()).strip()
+    if not who or not who.isprintable() or key_of(f"approval/rule/1/{who}") is None:
+        raise UsageError(f"found {who!r} as who publishes; expected a name: --as NAME")
+    reader = ControlTopicReader(client, settings.topic)
+    try:
+        yield Place(config, settings, who, reader, ControlTopicWriter(client, settings.topic))
+    finally:
+        reader.close()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        raise UsageError("this user has no name; expected who publishes: --as NAME") from None
+
+
+def _sent(place: Place, message: Message) -> int | None:
+    return None if message.value is None else place.send(message.key, message.value)
+
+
+def _check_first(
+    place: Place, files: Files, file: Path, messages: Sequence[Message], offsets: Sequence[int | None]
+) -> None:
+    """Whether somebody else published the same at the same moment; he was first, and his message is put back.
+
+    Pipelines have taken up his, and refuse ours. One that begins once the topic is compacted would find ours alone.
+    """
+    mine = {offset for offset in offsets if offset is not None}
+    if not mine:
+        return
+    between: list[TopicMessage] = []
+    while not between or between[-1].offset < max(mine):
+        found, _ = place.reader.read(0.1)
+        between += found
+    theirs = {name: each for each in between if each.offset not in mine and (name := _name(each)) is not None}
+    ours = {each.key for each in messages if each.value is not None}
+    met = {name: each for name, each in theirs.items() if name in ours}
+    if not met:
+        return
+    from crossline.rulelog.content import FileContent
+
+    now = {**files, **{name: FileContent(each.value) for name, each in met.items() if each.value is not None}}
+    try:
+        place.desk(now).publish(file)
+    except RefusedError as error:
+        for name, each in met.items():
+            headers = {key: value.decode(errors="replace") for key, value in each.headers if value is not None}
+            place.writer.send(name, each.value, headers)
+        who = ", ".join(sorted({each.header(WHO) or "somebody" for each in met.values()}))
+        raise PermanentError(
+            f"{who} published the same version at this moment and was first; what was there is put back. {error}"
+        ) from None
+
+
+def _name(message: TopicMessage) -> str | None:
+    try:
+        return message.key.decode() if message.key is not None else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _row(place: Place, message: Message, offset: int | None) -> Mapping[str, Any]:
+    rule = message.rule
+    named = {"rule_id": rule.rule_id, "version": rule.version, "status": rule.status, "change": message.change}
+    return {**named, "topic": place.settings.topic, "key": message.key, "offset": offset, "who": place.who}
+
+
+def _tell(place: Place, messages: Sequence[Message], offsets: Sequence[int | None], *, as_json: bool) -> None:
+    if as_json:
+        write_lines(orjson.dumps(_row(place, *each)) for each in zip(messages, offsets, strict=True))
+        return
+    for each in messages:
+        name = f"{each.rule.rule_id} version {each.rule.version}"
+        if each.change == "unchanged":
+            said = "stands in the topic already, nothing changes"
+        elif each.change == "approved":
+            said = f"approved by {place.who}"
+        else:
+            said = f"{each.rule.status}, sent to topic {place.settings.topic} by {place.who}; {_when(place, each)}"
+        sys.stdout.write(f"{name}: {said}\n")
+
+
+def _when(place: Place, message: Message) -> str:
+    if message.rule.status == "draft":
+        return "a draft is never evaluated"
+    if place.config.rules.review == "required" and message.change == "published":
+        approve_it = f"crossline rules approve {message.rule.rule_id} --version {message.rule.version}"
+        return f"effective once somebody else approves of it: {approve_it}"
+    return "effective when a pipeline takes it up, within two seconds where it runs"

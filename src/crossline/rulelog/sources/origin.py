@@ -1,0 +1,18 @@
+"""Who asked for something, when and from where; and what must be known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of a publication; None: it does not say. ``at_ms``: by the topic's clock; ``place``: topic/partition/offset."""
+
+    who: str | None = None
+    at_ms: int | None = None
+    host: str | None = None
+    place: str | None = None
+
+
+UNKNOWN = Origin()

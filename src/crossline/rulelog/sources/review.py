@@ -1,0 +1,165 @@
+"""Review: a version is effective once a principal other than the one who published it approves of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from crossline.core.rules.base import Rule
+from crossline.core.texts.problems import RefusedError, shown
+from crossline.rulelog.content import FileContent, refused
+from crossline.rulelog.history import History
+from crossline.rulelog.reading import FileRule, Read
+from crossline.rulelog.sources.folder import Files
+from crossline.rulelog.sources.keys import ApprovalKey, Key, RuleKey, key_of
+from crossline.rulelog.sources.origin import Origin
+
+APPROVAL = "approval/"  # the names of approvals begin with this
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """That ``origin.who`` approves of what has ``digest``."""
+
+    key: ApprovalKey
+    digest: str
+    origin: Origin
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """What may be taken up, what waits, and what is refused, by file.
+
+    ``approvals``: of the versions that need one, by rule and version.
+    """
+
+    read: Read
+    waiting: tuple[FileRule, ...] = ()
+    approvals: Mapping[tuple[str, int], Approval] = field(default_factory=dict)
+
+
+def review_digest(rule: Rule) -> str:
+    """Of all of a version but its status: what is approved."""
+    body = {name: value for name, value in rule.to_json().items() if name != "status"}
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def approval_text(rule: Rule) -> bytes:
+    """What stands in a message that approves of ``rule``."""
+    return orjson.dumps({"rule_id": rule.rule_id, "version": rule.version, "digest": review_digest(rule)})
+
+
+def split(files: Files) -> tuple[Files, Files]:
+    """Rule files, and approvals."""
+    approvals = {name: content for name, content in files.items() if name.startswith(APPROVAL)}
+    return {name: content for name, content in files.items() if name not in approvals}, approvals
+
+
+def needs_approval(rule: Rule, history: History) -> bool:
+    """Whether taking up ``rule`` makes a version effective that was not: a draft judges nothing, and ends nothing."""
+    if rule.status == "draft":
+        return False
+    return not history.knows(rule) or history.rules[rule.rule_id].versions[rule.version].status == "draft"
+
+
+def same_principal(one: str | None, other: str | None) -> bool:
+    """Whether two names may be of one principal; of nobody, they may."""
+    return one is None or other is None or one.strip().casefold() == other.strip().casefold()
+
+
+def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, history: History) -> Reviewed:
+    """``read``, without those of the ``taken`` rules that wait for approval, and with refusals of wrong approvals.
+
+    ``taken``: what would be taken up without a review.
+    """
+    given, left = _given(approvals)
+    left.update(read)
+    waiting: list[FileRule] = []
+    found: dict[tuple[str, int], Approval] = {}
+    for each in taken:
+        if not (history.moves(each.rule) and needs_approval(each.rule, history)):
+            continue
+        origin, name = files[each.source].origin, (each.rule.rule_id, each.rule.version)
+        if origin.who is None:
+            expected = (
+                "a header who; crossline rules publish sends it, and a version needs approval by another principal"
+            )
+            left[each.source] = refused(each.source, "a publication that does not say who made it", expected, each.line)
+            continue
+        for approval in given.get(name, ()):
+            problem = _problem(approval, each, origin)
+            if problem is None:
+                found.setdefault(name, approval)
+            else:
+                left[approval.source] = problem
+        if name not in found:
+            waiting.append(each)
+    for each in waiting:
+        mine = left[each.source]
+        if not isinstance(mine, RefusedError):
+            left[each.source] = [other for other in mine if other.rule != each.rule]
+    return Reviewed(left, tuple(waiting), found)
+
+
+def _problem(approval: Approval, each: FileRule, origin: Origin) -> RefusedError | None:
+    if same_principal(approval.origin.who, origin.who):
+        found = (
+            f"an approval by {approval.origin.who}, who published version {each.rule.version} of {each.rule.rule_id}"
+        )
+        return refused(approval.source, found, "the approval of another principal")
+    if approval.digest != review_digest(each.rule):
+        found = f"an approval of another body than that of version {each.rule.version} of {each.rule.rule_id}"
+        return refused(approval.source, found, "the digest of what stands there: look at it, and approve again")
+    return None
+
+
+def _given(files: Files) -> tuple[dict[tuple[str, int], list[Approval]], dict[str, list[FileRule] | RefusedError]]:
+    """The approvals by rule and version, in the order of their places; and refusals, by source."""
+    given: dict[tuple[str, int], list[Approval]] = {}
+    wrong: dict[str, list[FileRule] | RefusedError] = {}
+    for source, content in files.items():
+        key = key_of(source)
+        approval = _approval(source, key, content)
+        if isinstance(approval, RefusedError):
+            wrong[source] = approval
+        else:
+            given.setdefault((approval.key.rule_id, approval.key.version), []).append(approval)
+    return given, wrong
+
+
+def _approval(source: str, key: Key | None, content: FileContent) -> Approval | RefusedError:
+    form = "{rule_id, version, digest}, as crossline rules approve writes it"
+    if content.error is not None:
+        return refused(source, content.error, content.expected)
+    if not isinstance(key, ApprovalKey):
+        return refused(source, shown(content.data[:60].decode(errors="backslashreplace")), form)
+    try:
+        body = orjson.loads(content.data)
+    except ValueError:
+        return refused(source, shown(content.data[:60].decode(errors="backslashreplace")), form)
+    named = (body.get("rule_id"), body.get("version")) if isinstance(body, dict) else None
+    if named != (key.rule_id, key.version) or not isinstance(body.get("digest"), str):
+        return refused(source, "an approval that is not of what its key names", form)
+    if content.origin.who is None or content.origin.who != key.who:
+        found = f"an approval that is said to be of {content.origin.who or 'nobody'}"
+        return refused(source, found, f"the header who with the name in the key, {key.who}")
+    return Approval(key, body["digest"], content.origin, source)
+
+
+def misplaced(read: Read) -> dict[str, RefusedError]:
+    """Of each message whose rule is not the one that its key names: its refusal."""
+    wrong: dict[str, RefusedError] = {}
+    for source, rules in read.items():
+        key = key_of(source)
+        if not isinstance(key, RuleKey) or isinstance(rules, RefusedError):
+            continue
+        found = [(each.rule.rule_id, each.rule.version) for each in rules]
+        if found != [(key.rule_id, key.version)]:
+            said = ", ".join(f"version {version} of {rule_id}" for rule_id, version in found) or "no rule"
+            expected = f"version {key.version} of {key.rule_id}, which the key {source} names, and nothing else"
+            wrong[source] = refused(source, said, expected)
+    return wrong

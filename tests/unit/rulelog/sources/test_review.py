@@ -1,0 +1,198 @@
+"""Versions that need the approval of another principal, and all the ways in which that may come about or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from crossline.core.basics.errors import PermanentError
+from crossline.core.texts.problems import RefusedError
+from rulelog.desk import rule
+
+from .board import Board, Pipeline, desk_of, told
+
+PUBLISHED: tuple[str, str, int, str] = ("published", "large", 1, "active")
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+@pytest.fixture
+def pipeline(board: Board, tmp_path: Path) -> Pipeline:
+    return Pipeline(board, tmp_path / "rules", review=True)
+
+
+def approve(board: Board, who: str, rule_id: str = "large", version: int | None = None) -> None:
+    message = desk_of(board).approve(rule_id, who, version)
+    board.post(message.key, message.value, who)
+
+
+def test_a_version_waits_for_another_one_s_approval(board: Board, pipeline: Pipeline) -> None:
+    board.post("rule/large/1", rule(), "alice")
+    assert len(pipeline.start()) == 0
+    assert [(each.event, each.who) for each in pipeline.log] == [("waiting", "alice"), ("started", None)]
+    assert pipeline.look() == [], "told once"
+    pipeline.start()
+    assert pipeline.look() == [], "also over a restart"
+    approve(board, "bob")
+    (event,) = pipeline.look()
+    assert (event.event, event.who, event.approved_by, event.effective_from_ms) == ("published", "alice", "bob", 1_000)
+    pipeline.start()
+    assert pipeline.look() == []
+
+
+def test_the_version_before_judges_until_then(board: Board, pipeline: Pipeline) -> None:
+    board.post("rule/large/1", rule(), "alice")
+    approve(board, "bob")
+    pipeline.start()
+    board.post("rule/large/2", rule(version=2), "alice")
+    pipeline.look()
+    assert [(each.rule.version, each.endless) for each in pipeline.start().versions] == [(1, True)]
+
+
+def test_an_approval_may_come_first(board: Board, pipeline: Pipeline) -> None:
+    other = Board()
+    other.post("rule/large/1", rule(), "alice")
+    approve(other, "bob")
+    pipeline.start()
+    board.post(other.messages[1].key, other.messages[1].value, "bob")
+    assert pipeline.look() == []
+    board.post("rule/large/1", rule(), "alice")
+    (event,) = pipeline.look()
+    assert (event.event, event.approved_by) == ("published", "bob")
+
+
+@pytest.mark.parametrize("who", ["alice", "Alice ", "ALICE"])
+def test_nobody_approves_of_his_own(board: Board, pipeline: Pipeline, who: str) -> None:
+    board.post("rule/large/1", rule(), "alice")
+    with pytest.raises(PermanentError, match="expected another one's approval"):
+        desk_of(board).approve("large", who)
+    pipeline.start()
+    other = Board()
+    other.post("rule/large/1", rule(), "carol")
+    message = desk_of(other).approve("large", who.strip())
+    board.post(message.key, message.value, who)
+    (event,) = pipeline.look()
+    assert (event.event, event.who) == ("refused", who.strip())
+    assert "who published version 1 of large" in str(event.text)
+
+
+def test_an_approval_is_of_what_was_looked_at(board: Board, pipeline: Pipeline) -> None:
+    pipeline.start()
+    board.post("rule/large/1", rule(amount=100), "alice")
+    other = Board()
+    other.post("rule/large/1", rule(amount=100), "alice")
+    approve(other, "bob")
+    board.post("rule/large/1", rule(amount=1), "alice")
+    board.post(other.messages[1].key, other.messages[1].value, "bob")
+    events = pipeline.look()
+    assert [each.event for each in events] == ["waiting", "refused", "waiting"]
+    assert "another body" in str(events[1].text)
+    approve(board, "bob")
+    assert told(pipeline.look()) == [PUBLISHED]
+
+
+def test_approvals_that_are_none(board: Board, pipeline: Pipeline) -> None:
+    board.post("rule/large/1", rule(), "alice")
+    good = desk_of(board).approve("large", "bob").value
+    pipeline.start()
+    board.post("approval/large/1/bob", good)
+    board.post("approval/large/1/carol", good, "bob")
+    board.post("approval/large/1/dave", "yes", "dave")
+    board.post("approval/large/1/erin", orjson.dumps({"rule_id": "large", "version": 2, "digest": "x"}), "erin")
+    board.post("approval/large/2/bob", good, "bob")
+    events = pipeline.look()
+    assert {each.event for each in events} == {"refused"}
+    assert len(events) == 5
+    board.post("approval/large/1/bob", good, "bob")
+    assert told(pipeline.look()) == [PUBLISHED]
+
+
+def test_an_approval_that_was_taken_back_in_time_counts_no_more(board: Board, pipeline: Pipeline) -> None:
+    pipeline.start()
+    other = Board()
+    other.post("rule/large/1", rule(), "alice")
+    approve(other, "bob")
+    board.post(other.messages[1].key, other.messages[1].value, "bob")
+    board.post(other.messages[1].key, None, "bob")
+    board.post("rule/large/1", rule(), "alice")
+    assert [each.event for each in pipeline.look()] == ["waiting"]
+
+
+def test_who_published_has_to_be_said(board: Board, pipeline: Pipeline) -> None:
+    pipeline.start()
+    board.post("rule/large/1", rule())
+    (event,) = pipeline.look()
+    assert (event.event, "does not say who made it" in str(event.text)) == ("refused", True)
+    with pytest.raises(PermanentError, match="does not say who published it"):
+        desk_of(board).approve("large", "bob")
+    board.post("rule/large/1", rule(), "alice")
+    approve(board, "bob")
+    assert told(pipeline.look()) == [PUBLISHED]
+
+
+def test_what_is_in_force_may_be_paused_by_anybody_and_a_draft_needs_nobody(board: Board, pipeline: Pipeline) -> None:
+    board.post("rule/large/1", rule(), "alice")
+    approve(board, "bob")
+    pipeline.start()
+    board.post("rule/large/1", rule(status="paused"), "alice")
+    board.post("rule/large/1", rule(status="active"), "alice")
+    board.post("rule/large/2", rule(version=2, status="draft"), "alice")
+    assert [status for *_, status in told(pipeline.look())] == ["paused", "active", "draft"]
+    # But one that was not in force ends the one before it, whatever its status is.
+    board.post("rule/large/2", rule(version=2, status="retired"), "alice")
+    assert [each.event for each in pipeline.look()] == ["waiting"]
+    approve(board, "bob")
+    assert told(pipeline.look()) == [("status_changed", "large", 2, "retired")]
+
+
+def test_one_that_reads_the_hits_of_one_that_waits_waits_too(board: Board, pipeline: Pipeline) -> None:
+    pipeline.start()
+    board.post("rule/large/1", rule(), "alice")
+    board.post("rule/reader/1", rule("reader").replace("payments", "rule:large"), "alice")
+    approve(board, "bob", "reader")
+    events = pipeline.look()
+    assert [(each.event, each.rule_id or each.source) for each in events] == [
+        ("refused", "rule/reader/1"),
+        ("waiting", "large"),
+    ]
+    approve(board, "bob")
+    assert told(pipeline.look()) == [PUBLISHED, ("published", "reader", 1, "active")]
+
+
+def test_commands_refuse_what_pipelines_would(board: Board, tmp_path: Path) -> None:
+    def publish(*texts: str) -> list[str]:
+        file = tmp_path / "desk.yaml"
+        file.write_text("".join(texts))
+        messages = desk_of(board).publish(file)
+        for each in messages:
+            if each.value is not None:
+                board.post(each.key, each.value, "alice")
+        return [each.change for each in messages]
+
+    assert publish(rule(), rule("other")) == ["published", "published"]
+    assert publish(rule(), rule("other", status="paused")) == ["unchanged", "status_changed"]
+    with pytest.raises(
+        RefusedError, match=r"desk\.yaml:2(.|\n)*version 1 is published with another body; set version: 2"
+    ):
+        publish(rule(amount=1))
+    with pytest.raises(RefusedError, match=r"desk\.yaml"):
+        publish(rule(amount="'x"))
+    assert publish(rule(version=2)) == ["published"]
+    with pytest.raises(RefusedError, match="set version: 3"):
+        publish(rule("other", status="paused"), rule(version=1, amount=3))
+    assert publish(rule("other", version=3)) == ["published"]
+    with pytest.raises(RefusedError, match="expected a version above 3"):
+        publish(rule("other", version=2))
+    message = desk_of(board).set_status("large", "paused")
+    assert (message.key, message.change) == ("rule/large/2", "status_changed")
+    assert message.value is not None
+    assert b"status: paused" in message.value
+    with pytest.raises(PermanentError, match="cannot become draft"):
+        desk_of(board).set_status("large", "draft")
+    with pytest.raises(PermanentError, match="found no rule lrge; expected one of large, other; did you mean large"):
+        desk_of(board).set_status("lrge", "paused")
