@@ -10,8 +10,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import TopicMetadata
 
+from crossline.connectors.kafka.client import client_of
 from crossline.connectors.kafka.messages import NAME_HEADERS, Outgoing
-from crossline.core.basics.errors import SinkError, UsageError
+from crossline.core.basics.errors import SinkError
+from crossline.logs import get_logger
 
 STOP_S = 1.0
 ANSWER_S = 10.0
@@ -20,6 +22,8 @@ _LOOK_S = 0.1
 _UNANSWERED = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
 
 Refused = list[tuple[Outgoing, KafkaError]]
+
+log = get_logger(__name__)
 
 
 class Patience:
@@ -68,7 +72,7 @@ class Courier:
 
     def open(self) -> None:
         """Start the client; raises UsageError where it refuses its settings."""
-        self._together = self._together or _started(self._settings)
+        self._together = self._together or client_of(Producer, self._settings)
 
     def send(self, messages: Iterable[Outgoing], *, alone: bool = False) -> Refused:
         """Send ``messages`` and wait for the answers: those refused, each with why.
@@ -96,9 +100,11 @@ class Courier:
 
     def _producer(self, *, alone: bool) -> Producer:
         if alone:
-            self._alone = self._alone or _started({**self._settings, "batch.num.messages": 1, "linger.ms": 0})
+            self._alone = self._alone or client_of(
+                Producer, {**self._settings, "batch.num.messages": 1, "linger.ms": 0}
+            )
             return self._alone
-        self._together = self._together or _started(self._settings)
+        self._together = self._together or client_of(Producer, self._settings)
         return self._together
 
     def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:
@@ -131,11 +137,15 @@ class Courier:
                 return
 
 
-def _started(settings: Mapping[str, Any]) -> Producer:
-    try:
-        return Producer(dict(settings))
-    except KafkaException as error:
-        raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
+def tell_cut(whole: Outgoing, cut: Outgoing) -> None:
+    """Say in the log that a message stands in its topic cut."""
+    log.warning(
+        "a message is larger than its topic takes, and was sent cut",
+        topic=whole.topic,
+        name=whole.name,
+        bytes=whole.size,
+        sent=cut.size,
+    )
 
 
 def names_at_end(client: Mapping[str, Any], topic: str, count: int, patience: Patience) -> set[str]:

@@ -218,7 +218,8 @@ class Batches:
         }
         events = self._changes.events()
         found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
-        return Delivery(self._settings.name, batch_id, *found, outcome.decisions, outcome.told)
+        checkpoint = batch_task(self._spark).query_id
+        return Delivery(self._settings.name, batch_id, *found, outcome.decisions, outcome.told, checkpoint)
 
     def _mark(self, delivery: Delivery) -> None:
         """The batch is with every sink."""
