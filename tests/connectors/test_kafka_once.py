@@ -17,7 +17,7 @@ from crossline.connectors.base import Delivery, LateRecord, deliver_all
 from crossline.connectors.kafka.messages import Outgoing, late_message
 from crossline.connectors.kafka.once import OncePost
 from crossline.connectors.kafka.sink import KafkaSink
-from crossline.core.basics.errors import SinkError
+from crossline.core.basics.errors import SinkError, StateError
 
 from .kafka_mock import WAIT_S, mock_brokers, read_topic
 from .makers import alert
@@ -43,7 +43,7 @@ def post(broker: LocalBroker, name: str) -> OncePost:
 
 def give(to: OncePost, batch_id: int, messages: Iterable[Outgoing]) -> None:
     given = list(messages)
-    to.deliver(batch_id, list(dict.fromkeys(each.topic for each in given)), lambda: given)
+    to.deliver((batch_id, 1_000 + batch_id), list(dict.fromkeys(each.topic for each in given)), lambda: given)
 
 
 def named(broker: LocalBroker, topic: str) -> list[str]:
@@ -71,7 +71,6 @@ def test_a_batch_is_taken_once_whoever_brings_it(kafka_broker: LocalBroker, kafk
     with pytest.raises(SinkError, match="another process has begun under it"):
         give(first, 1, [outgoing(topic, "c")])
     give(first, 1, [outgoing(topic, "c")])
-    give(first, 0, [outgoing(topic, "a")])
     with pytest.raises(SinkError, match="another process has begun under it"):
         give(second, 2, [outgoing(topic, "d")])
     give(second, 2, [outgoing(topic, "d")])
@@ -97,6 +96,17 @@ def test_another_checkpoint_counts_its_own_batches(kafka_broker: LocalBroker, ka
         give(one, 0, [outgoing(topic, name)])
         one.drop()
     assert named(kafka_broker, topic) == ["a", "b"]
+
+
+def test_a_number_that_means_another_batch_now_is_told(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+    topic, name = kafka_topic(1), str(uuid.uuid4())
+    one = post(kafka_broker, name)
+    give(one, 5, [outgoing(topic, "a")])
+    for batch in ((4, 1_004), (5, 9_999)):
+        with pytest.raises(StateError, match=f"topic {topic} has batch 5 .*--delete --group {name}"):
+            one.deliver(batch, [topic], lambda: [outgoing(topic, "b")])
+    one.drop()
+    assert named(kafka_broker, topic) == ["a"]
 
 
 def test_a_topic_that_takes_nothing_keeps_nothing_from_the_others(
@@ -158,8 +168,12 @@ def test_each_kind_goes_to_its_topic(mock_brokers: str) -> None:
         b"t9",
         b"{}",
         {
-            "stream": "payments", "partition": "payments-1", "offset": "5", "record_id": "t9",
-            "event_time": "1970-01-01T00:00:01.000Z", "ingest_time": "1970-01-01T00:01:01.000Z",
+            "stream": "payments",
+            "partition": "payments-1",
+            "offset": "5",
+            "record_id": "t9",
+            "event_time": "1970-01-01T00:00:01.000Z",
+            "ingest_time": "1970-01-01T00:01:01.000Z",
             "lateness_ms": "60000",
         },
     )

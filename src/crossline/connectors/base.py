@@ -64,7 +64,7 @@ class Delivery:
     ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch;
     equal events are one event. ``decisions`` are as they leave, one a record at most. ``told``: figures of records,
     where a table is made of them. The same ``batch_id`` stands for the same records at every attempt, within one
-    ``checkpoint``; "" where there is none.
+    ``checkpoint`` ("" where there is none), and was planned at ``began_ms``, unless an older copy was put back.
     """
 
     pipeline: str
@@ -78,6 +78,7 @@ class Delivery:
     decisions: Sequence[Mapping[str, Any]] = ()
     told: Sequence[bytes] = ()
     checkpoint: str = ""
+    began_ms: int = 0
 
 
 class Sink(Protocol):

@@ -31,6 +31,7 @@ def packed(delivery: Delivery) -> bytes:
             "positions": list(delivery.positions),
             "decisions": list(delivery.decisions),
             "checkpoint": delivery.checkpoint,
+            "began_ms": delivery.began_ms,
             "told": [base64.b64encode(each).decode() for each in delivery.told],
         }
     )

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException
-
-from crossline.core.basics.errors import UsageError
 from crossline.core.settings.kafka import KafkaSecurity
-
-Client = TypeVar("Client")
 
 
 def _read(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
-
-
-def client_of(kind: Callable[[dict[str, Any]], Client], settings: Mapping[str, Any]) -> Client:
-    """A client of librdkafka; raises UsageError where it refuses its settings."""
-    try:
-        return kind(dict(settings))
-    except KafkaException as error:
-        raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
 
 
 def librdkafka_settings(brokers: str, security: KafkaSecurity, environment: Mapping[str, str]) -> dict[str, str]:

@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import TopicMetadata
 
-from crossline.connectors.kafka.client import client_of
 from crossline.connectors.kafka.messages import NAME_HEADERS, Outgoing
+from crossline.connectors.kafka.started import client_of
 from crossline.core.basics.errors import SinkError
 from crossline.logs import get_logger
 

@@ -1,9 +1,10 @@
 """Messages that topics are given once, batch by batch: in one transaction with the number of their batch.
 
-The number is what a consumer group has committed as its offset in partition 0 of the topic: a consumer group that reads
-nothing, of the same name as the transactional id. Whoever begins under that name ends what others have under way under
-it, and reads the numbers then. So of each batch all stands in a topic, or nothing, and once, whichever processes are
-killed, frozen or doubled: for those who read committed records.
+The number is what a consumer group has committed as its offset in partition 0 of the topic: a consumer group that
+reads nothing, of the same name as the transactional id. Beside it stands when the batch was planned, for a number may
+come to mean another batch: where an older copy of a checkpoint is put back. Whoever begins under that name ends what
+others have under way under it, and reads the numbers then. So of each batch all stands in a topic, or nothing, and
+once, whichever processes are killed, frozen or doubled: for those who read committed records.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from crossline.connectors.kafka.client import client_of
 from crossline.connectors.kafka.courier import Patience, Refused, tell_cut
 from crossline.connectors.kafka.errors import TOO_LARGE, not_taken, passes, raise_any, told
 from crossline.connectors.kafka.messages import LIMIT_MIN, SPARE, Outgoing
-from crossline.core.basics.errors import CrosslineError, SinkError
+from crossline.connectors.kafka.started import client_of
+from crossline.core.basics.errors import CrosslineError, SinkError, StateError
 
-_NONE = -1  # no batch yet
+_NONE = (-1, "")  # no batch yet
 _LOOK_S = 0.2
 # What becomes of messages that were in a transaction with one that was refused.
 _WITH_IT = {
@@ -32,6 +33,7 @@ _WITH_IT = {
 }
 _TRIES = 3  # of a transaction that the client itself gives up, with its numbers of messages
 
+Batch = tuple[int, int]  # its number, and when it was planned
 Messages = Callable[[], Iterable[Outgoing]]
 
 
@@ -61,10 +63,10 @@ class OncePost:
         self.stop = threading.Event()
         self._producer: Producer | None = None
         self._group: Consumer | None = None
-        self._marks: dict[str, int] = {}
+        self._marks: dict[str, tuple[int, str]] = {}
         self._narrow: set[str] = set()  # topics that take less than the client puts into one request
 
-    def deliver(self, batch_id: int, topics: Sequence[str], messages: Messages) -> None:
+    def deliver(self, batch: Batch, topics: Sequence[str], messages: Messages) -> None:
         """Have the topics have what ``messages`` gives, each time anew, but for those that have the batch.
 
         Raises once all was sent that could be: SinkError where trying again may help. Whoever calls again is asked
@@ -74,10 +76,10 @@ class OncePost:
         try:
             self._begin()
             self._look(topics)
-            due = [topic for topic in topics if self._marks[topic] < batch_id]
-            if due and self._transaction(batch_id, due, messages, {}):
+            due = [topic for topic in topics if self._due(topic, batch)]
+            if due and self._transaction(batch, due, messages, {}):
                 for topic in due:
-                    self._alone(batch_id, topic, messages, failures)
+                    self._alone(batch, topic, messages, failures)
         except KafkaException as error:
             self.drop()
             raise not_taken(error.args[0], self._name) from error
@@ -117,7 +119,21 @@ class OncePost:
             for each in found:
                 if each.error is not None:
                     raise KafkaException(each.error)
-                self._marks[each.topic] = each.offset if each.offset >= 0 else _NONE
+                self._marks[each.topic] = (each.offset, each.metadata or "") if each.offset >= 0 else _NONE
+
+    def _due(self, topic: str, batch: Batch) -> bool:
+        """Whether the topic lacks the batch."""
+        number, planned = self._marks[topic]
+        if number < batch[0]:
+            return True
+        if (number, planned) == (batch[0], str(batch[1])):
+            return False
+        raise StateError(
+            f"topic {topic} has batch {number} of this checkpoint, and is to get batch {batch[0]}, planned at another "
+            "time: another process is ahead of this one, or an older copy of the checkpoint was put back. If it was, "
+            f"have the brokers forget what was delivered: kafka-consumer-groups --delete --group {self._name}; what "
+            "the topic has, but for its last records, is then sent again under the same ids"
+        )
 
     def _until_done(self, call: Callable[[float], Any]) -> Any:
         """What ``call`` gives, which is given a moment at a time and goes on where it was."""
@@ -130,7 +146,7 @@ class OncePost:
                 if not again or patience.ended:
                     raise
 
-    def _alone(self, batch_id: int, topic: str, messages: Messages, failures: dict[str, CrosslineError]) -> None:
+    def _alone(self, batch: Batch, topic: str, messages: Messages, failures: dict[str, CrosslineError]) -> None:
         """What goes to one topic, cut as far as it must be."""
         limits: dict[str, int] = {}  # by name of a message, bytes
         client_max = int(self._settings.get("message.max.bytes", 1_000_000)) - SPARE
@@ -138,7 +154,7 @@ class OncePost:
         def mine() -> Iterable[Outgoing]:
             return (message for message in messages() if message.topic == topic)
 
-        while refused := self._transaction(batch_id, [topic], mine, limits):
+        while refused := self._transaction(batch, [topic], mine, limits):
             large = [message for message, error in refused if error.code() in TOO_LARGE]
             if not large:
                 failures[topic] = told(refused[0][1], topic)
@@ -161,14 +177,14 @@ class OncePost:
                 tell_cut(whole, whole.cut(limits[whole.name]))
 
     def _transaction(
-        self, batch_id: int, topics: Sequence[str], messages: Messages, limits: Mapping[str, int]
+        self, batch: Batch, topics: Sequence[str], messages: Messages, limits: Mapping[str, int]
     ) -> Refused:
         """All of it and the number of the batch, or nothing, and then what was refused."""
         if self._producer is None or self._group is None:
             raise SinkError(f"{self._name} is closed")
         for left in reversed(range(_TRIES)):
             try:
-                return self._tried(self._producer, self._group, batch_id, topics, messages, limits)
+                return self._tried(self._producer, self._group, batch, topics, messages, limits)
             except KafkaException as error:
                 if not error.args[0].txn_requires_abort() or not left:
                     raise
@@ -179,7 +195,7 @@ class OncePost:
         self,
         producer: Producer,
         group: Consumer,
-        batch_id: int,
+        batch: Batch,
         topics: Sequence[str],
         messages: Messages,
         limits: Mapping[str, int],
@@ -200,11 +216,12 @@ class OncePost:
         if blamed:
             self._until_done(producer.abort_transaction)
             return blamed
-        marks = [TopicPartition(topic, 0, batch_id) for topic in topics]
+        planned = str(batch[1])
+        marks = [TopicPartition(topic, 0, batch[0], metadata=planned) for topic in topics]
         known = group.consumer_group_metadata()
         self._until_done(lambda wait_s: producer.send_offsets_to_transaction(marks, known, wait_s))
         self._until_done(producer.commit_transaction)
-        self._marks |= dict.fromkeys(topics, batch_id)
+        self._marks |= dict.fromkeys(topics, (batch[0], planned))
         return []
 
     def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:

@@ -43,8 +43,8 @@ class KafkaSink:
     the record's bytes; headers say why and from where, ``dead_letter_id`` names it.
 
     Guarantee: exactly once, to those who read committed records. A batch goes to a topic in one transaction, which has
-    the number of the batch, so one that comes again adds nothing, whichever process brings it (see ``OncePost``). With a
-    new checkpoint, whose numbers begin anew, the last ``dedupe_tail`` records of each partition are read back first (0:
+    the number of the batch, so one that comes again adds nothing, whoever brings it (see ``OncePost``). With a new
+    checkpoint, whose numbers begin anew, the last ``dedupe_tail`` records of each partition are read back first (0:
     none), and what stands there is not sent again; nor are the last ``dedupe_tail`` messages that this process sent.
 
     Without ``transactions``, or for deliveries of no checkpoint, this reading back is all there is, after a start and
@@ -165,7 +165,8 @@ class KafkaSink:
         fresh = list(self._fresh(self._messages(delivery), failures))
         if fresh:
             post = self._post_of(delivery.checkpoint)
-            post.deliver(delivery.batch_id, list(dict.fromkeys(m.topic for m in fresh)), lambda: fresh)
+            batch = (delivery.batch_id, delivery.began_ms)
+            post.deliver(batch, list(dict.fromkeys(m.topic for m in fresh)), lambda: fresh)
             for message in fresh:
                 self._taken(message)
         raise_any(failures)

@@ -41,13 +41,19 @@ class Hop:
     by_shard: bool = True
 
 
-def hops_of(source: BookSource, intake: Intake, judge: Judge) -> tuple[Hop, ...]:
-    """The hops of a batch by the book that ``source`` has: judged once for each level of plans, then decided about."""
+def hops_of(
+    source: BookSource, intake: Intake, judge: Judge, *, kept: bool = False, patient: bool = True
+) -> tuple[Hop, ...]:
+    """The hops of a batch by the book that ``source`` has: judged once for each level of plans, then decided about.
+
+    ``kept``: it is decided where states are, whether it may be revised or not; ``patient``: see ``DecideShards``.
+    """
     book = source.current()
     levels = range(1, book.depth + 1)
     judging = (Hop("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in levels)
-    keeping = judge if book.revises_ms is not None else None
-    deciding = (Hop("decide", DecideShards(source, decides_at(book), keeping)),) if book.deciding is not None else ()
+    keeping = judge if kept or book.revises_ms is not None else None
+    decide = DecideShards(source, decides_at(book), keeping, patient)
+    deciding = (Hop("decide", decide),) if book.deciding is not None else ()
     return (Hop("take in", TakeIn(source, intake), by_shard=False), *judging, *deciding)
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from crossline.connectors.base import Delivery, Sink, SinkWatch, build_sink
 from crossline.connectors.behind.sink import Behind, waiting_in
 from crossline.connectors.console import ConsoleSink
+from crossline.connectors.kafka.each import DecisionTopic
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding
 from crossline.core.judge.shard import Bounds
@@ -21,7 +22,7 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.config import deciding_of, rule_defaults
 from crossline.core.settings.fields import Settings
-from crossline.core.settings.kafka import KafkaSourceSettings
+from crossline.core.settings.kafka import KafkaSinkSettings, KafkaSourceSettings
 from crossline.core.settings.sinks import ConsoleSettings
 from crossline.core.settings.sources import FilesSettings, GeneratorSettings
 from crossline.engine.book.book import Book, BookFile
@@ -148,6 +149,7 @@ def _assembled(
         backfill=config.engine.backfill,
         one_machine=local and shards <= held,
         breaker=config.defaults.bound,
+        topic=_decision_topic(config) if telling is None else None,
     )
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     if telling is not None:
@@ -179,6 +181,14 @@ def _deciding(config: Config, before: Book | None) -> Deciding | None:
         deciding = replace(deciding, folder=str(Path(deciding.folder).absolute()))
     _check_policy(deciding, before)
     return deciding
+
+
+def _decision_topic(config: Config) -> DecisionTopic | None:
+    """Where the tasks give decisions on all records; None where they do not."""
+    if config.policy is None or config.decisions.emit != "all" or config.decisions.sink_topic is None:
+        return None
+    sinks = [sink for sink in config.sinks if isinstance(sink, KafkaSinkSettings)]
+    return DecisionTopic.of(config.name, config.decisions.sink_topic, sinks, os.environ)
 
 
 def _check_figures(feed: FixedFeed, before: Book | None, checkpoint: Path) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.connectors.chunks import READY
+from crossline.connectors.kafka.each import DecisionTopic
 from crossline.core.rules.breaker import Bound
 from crossline.engine.book.book import BookSource
 from crossline.engine.book.costs import Costs, shown
@@ -49,6 +50,7 @@ class PipelineSettings:
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
     batches may be one task or none, and large ones travel in files. ``breaker``: of rules without a bound of their own.
+    ``topic``: where the tasks give decisions on all records; None: nowhere.
     """
 
     name: str
@@ -59,6 +61,7 @@ class PipelineSettings:
     backfill: bool = True
     one_machine: bool = False
     breaker: Bound | None = None
+    topic: DecisionTopic | None = None
 
     @property
     def state_root(self) -> str:
@@ -77,7 +80,8 @@ class Planner:
         """Spark does not say how large a batch is before it is read, so the last one tells. ``aside``: see ``wide``."""
         frame, intake = raw
         partitions = self._settings.partitions
-        hops = hops_of(book, intake, KeptJudge(book, cache, partitions))
+        topic = self._settings.topic
+        hops = hops_of(book, intake, KeptJudge(book, cache, partitions, topic), kept=topic is not None)
         if self._settings.one_machine and self._last_records <= NARROW_RECORDS:
             return narrow(frame, hops)
         return wide(frame, hops, partitions, aside)
@@ -106,7 +110,7 @@ def direct_runner(
     # It waits for nobody: what it cannot do at once, Spark's tasks do, which can be ended.
     intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
     folder = java.folder.path
-    setup = Setup(book, cache, settings.partitions, folder, intakes, clients)
+    setup = Setup(book, cache, settings.partitions, folder, intakes, clients, settings.topic)
     return DirectRunner(folder / "prefork", setup, stopping)
 
 
@@ -218,8 +222,9 @@ class Batches:
         }
         events = self._changes.events()
         found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
-        checkpoint = batch_task(self._spark).query_id
-        return Delivery(self._settings.name, batch_id, *found, outcome.decisions, outcome.told, checkpoint)
+        task = batch_task(self._spark)
+        planned = (task.query_id, task.began_ms or 0)
+        return Delivery(self._settings.name, batch_id, *found, outcome.decisions, outcome.told, *planned)
 
     def _mark(self, delivery: Delivery) -> None:
         """The batch is with every sink."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from crossline.connectors.kafka.each import DecisionTopic
 from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Range
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.hops import hops_of, in_one
@@ -54,6 +55,7 @@ class Setup:
     folder: Path
     intakes: Mapping[str, Intake]
     clients: Mapping[str, Mapping[str, str]]
+    topic: DecisionTopic | None = None
     patience_s: float = PATIENCE_S
 
     def __repr__(self) -> str:
@@ -75,7 +77,7 @@ class Direct:
         self._setup = setup
         self._tails = {stream: KafkaTail(client) for stream, client in setup.clients.items()}
         self._intake = StreamIntake(setup.intakes)
-        self._judge = KeptJudge(setup.source, setup.cache, setup.keepers)
+        self._judge = KeptJudge(setup.source, setup.cache, setup.keepers, setup.topic)
 
     def run(self, asked: Asked) -> Rows | None:
         """The outcome rows of a batch; None where Spark is to run it."""
@@ -88,7 +90,8 @@ class Direct:
         if where is None:
             return None
         rows: Rows = []
-        hops = hops_of(self._setup.source, self._intake, self._judge)
+        kept = self._setup.topic is not None
+        hops = hops_of(self._setup.source, self._intake, self._judge, kept=kept, patient=False)
         try:
             # Closed here and now: a reader that is let go of in the midst of a later batch would end its reading.
             with closing(self._read(asked.ranges)) as read:
