@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from crossline.connectors.kafka.courier import Patience, Refused, tell_cut
 from crossline.connectors.kafka.errors import TOO_LARGE, not_taken, passes, raise_any, told
 from crossline.connectors.kafka.messages import LIMIT_MIN, SPARE, Outgoing
-from crossline.connectors.kafka.started import client_of
+from crossline.connectors.kafka.started import Heard, client_of
 from crossline.core.basics.errors import CrosslineError, SinkError, StateError
 
 _NONE = (-1, "")  # no batch yet
@@ -61,6 +61,7 @@ class OncePost:
         self._client = dict(client)
         self._timeout_ms = timeout_ms
         self.stop = threading.Event()
+        self._heard = Heard()
         self._producer: Producer | None = None
         self._group: Consumer | None = None
         self._marks: dict[str, tuple[int, str]] = {}
@@ -99,16 +100,17 @@ class OncePost:
             self._group.close()
             self._group = None
         self._marks.clear()
+        self._heard.forget()
 
     def _begin(self) -> None:
         """Be the one who sends under this name."""
         if self._producer is None:
-            producer = client_of(Producer, self._settings)
+            producer = client_of(Producer, self._settings, self._heard)
             self._group = client_of(
                 Consumer, {**self._client, "log_level": 0, "group.id": self._name, "enable.auto.commit": False}
             )
-            self._until_done(producer.init_transactions)
             self._producer = producer
+            self._until_done(producer.init_transactions)
 
     def _look(self, topics: Sequence[str]) -> None:
         """Note which batch each of the topics had last."""
@@ -145,6 +147,12 @@ class OncePost:
                 again = error.args[0].retriable() or passes(error.args[0])
                 if not again or patience.ended:
                     raise
+                if self._producer is not None:
+                    self._producer.poll(0)
+                if self._heard.said is not None:
+                    raise SinkError(
+                        f"Kafka takes nothing under the name {self._name}{self._heard.and_why()}"
+                    ) from error
 
     def _alone(self, batch: Batch, topic: str, messages: Messages, failures: dict[str, CrosslineError]) -> None:
         """What goes to one topic, cut as far as it must be."""
@@ -239,7 +247,8 @@ class OncePost:
             except BufferError:
                 producer.poll(0.1)  # the client's queue is full: let it drain
                 if patience.ended:
-                    raise SinkError(f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms") from None
+                    text = f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms{self._heard.and_why()}"
+                    raise SinkError(text) from None
             except KafkaException as error:
                 if error.args[0].fatal():
                     raise
@@ -252,4 +261,5 @@ class OncePost:
         patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
         while left := producer.flush(_LOOK_S):
             if patience.ended:
-                raise SinkError(f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms")
+                text = f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms"
+                raise SinkError(text + self._heard.and_why())
