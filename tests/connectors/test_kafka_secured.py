@@ -107,13 +107,17 @@ def test_doctor_says_who_is_let_in_and_why_others_are_not(
     def found(given: dict[str, Any]) -> dict[str, tuple[str, str]]:
         text = json.dumps(
             {
-                "schema_version": 1, "name": "p", "rules": {"kind": "directory", "path": "rules"},
+                "schema_version": 1,
+                "name": "p",
+                "rules": {"kind": "directory", "path": "rules"},
                 "streams": {
                     "a": {"id": "id", "event_time": {"field": "at"}, "fields": {"id": "string", "at": "integer"}}
                 },
                 "sources": {
                     "a": {
-                        "kind": "kafka", "brokers": kafka_broker.secured, "topic": f"{topic}, {other}",
+                        "kind": "kafka",
+                        "brokers": kafka_broker.secured,
+                        "topic": f"{topic}, {other}",
                         "security": given,
                     }
                 },
@@ -125,7 +129,9 @@ def test_doctor_says_who_is_let_in_and_why_others_are_not(
 
     let_in = found(security[SCRAM])
     assert {name: status for name, (status, _) in let_in.items()} == {
-        f"kafka {kafka_broker.secured}": "ok", f"topic {topic}": "ok", f"topic {other}": "ok"
+        f"kafka {kafka_broker.secured}": "ok",
+        f"topic {topic}": "ok",
+        f"topic {other}": "ok",
     }
     for change, why in REFUSED.values():
         [(status, text)] = found(changed(security[SCRAM], change)).values()

@@ -219,7 +219,7 @@ def test_dead_letters_have_their_place_and_their_bytes(
         (0, b'{"id": "torn", \xff', "bad_encoding", None),
         (1, b'{"id": "torn", "account"', "malformed_json", None),
         (0, record("typed", amount="12"), "wrong_type", "typed"),
-        (1, None, "malformed_json", None),
+        (1, None, "tombstone", None),
         (1, again, "duplicate_id", "good"),
         (0, record("late", 900_000), None, "late"),
         (0, record("other"), None, None),

@@ -61,8 +61,8 @@ def _uses(pipeline: PipelineConfig) -> list[_Use]:
     for sink in pipeline.sinks:
         if isinstance(sink, KafkaSinkSettings):
             named = (sink.topic, *sink.topics, sink.dead_letter_topic, sink.late_topic, sink.corrections_topic)
-            topics = dict.fromkeys(topic for topic in named if topic is not None)
-            uses += [_Use(topic, sink.brokers, sink.security) for topic in topics]
+            written = dict.fromkeys(topic for topic in named if topic is not None)
+            uses += [_Use(topic, sink.brokers, sink.security) for topic in written]
     return uses
 
 

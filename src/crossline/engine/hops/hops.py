@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.values import Records
+from crossline.core.enrich.headers import with_headers
 from crossline.core.enrich.join import joined
 from crossline.core.plan.costs import UNMEASURED, Meter
 from crossline.core.route.entering import entering
@@ -93,6 +94,8 @@ class TakeIn:
 def parts_of(book: Book, records: Records, chunk: Chunk, meter: Meter = UNMEASURED) -> list[tuple[int, Part]]:
     """Records with the fields of tables, cut by shard and layer, each part with the level that it is judged at."""
     plan = book.plan(records.stream)
+    if plan.spec.headers and not plan.spec.headers.keys() <= records.fields.keys():
+        records = with_headers(plan.spec, records)  # of no topic
     if plan.tables:
         records = joined(plan.spec, book.joins(records.stream), records)
     return list(entering(book.plans(), records, chunk, book.shards, book.lists, meter))

@@ -150,6 +150,12 @@ def _assembled(
         one_machine=local and shards <= held,
         breaker=config.defaults.bound,
         topic=_decision_topic(config) if telling is None else None,
+        records_max=sum(
+            _records_max(config, source)
+            for source in config.sources.values()
+            if isinstance(source, KafkaSourceSettings)
+        ),
+        within_ms=max(config.engine.trigger, config.engine.batch_within),
     )
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     if telling is not None:
@@ -234,6 +240,10 @@ def _clock_of(config: Config, stream: str) -> IngestClock:
     return "wall" if from_broker else "records"
 
 
+def _records_max(config: Config, source: KafkaSourceSettings) -> int:
+    return source.max_records_per_batch or config.engine.max_batch_records
+
+
 def _check_format(config: Config, stream: str) -> None:
     """Which formats a source can be read in, in this version."""
     readable = _READABLE.get(config.sources[stream].kind, ("json",))
@@ -250,8 +260,9 @@ def _source(config: Config, stream: str, number: int, checkpoint: str, cores: in
     source = config.sources[stream]
     _check_format(config, stream)
     if isinstance(source, KafkaSourceSettings):
-        records_max = source.max_records_per_batch or config.engine.max_batch_records
-        return kafka_source(stream, source, os.environ, records_max, checkpoint, number)
+        records_max = _records_max(config, source)
+        headers = bool(config.streams[stream].headers)
+        return kafka_source(stream, source, os.environ, records_max, checkpoint, number, headers=headers)
     if isinstance(source, GeneratorSettings):
         generator = read_source(source.model_dump(exclude_none=True))
         return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)

@@ -26,6 +26,7 @@ from crossline.engine.hops.outcome import Outcome, collect, gathered
 from crossline.engine.pipeline.direct import DirectRunner, ranges_of, records_in
 from crossline.engine.runtime.launch import started
 from crossline.engine.source.intake import Intake, KafkaIntake
+from crossline.engine.source.pace import Pace
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.flow import Input, narrow, together, wide
 from crossline.engine.spark.task import batch_task, tell_began
@@ -50,7 +51,8 @@ class PipelineSettings:
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
     batches may be one task or none, and large ones travel in files. ``breaker``: of rules without a bound of their own.
-    ``topic``: where the tasks give decisions on all records; None: nowhere.
+    ``topic``: where the tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all
+    topics; 0 where there are none. ``within_ms``: how long a batch of these should take.
     """
 
     name: str
@@ -62,6 +64,8 @@ class PipelineSettings:
     one_machine: bool = False
     breaker: Bound | None = None
     topic: DecisionTopic | None = None
+    records_max: int = 0
+    within_ms: int = 5_000
 
     @property
     def state_root(self) -> str:
@@ -157,6 +161,7 @@ class Batches:
         self._aside = folder_aside(settings)
         self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
         self._costs = Costs()
+        self.pace = Pace(settings.records_max, settings.within_ms) if settings.records_max else None
         self.totals = Totals()
         self.began_s: float | None = None
         self.enough: int | None = None
@@ -219,6 +224,7 @@ class Batches:
             "wall_ms": outcome.spent.wall_ms(begun_ms, time.time() * 1e3),
             "spent_ms": outcome.spent.spent_ms,
             "cost_ms": shown(cost_ms),
+            **({"records_max": self.pace.records} if self.pace is not None else {}),
         }
         events = self._changes.events()
         found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
@@ -230,7 +236,10 @@ class Batches:
         """The batch is with every sink."""
         self._changes.told(delivery.rule_events)
         self.totals.add(delivery)
-        self._planner.saw(delivery.figures["records"] + len(delivery.dead))
+        taken = delivery.figures["records"] + len(delivery.dead)
+        self._planner.saw(taken)
+        if self.pace is not None:
+            self.pace.batch(taken, delivery.figures["detect_ms"])
         if self.enough is not None and self.totals.taken >= self.enough:
             self.reached.set()
         if self.totals.batches == 1:

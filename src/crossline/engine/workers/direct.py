@@ -25,6 +25,7 @@ from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Ran
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.hops import hops_of, in_one
 from crossline.engine.source.intake import Intake, StreamIntake
+from crossline.engine.source.messages import HEADERS, HEADERS_TYPE
 from crossline.engine.state.cache import Rows, ShardCache
 from crossline.engine.work.task import Task
 from crossline.engine.workers.keeper import meet, met_place
@@ -103,13 +104,14 @@ class Direct:
 
     def _read(self, of: Mapping[str, Mapping[Place, Range]]) -> Generator[pa.RecordBatch]:
         """The records of each stream's ranges, in slices; all are read before the first shard is judged."""
+        streams = self._setup.source.current().streams
         for stream, ranges in of.items():
             for place, messages in self._tails[stream].read(ranges, self._setup.patience_s):
-                yield StreamIntake.marked(stream, _rows(place, messages))
+                yield StreamIntake.marked(stream, _rows(place, messages, headers=bool(streams[stream].headers)))
 
 
-def _rows(place: Place, messages: Sequence[Message]) -> pa.RecordBatch:
-    """Messages of one partition as Spark's source has them."""
+def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:
+    """Messages of one partition as Spark's source has them, with their ``headers`` or without."""
     count = len(messages)
     stamps = [message.timestamp() for message in messages]
     columns: list[list[Any]] = [
@@ -121,7 +123,11 @@ def _rows(place: Place, messages: Sequence[Message]) -> pa.RecordBatch:
         [message.value() for message in messages],
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    rows = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    if not headers:
+        return rows
+    said = [[{"key": name, "value": raw} for name, raw in message.headers() or ()] for message in messages]
+    return rows.append_column(HEADERS, pa.array(said, HEADERS_TYPE))
 
 
 def serve(connection: Connection) -> None:
