@@ -17,7 +17,6 @@ import pytest
 from connectors.kafka_mock import WAIT_S, read_topic
 from crossline.engine.pipeline import batches, direct
 from crossline.engine.runtime.launch import session_folder
-from crossline.engine.source import pace
 from crossline.engine.workers.direct import Setup
 from crossline.engine.workers.keeper import MET_AT
 
@@ -387,24 +386,3 @@ def test_topics_of_two_streams_meet_without_a_job(
         ("level_then_cash", "p4", 2),
     ]
     assert on_topic(kafka_broker.brokers, alerts) == project.alerts()
-
-
-def test_a_batch_reads_less_where_batches_take_long(
-    spark: SparkSession,
-    kafka_broker: LocalBroker,
-    kafka_topic: Topic,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pace, "RECORDS_MIN", 5)
-    topic, alerts = kafka_topic(2, append_time=False), kafka_topic()
-    send(kafka_broker.brokers, by_account([topic], 200, SEED))
-    project = project_on(kafka_broker.brokers, tmp_path, [topic], alerts, BY_ACCOUNT, max_records_per_batch=40)
-    project.set_engine(batch_within="1ms")  # which no batch is
-    with project.start(spark) as running:
-        running.pipeline.drain()
-    taken = [delivery.figures["records"] + len(delivery.dead) for delivery in running.deliveries]
-    assert sum(taken) == 200
-    assert (taken[0], max(taken[4:])) == (40, 5)
-    assert running.pipeline.totals.waiting == {STREAM: 0}
-    check(project, kafka_broker, alerts, [topic])

@@ -40,6 +40,26 @@ RULE = {
 }
 
 
+def project_at(root: Path, broker: LocalBroker, topics: list[str], alerts: str) -> Project:
+    """Topics in and out, under SASL over TLS; two fields are headers."""
+    security = {
+        "protocol": "sasl_ssl",
+        "mechanism": "SCRAM-SHA-512",
+        "username": "bob",
+        "password_env": "BOB",
+        "ca_file": str(TLS / "ca.pem"),
+    }
+    kafka = {"kind": "kafka", "brokers": broker.secured, "security": security}
+    headers = {"channel": "string", "weight": {"header": "x-weight", "type": "integer"}}
+    return Project(
+        root,
+        [RULE],
+        streams={**STREAMS, STREAM: {**STREAMS[STREAM], "headers": headers}},
+        sources={STREAM: {**kafka, "topic": ", ".join(topics)}},
+        sinks=[{"kind": "sqlite", "path": "out/alerts.db"}, {**kafka, "topic": alerts}],
+    )
+
+
 def test_a_pipeline_on_brokers_that_ask_who_is_there(
     spark: SparkSession,
     kafka_broker: LocalBroker,
@@ -51,22 +71,7 @@ def test_a_pipeline_on_brokers_that_ask_who_is_there(
 ) -> None:
     monkeypatch.setenv("BOB", BOB)
     topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic()
-    security = {
-        "protocol": "sasl_ssl",
-        "mechanism": "SCRAM-SHA-512",
-        "username": "bob",
-        "password_env": "BOB",
-        "ca_file": str(TLS / "ca.pem"),
-    }
-    kafka = {"kind": "kafka", "brokers": kafka_broker.secured, "security": security}
-    headers = {"channel": "string", "weight": {"header": "x-weight", "type": "integer"}}
-    project = Project(
-        tmp_path,
-        [RULE],
-        streams={**STREAMS, STREAM: {**STREAMS[STREAM], "headers": headers}},
-        sources={STREAM: {**kafka, "topic": ", ".join(topics)}},
-        sinks=[{"kind": "sqlite", "path": "out/alerts.db"}, {**kafka, "topic": alerts}],
-    )
+    project = project_at(tmp_path, kafka_broker, topics, alerts)
     producer = Producer({"bootstrap.servers": kafka_broker.brokers, "enable.idempotence": True})
 
     def send(number: int, weight: str | None, channel: str | None, *, value: bool = True) -> None:

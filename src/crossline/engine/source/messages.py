@@ -36,7 +36,7 @@ def without_faults(
         return rows, columns, []
     offsets = rows.column("offset")
     dead = [
-        DeadLetter(stream, reason, detail, partition, offsets[row].as_py(), values[row].as_py())
+        DeadLetter(stream, reason, detail, partition, offsets[row].as_py(), values[row].as_py() or b"")
         for row, (reason, detail) in sorted(faults.items())
     ]
     good = np.ones(rows.num_rows, np.bool_)

@@ -95,7 +95,7 @@ def test_messages_that_are_no_records_are_dead_letters(good: bool) -> None:
     assert left.column("offset").to_pylist() == ([7] if good else [])
     assert columns["tries"].to_pylist() == ([4] if good else [])
     assert [(each.reason, each.partition, each.offset, each.raw) for each in dead] == [
-        ("tombstone", "t-1", 5, None),
+        ("tombstone", "t-1", 5, b""),
         ("bad_header", "t-1", 6, b"2"),
     ]
 
