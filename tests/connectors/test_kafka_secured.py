@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 from crossline.cli.doctor.kafka import kafka_findings
+from crossline.cli.generate import app, client_settings
 from crossline.connectors.base import Sink, build_sink, deliver_all
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.connectors.kafka.topics import TopicWatch
-from crossline.core.basics.errors import PermanentError, SinkError
+from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 from crossline.core.settings.config import load_pipeline
 from crossline.core.settings.kafka import KafkaSecurity
 
@@ -139,3 +141,21 @@ def test_doctor_says_who_is_let_in_and_why_others_are_not(
         assert why in text
         assert "see username" in text
         assert "s3cret" not in text
+
+
+def test_generated_records_reach_a_broker_that_asks(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic, client = kafka_topic(), tmp_path / "client"
+    client.write_text(
+        "# who we are\n\nsecurity.protocol = sasl_ssl\nsasl.mechanism=PLAIN\nsasl.username=ann\n"
+        f"sasl.password=s3cret,of-ann\nssl.ca.location={TLS / 'ca.pem'}\n"
+    )
+    where = ["--brokers", kafka_broker.secured, "--topic", topic, "--client", str(client)]
+    done = CliRunner().invoke(app, ["tx", "--records", "5", *where])
+    assert done.exit_code == 0, done.output
+    assert len(read_topic(kafka_broker.brokers, topic)) == 5
+    client.write_text("sasl.password")
+    with pytest.raises(UsageError, match="client:1: expected name=value") as told:
+        client_settings(client)
+    assert "sasl" not in str(told.value)
