@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,13 +63,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[LocalBroker]:
-    """A real Kafka broker; ``kafka_broker.brokers`` is its address."""
-    from crossline.services.broker import LocalBroker  # noqa: PLC0415 - as above
+    """A real Kafka broker; ``kafka_broker.brokers`` is its address, ``secured`` that where it asks who is there."""
+    from crossline.services.broker import LocalBroker, Secured  # noqa: PLC0415 - as above
 
-    with LocalBroker(brief=True) as broker:
+    certificate = Path(__file__).parent / "connectors" / "tls" / "broker.pem"
+    with LocalBroker(brief=True, secured=Secured(certificate, PLAIN_USERS, SCRAM_USERS)) as broker:
         yield broker
 
 
+# Passwords as people choose them: with what settings of Java and of shells take for their own.
+PLAIN_USERS = {"ann": "s3cret,of-ann"}
+SCRAM_USERS = {"bob": "s3cret \"of\\bob'"}
 _numbers = count()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +214,9 @@ def test_a_password_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.kafka
 def test_a_broker_that_crashes_between_and_during_batches(kafka_broker: Any) -> None:
     topic = kafka_broker.create_topic(f"alerts-{uuid.uuid4()}", partitions=2)
-    batches = [delivery(number, *(f"{number}-{i}" for i in range(50))) for number in range(3)]
+    batches = [
+        replace(delivery(number, *(f"{number}-{i}" for i in range(50))), checkpoint=topic) for number in range(3)
+    ]
     sink = KafkaSink(kafka_broker.brokers, topic, timeout_ms=2000)
     sink.open()
     deliver_all([sink], batches[0])

@@ -46,7 +46,7 @@ class Project:
             (root / folder).mkdir(parents=True, exist_ok=True)
         if rules:
             self.publish("rules.yaml", rules)
-        self.settings = {
+        self.settings: dict[str, Any] = {
             "schema_version": 1,
             "name": "shop",
             "streams": STREAMS,
@@ -64,6 +64,11 @@ class Project:
     @property
     def store(self) -> Path:
         return self.root / "out" / "alerts.db"
+
+    def set_engine(self, **changes: Any) -> None:
+        """Change settings of the engine for the next start."""
+        self.settings["engine"] |= changes
+        self.pipeline.write_text(yaml.safe_dump(self.settings))
 
     def publish(self, name: str, rules: Sequence[Body] | str) -> None:
         """Put a rule file there, whole or not at all; text is written as it is."""

@@ -27,6 +27,7 @@ from .levels import BOTH, LEVELS
 from .levels import RULES as MEETING
 from .project import Alerts, Project, figures, from_twin
 from .test_hot_rules import as_published
+from .test_kafka_decisions import decides
 from .topics import Sent, by_account, in_ingest_order, on_topic, project_on, send, twin
 from .traffic import BASE_MS, OF_RECORDS, RULES, STREAM, Record, records, velocity
 
@@ -48,6 +49,12 @@ SEED = 20_261_122
 def delivered(alerts: Alerts) -> Alerts:
     """Those that leave the store."""
     return {name: alert for name, alert in alerts.items() if alert["kind"] == "alert"}
+
+
+def decisions_on(brokers: str, topic: str) -> list[tuple[str, ...]]:
+    """Record, decision and rules of each, in order of records."""
+    said = [json.loads(message.value()) for message in read_topic(brokers, topic)]
+    return sorted((d["record_id"], d["decision"], *(each["alert_id"] for each in d["reasons"])) for d in said)
 
 
 def check(project: Project, broker: LocalBroker, alerts: str, topics: Iterable[str]) -> None:
@@ -154,6 +161,8 @@ def test_a_killed_driver_loses_and_repeats_nothing(
     project = project_on(
         kafka_broker.brokers, tmp_path / "killed", topics, alerts, KILL_RULES, max_records_per_batch=60
     )
+    decided = {each: kafka_topic(2) for each in ("killed", "whole")}
+    decides(project, decided["killed"])
     feed = Feed(project, by_account(topics, 2_400, SEED), lambda _, piece: send(kafka_broker.brokers, piece))
     draw = random.Random(SEED)
     killed = 0
@@ -164,12 +173,14 @@ def test_a_killed_driver_loses_and_repeats_nothing(
     before = len(project.alerts())
     feed.more(120)  # what is left of the log need not come: the whole run reads what was sent
     whole = project_on(kafka_broker.brokers, tmp_path / "whole", topics, undisturbed, KILL_RULES)
+    decides(whole, decided["whole"])
     whole.drain(spark)
     assert 0 < before < len(whole.alerts()), "the kills did not come under load"
     project.drain(spark)
     assert project.alerts() == whole.alerts()
     assert on_topic(kafka_broker.brokers, alerts) == whole.alerts()
     assert on_topic(kafka_broker.brokers, undisturbed) == whole.alerts()
+    assert decisions_on(kafka_broker.brokers, decided["killed"]) == decisions_on(kafka_broker.brokers, decided["whole"])
     assert project.dead() == whole.dead()
     assert len(read_topic(kafka_broker.brokers, f"{alerts}.dead")) == len(whole.dead())
 
@@ -208,7 +219,7 @@ def test_dead_letters_have_their_place_and_their_bytes(
         (0, b'{"id": "torn", \xff', "bad_encoding", None),
         (1, b'{"id": "torn", "account"', "malformed_json", None),
         (0, record("typed", amount="12"), "wrong_type", "typed"),
-        (1, None, "malformed_json", None),
+        (1, None, "tombstone", None),
         (1, again, "duplicate_id", "good"),
         (0, record("late", 900_000), None, "late"),
         (0, record("other"), None, None),

@@ -64,6 +64,14 @@ Registry = Annotated[
     str | None,
     typer.Option(help="Address of a schema registry: records go to the topic as Avro, by a schema put there."),
 ]
+Client = Annotated[
+    Path | None,
+    typer.Option(
+        "--client",
+        help="File of settings of the Kafka client, name=value a line: security.protocol, sasl.username, sasl.password "
+        "and so on.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Summary as JSON.")]
 
 
@@ -81,6 +89,7 @@ class Where:
     brokers: str | None
     topic: str | None
     registry: str | None = None
+    client: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse what does not name exactly one place."""
@@ -90,6 +99,8 @@ class Where:
             raise UsageError("name one place: --output FILE, --output - or --brokers … --topic …")
         if self.registry is not None and self.brokers is None:
             raise UsageError("--registry needs --brokers and --topic: in files records are JSON")
+        if self.client is not None and self.brokers is None:
+            raise UsageError("--client needs --brokers and --topic")
         if self.files and self.output in {None, "-"}:
             raise UsageError("--files needs --output DIRECTORY")
 
@@ -121,10 +132,11 @@ def tx(
     brokers: Brokers = None,
     topic: Topic = None,
     registry: Registry = None,
+    client: Client = None,
     as_json: AsJson = False,
 ) -> None:
     """Card transactions to measure with."""
-    where = Where(output, files, brokers, topic, registry)
+    where = Where(output, files, brokers, topic, registry, client)
     parameters = {"seed": seed, "accounts": accounts, "merchants": merchants, "disorder_ms": disorder_ms}
     parameters |= {"with_device": with_device, **_times(base_time, rate, event_rate, disorder_ms)}
     workload = make_workload("tx", _given(parameters))
@@ -155,10 +167,11 @@ def cards(
     brokers: Brokers = None,
     topic: Topic = None,
     registry: Registry = None,
+    client: Client = None,
     as_json: AsJson = False,
 ) -> None:
     """Everyday card payments with planted frauds; labels say where."""
-    where = Where(output, files, brokers, topic, registry)
+    where = Where(output, files, brokers, topic, registry, client)
     numbers = {"seed": seed, "accounts": accounts, "disorder_ms": disorder_ms, "frauds_per_epoch": frauds}
     parameters: dict[str, Any] = {**numbers, "kinds": tuple(kinds) if kinds else None}
     parameters |= _times(base_time, rate, event_rate, disorder_ms)
@@ -236,22 +249,41 @@ def _run(
 
 
 def _target(workload: Workload, where: Where, numbers: range, stack: ExitStack) -> Target:
+    settings = client_settings(where.client) if where.client is not None else {}
     if where.brokers and where.topic and where.registry:
         from crossline.connectors.registry.client import register_at
         from crossline.generate.avro import AvroTarget, avro_schema
 
         schema = avro_schema(workload)
-        return AvroTarget(where.brokers, where.topic, schema, register_at(where.registry, where.topic, schema))
+        return AvroTarget(
+            where.brokers, where.topic, schema, register_at(where.registry, where.topic, schema), settings
+        )
     if where.brokers and where.topic:
         from crossline.generate.kafka import KafkaTarget
 
-        return KafkaTarget(where.brokers, where.topic)
+        return KafkaTarget(where.brokers, where.topic, settings)
     if where.standard_output:
         return StreamTarget(sys.stdout.buffer)
     path = Path(str(where.output))
     if where.files:
         return DirectoryTarget(path, where.files, numbers)
     return StreamTarget(stack.enter_context(growing(path)))
+
+
+def client_settings(path: Path) -> dict[str, str]:
+    """The settings in a file, one a line; blank lines, and those that begin with #, are none."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--client {path} cannot be read: {error}") from None
+    found = {}
+    for number, line in enumerate(lines, start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            name, equals, value = line.partition("=")
+            if not equals:
+                raise UsageError(f"{path}:{number}: expected name=value, a setting of the Kafka client")
+            found[name.strip()] = value.strip()
+    return found
 
 
 @contextmanager

@@ -89,6 +89,7 @@ def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         **without_row(totals.missed),
         **({"without_context": dict(sorted(totals.without_context.items()))} if totals.without_context else {}),
         **cost_json(totals),
+        **({"waiting": dict(sorted(totals.waiting.items()))} if totals.waiting else {}),
         "left": totals.left,
         "start_ms": dict(start_ms or {}),
         "results": [str(getattr(sink, "path", sink.kind)) for sink in config.sinks],
@@ -132,6 +133,10 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         f"records without a row in table {table}: {count:,}" for table, count in figures.get("without_row", {}).items()
     ]
     lines += costs_text(totals)
+    lines += [
+        f"waiting in the topics of stream {stream}: {count:,} records"
+        for stream, count in figures.get("waiting", {}).items()
+    ]
     lines += [f"left for the next run: {text}" for text in figures["left"]]
     lines.append(f"results: {', '.join(figures['results'])}")
     return fitted(printable_lines("\n".join(lines)))

@@ -63,7 +63,8 @@ class Delivery:
     own delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all.
     ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch;
     equal events are one event. ``decisions`` are as they leave, one a record at most. ``told``: figures of records,
-    where a table is made of them. The same ``batch_id`` stands for the same records at every attempt.
+    where a table is made of them. The same ``batch_id`` stands for the same records at every attempt, within one
+    ``checkpoint`` ("" where there is none), and was planned at ``began_ms``, unless an older copy was put back.
     """
 
     pipeline: str
@@ -76,6 +77,8 @@ class Delivery:
     positions: Sequence[tuple[str, int]] = ()
     decisions: Sequence[Mapping[str, Any]] = ()
     told: Sequence[bytes] = ()
+    checkpoint: str = ""
+    began_ms: int = 0
 
 
 class Sink(Protocol):

@@ -36,8 +36,10 @@ def _kind(field: pa.Field) -> Any:
 class AvroTarget(KafkaTarget):
     """As ``KafkaTarget``; ``number``: that of ``schema`` in the registry."""
 
-    def __init__(self, brokers: str, topic: str, schema: str, number: int) -> None:
-        super().__init__(brokers, topic)
+    def __init__(
+        self, brokers: str, topic: str, schema: str, number: int, settings: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(brokers, topic, settings)
         self._schema = parse_schema(json.loads(schema))
         self._head = b"\0" + number.to_bytes(4, "big")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from crossline.core.basics.errors import SinkError
+from crossline.core.basics.errors import SinkError, UsageError
 from crossline.generate.send import Batch
 
 # Epoch microseconds in decimal digits: when the record was due, or, without a rate, when the client was given it.
@@ -38,7 +38,10 @@ class KafkaTarget:
         self._brokers = brokers
         self._failed = 0
         self._failure: KafkaError | None = None
-        self._producer = Producer({**SETTINGS, "bootstrap.servers": brokers, **(settings or {})})
+        try:
+            self._producer = Producer({**SETTINGS, "bootstrap.servers": brokers, **(settings or {})})
+        except KafkaException as error:
+            raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
         try:
             self._producer.list_topics(topic, timeout=ANSWER_S_MAX)
         except KafkaException as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from crossline.core.basics.values import I64, Records
+from crossline.core.enrich.headers import with_headers
 from crossline.core.enrich.join import joined
 from crossline.engine.book.book import Book
 
@@ -29,5 +30,6 @@ class Clocks:
 
 def with_fields(book: Book, records: Records, ingest_ms: I64) -> Records:
     """The same, ingested then, with the fields of the tables that rules of ``book`` read."""
-    timed = replace(records, ingest_ms=ingest_ms)
-    return joined(book.streams[records.stream], book.joins(records.stream), timed)
+    spec = book.streams[records.stream]
+    timed = with_headers(spec, replace(records, ingest_ms=ingest_ms))
+    return joined(spec, book.joins(records.stream), timed)

@@ -9,12 +9,19 @@ import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.engine.machine.jars import ensure_jars
@@ -53,9 +60,33 @@ log.retention.ms=-1
 broker.session.timeout.ms=9000
 broker.heartbeat.interval.ms=500
 """
+# A further listener, which asks who is there. Passwords of SCRAM are given to a broker that runs.
+_SECURED = """\
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SECURED://127.0.0.1:{secured}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURED://127.0.0.1:{secured}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL
+listener.name.secured.ssl.keystore.type=PEM
+listener.name.secured.ssl.keystore.location={certificate}
+listener.name.secured.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
+listener.name.secured.plain.sasl.jaas.config={plain} required{users};
+listener.name.secured.scram-sha-512.sasl.jaas.config={scram} required;
+"""
+_MODULES = "org.apache.kafka.common.security"
 _SILENT = logging.getLogger("crossline.kafka_broker")
 _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A listener of SASL over TLS. ``certificate``: a file of the broker's key and certificate, in PEM form.
+
+    ``plain``: passwords by user, for the mechanism PLAIN; ``scram``: the same for SCRAM-SHA-512.
+    """
+
+    certificate: Path
+    plain: Mapping[str, str] = field(default_factory=dict)
+    scram: Mapping[str, str] = field(default_factory=dict)
 
 
 class LocalBroker:
@@ -64,6 +95,7 @@ class LocalBroker:
     ``brokers`` is the address to give to clients; ``log_file`` what the broker says. The broker dies with this process,
     also when that is killed, unless it is ``alone`` (see Home). ``kill`` and ``start`` play a crash: topics, records
     and the address stay. With a ``port`` of one's own the controller has the next one.
+    ``secured``: it listens at the address of this name too, and there asks who is there.
     ``brief``: it has little to do, and its Java compiles quickly, not well: a start takes 6 s of a core, not 9.
     Raises PermanentError without Java or jars, SourceError where the broker does not come up.
     """
@@ -76,6 +108,7 @@ class LocalBroker:
         heap_mb: int = 384,
         brief: bool = False,
         alone: bool = False,
+        secured: Secured | None = None,
     ) -> None:
         self._kept, self._port, self._alone = folder, port, alone
         self._heap_mb = heap_mb
@@ -83,7 +116,9 @@ class LocalBroker:
         self._home: Home | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._command: list[str] = []
+        self._asking = secured
         self.brokers = ""
+        self.secured = ""
 
     def __enter__(self) -> Self:
         java, jars = find_java(), ensure_jars("broker")
@@ -102,6 +137,7 @@ class LocalBroker:
                 self._format()
                 try:
                     self.start()
+                    self._let_in()
                     break
                 except SourceError:
                     # Somebody may have taken a port between our choosing it and the broker's binding it.
@@ -188,10 +224,28 @@ class LocalBroker:
         return self._home
 
     def _choose_ports(self) -> None:
-        port, controller = (self._port, self._port + 1) if self._port else free_ports(2)
+        port, controller, secured = free_ports(3)
+        if self._port:
+            port, controller = self._port, self._port + 1
         self.brokers = f"127.0.0.1:{port}"
         settings = _PROPERTIES.format(port=port, controller=controller, data=self.folder / "data")
+        if self._asking is not None:
+            self.secured = f"127.0.0.1:{secured}"
+            known = {"users": "".join(f' user_{name}="{each}"' for name, each in self._asking.plain.items())}
+            known |= {"plain": f"{_MODULES}.plain.PlainLoginModule", "scram": f"{_MODULES}.scram.ScramLoginModule"}
+            at = {"port": port, "controller": controller, "secured": secured}
+            settings += _SECURED.format(**at, **known, certificate=self._asking.certificate)  # the later line counts
         (self.folder / "server.properties").write_text(settings)
+
+    def _let_in(self) -> None:
+        """Tell the broker the passwords of SCRAM, which it keeps."""
+        users = self._asking.scram if self._asking is not None else {}
+        told = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
+        changes = [UserScramCredentialUpsertion(name, told, each.encode()) for name, each in users.items()]
+        if changes:
+            admin = self.admin()  # the request ends with the client
+            for done in admin.alter_user_scram_credentials(changes).values():
+                done.result(_ADMIN_S_MAX)
 
     def _format(self) -> None:
         if (self.folder / "data" / "meta.properties").exists():

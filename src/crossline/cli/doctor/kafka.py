@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from crossline.cli.doctor.control import control_topic
 from crossline.cli.doctor.machine import Checked
 from crossline.connectors.kafka.client import librdkafka_settings
+from crossline.connectors.kafka.started import ADVICE, Heard, client_of
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.kafka import KafkaSecurity, KafkaSinkSettings, KafkaSourceSettings
 from crossline.core.settings.sources import ControlTopic, RulesTopic
@@ -60,11 +62,13 @@ def _uses(pipeline: PipelineConfig) -> list[_Use]:
         if isinstance(source, KafkaSourceSettings):
             ingest = pipeline.streams[name].ingest_time
             own_time = ingest.field if ingest else None
-            uses.append(_Use(source.topic, source.brokers, source.security, name, own_time))
+            topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
+            uses += [_Use(topic, source.brokers, source.security, name, own_time) for topic in topics]
     for sink in pipeline.sinks:
         if isinstance(sink, KafkaSinkSettings):
-            topics = [sink.topic] + ([sink.dead_letter_topic] if sink.dead_letter_topic else [])
-            uses += [_Use(topic, sink.brokers, sink.security) for topic in topics]
+            named = (sink.topic, *sink.topics, sink.dead_letter_topic, sink.late_topic, sink.corrections_topic)
+            written = dict.fromkeys(topic for topic in named if topic is not None)
+            uses += [_Use(topic, sink.brokers, sink.security) for topic in written]
     for settings in (pipeline.rules, pipeline.lists):
         if isinstance(settings, ControlTopic):
             uses.append(_Use(settings.topic, settings.brokers, settings.security, control=True))
@@ -75,10 +79,14 @@ def _uses(pipeline: PipelineConfig) -> list[_Use]:
 
 def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | None, Checked]:
     name = f"kafka {use.brokers}"
-    client = AdminClient(librdkafka_settings(use.brokers, use.security, environment), logger=_SILENT)
+    settings, heard = librdkafka_settings(use.brokers, use.security, environment), Heard()
+    client = client_of(partial(AdminClient, logger=_SILENT), settings, heard)
     try:
         count = len(client.list_topics(timeout=_ASK_S_MAX).brokers)
     except KafkaException as error:
+        client.poll(0)
+        if heard.said is not None:
+            return None, Checked(name, "missing", f"does not let us in: {heard.said}", ADVICE)
         advice = "is it running, are `brokers` and `security` of the pipeline right?"
         return None, Checked(name, "missing", f"no answer in {_ASK_S_MAX:.0f} s: {error.args[0].str()}", advice)
     return client, Checked(name, "ok", f"answers; {count} broker{'s' if count > 1 else ''}")

@@ -30,6 +30,8 @@ def packed(delivery: Delivery) -> bytes:
             "rule_events": list(delivery.rule_events),
             "positions": list(delivery.positions),
             "decisions": list(delivery.decisions),
+            "checkpoint": delivery.checkpoint,
+            "began_ms": delivery.began_ms,
             "told": [base64.b64encode(each).decode() for each in delivery.told],
         }
     )

@@ -11,7 +11,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import TopicMetadata
 
 from crossline.connectors.kafka.messages import NAME_HEADERS, Outgoing
-from crossline.core.basics.errors import SinkError, UsageError
+from crossline.connectors.kafka.started import Heard, client_of
+from crossline.core.basics.errors import SinkError
+from crossline.logs import get_logger
 
 STOP_S = 1.0
 ANSWER_S = 10.0
@@ -20,6 +22,8 @@ _LOOK_S = 0.1
 _UNANSWERED = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
 
 Refused = list[tuple[Outgoing, KafkaError]]
+
+log = get_logger(__name__)
 
 
 class Patience:
@@ -58,6 +62,7 @@ class Courier:
         self._timeout_ms = timeout_ms
         self._on_taken = on_taken
         self.stop = threading.Event()
+        self.heard = Heard()
         self._together: Producer | None = None
         self._alone: Producer | None = None
 
@@ -68,7 +73,7 @@ class Courier:
 
     def open(self) -> None:
         """Start the client; raises UsageError where it refuses its settings."""
-        self._together = self._together or _started(self._settings)
+        self._together = self._together or client_of(Producer, self._settings, self.heard)
 
     def send(self, messages: Iterable[Outgoing], *, alone: bool = False) -> Refused:
         """Send ``messages`` and wait for the answers: those refused, each with why.
@@ -83,7 +88,8 @@ class Courier:
         patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
         while producer is not None and (left := producer.flush(_LOOK_S)):
             if patience.ended:
-                raise SinkError(f"Kafka has not acknowledged {left} messages in {self._timeout_ms} ms")
+                text = f"Kafka has not acknowledged {left} messages in {self._timeout_ms} ms"
+                raise SinkError(text + self.heard.and_why())
         return refused
 
     def drop(self) -> None:
@@ -96,9 +102,11 @@ class Courier:
 
     def _producer(self, *, alone: bool) -> Producer:
         if alone:
-            self._alone = self._alone or _started({**self._settings, "batch.num.messages": 1, "linger.ms": 0})
+            self._alone = self._alone or client_of(
+                Producer, {**self._settings, "batch.num.messages": 1, "linger.ms": 0}
+            )
             return self._alone
-        self._together = self._together or _started(self._settings)
+        self._together = self._together or client_of(Producer, self._settings, self.heard)
         return self._together
 
     def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:
@@ -122,7 +130,7 @@ class Courier:
                 producer.poll(0.1)  # the client's queue is full: let it drain
                 if patience.ended:
                     text = f"Kafka has taken nothing for topic {message.topic} in {self._timeout_ms} ms"
-                    raise SinkError(text) from None
+                    raise SinkError(text + self.heard.and_why()) from None
             except KafkaException as error:
                 refused.append((message, error.args[0]))
                 return
@@ -131,11 +139,15 @@ class Courier:
                 return
 
 
-def _started(settings: Mapping[str, Any]) -> Producer:
-    try:
-        return Producer(dict(settings))
-    except KafkaException as error:
-        raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
+def tell_cut(whole: Outgoing, cut: Outgoing) -> None:
+    """Say in the log that a message stands in its topic cut."""
+    log.warning(
+        "a message is larger than its topic takes, and was sent cut",
+        topic=whole.topic,
+        name=whole.name,
+        bytes=whole.size,
+        sent=cut.size,
+    )
 
 
 def names_at_end(client: Mapping[str, Any], topic: str, count: int, patience: Patience) -> set[str]:
@@ -143,26 +155,29 @@ def names_at_end(client: Mapping[str, Any], topic: str, count: int, patience: Pa
 
     Raises KafkaException as the client does, and SinkError where they do not come in time.
     """
-    consumer = Consumer(
-        {**client, "group.id": "crossline-dedupe", "enable.auto.commit": False, "enable.partition.eof": True}
-    )
+    heard = Heard()
+    reading = {"group.id": "crossline-dedupe", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = client_of(Consumer, {**client, **reading}, heard)
     try:
-        return _read_tail(consumer, topic, count, patience)
+        return _read_tail(consumer, topic, count, patience, heard)
     finally:
         consumer.close()
 
 
-def _partitions(consumer: Consumer, topic: str, patience: Patience) -> TopicMetadata:
+def _partitions(consumer: Consumer, topic: str, patience: Patience, heard: Heard) -> TopicMetadata:
     while True:
         try:
             return consumer.list_topics(topic, timeout=_ASK_S).topics[topic]
         except KafkaException as error:
+            consumer.poll(0)
+            if heard.said is not None:
+                raise SinkError(f"the end of topic {topic} could not be read back{heard.and_why()}") from error
             if patience.ended or error.args[0].code() not in _UNANSWERED:
                 raise
 
 
-def _read_tail(consumer: Consumer, topic: str, count: int, patience: Patience) -> set[str]:
-    found = _partitions(consumer, topic, patience)
+def _read_tail(consumer: Consumer, topic: str, count: int, patience: Patience, heard: Heard) -> set[str]:
+    found = _partitions(consumer, topic, patience, heard)
     if found.error is not None:
         # A topic that is not there has nothing in it; whether it may be made, producing will tell.
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from confluent_kafka import KafkaError
 
-from crossline.core.basics.errors import CrosslineError, PermanentError, SinkError
+from crossline.core.basics.errors import CrosslineError, PermanentError, RetryableError, SinkError
 
 TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE}
 # What someone can mend while the batch is held, and what keeps nothing from other topics.
@@ -47,6 +49,19 @@ _PASSING = {
     KafkaError._TRANSPORT,  # noqa: SLF001
 }
 
+_NOT_ALLOWED = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+_NO_TRANSACTIONS = {KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION}  # noqa: SLF001
+_FENCED = {
+    KafkaError._FENCED,  # noqa: SLF001
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+}
+
 
 def passes(error: KafkaError) -> bool:
     """Whether the same question has another answer soon: a leader changes, a broker comes back."""
@@ -58,6 +73,21 @@ def of_one_topic(error: KafkaError) -> bool:
     return error.code() in _OF_A_TOPIC
 
 
+def not_taken(error: KafkaError, name: str) -> CrosslineError:
+    """What kept a transaction from being begun or committed, as ours. ``name``: its own, and that of its group."""
+    text = f"Kafka did not commit what was sent under the name {name}: {error.str()}"
+    if error.code() in _NOT_ALLOWED:
+        return SinkError(
+            f"{text}; let the sink's user write the transactional id, and read the group, of this name (both begin "
+            "with crossline-), or set `transactions: false` for the sink"
+        )
+    if error.code() in _NO_TRANSACTIONS:
+        return SinkError(f"{text}; these brokers know no transactions: set `transactions: false` for the sink")
+    if error.code() in _FENCED:
+        return SinkError(f"{text}; another process has begun under it, or this one stood still: looking at what stands")
+    return SinkError(text)
+
+
 def told(error: KafkaError, topic: str) -> CrosslineError:
     """The client's error as ours; after a fatal one of the idempotent producer, a new producer may succeed."""
     text = f"Kafka did not take what goes to topic {topic}: {error.str()}"
@@ -66,3 +96,11 @@ def told(error: KafkaError, topic: str) -> CrosslineError:
     if error.retriable() or error.fatal() or error.code() in _PASSING:
         return SinkError(text)
     return PermanentError(text)
+
+
+def raise_any(failures: Mapping[str, CrosslineError]) -> None:
+    """What kept messages from their topics, as one error; one that trying again does not help says so."""
+    if failures:
+        ends = [error for error in failures.values() if not isinstance(error, RetryableError)]
+        kind = type(ends[0]) if ends else SinkError
+        raise kind("; ".join(str(error) for error in failures.values()))

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from crossline.connectors.identity import identity_of
+from crossline.connectors.identity import dead_identity, identity_of
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.times import format_instant
 
-NAME_HEADERS = ("alert_id", "decision_id", "dead_letter_id")
+if TYPE_CHECKING:
+    from crossline.connectors.base import LateRecord
+
+LIMIT_MIN = 512  # bytes: a topic that does not take that takes nothing
+SPARE = 512  # what the client may count beside our own count of a message
+NAME_HEADERS = ("alert_id", "decision_id", "dead_letter_id", "late_record_id")
 _NAME_MAX = 500  # characters of a name; a path may be longer
 _OVERHEAD = 100  # bytes of the protocol around a message, and 10 more around each header
 _HEADER_OVERHEAD = 10
@@ -127,6 +133,29 @@ def dead_message(topic: str, letter: DeadLetter, limit: int | None = None) -> Ou
         key = _start(key, limit // 4)
         raw = raw[: max(0, limit - _around(key, headers))]
     return Outgoing(topic, key, raw, headers, partial(dead_message, topic, letter))
+
+
+def late_message(topic: str, late: LateRecord, limit: int | None = None) -> Outgoing:
+    """``late`` for ``topic``: its bytes, keyed by the record's id, with headers that say from where and how late."""
+    place = {"stream": late.stream, "partition": late.partition, "offset": str(late.offset)}
+    digest = dead_identity(late.stream, late.partition, late.offset, "late", late.record_id, None).hex()
+    name = "/".join([*place.values(), digest[:16]])
+    headers = {
+        "late_record_id": name if len(name) <= _NAME_MAX else digest,
+        "record_id": late.record_id,
+        "event_time": format_instant(late.event_ms),
+        "ingest_time": format_instant(late.ingest_ms),
+        "lateness_ms": str(late.lateness_ms),
+        **place,
+    }
+    key: bytes | None = late.record_id.encode()
+    raw = late.raw or b""
+    if limit is not None:
+        headers = {n: v if n in NAME_HEADERS else _shortened(v, limit // 16) for n, v in headers.items()}
+        headers["raw_bytes"] = str(len(raw))
+        key = _start(key, limit // 4)
+        raw = raw[: max(0, limit - _around(key, headers))]
+    return Outgoing(topic, key, raw, headers, partial(late_message, topic, late))
 
 
 def entity_key(key: Mapping[str, Any]) -> bytes | None:

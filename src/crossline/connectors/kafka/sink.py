@@ -13,16 +13,23 @@ from confluent_kafka import KafkaException
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.kafka.client import librdkafka_settings
-from crossline.connectors.kafka.courier import Courier, Patience, Refused, names_at_end
-from crossline.connectors.kafka.errors import TOO_LARGE, of_one_topic, told
-from crossline.connectors.kafka.messages import Outgoing, alert_message, dead_message, decision_message
-from crossline.core.basics.errors import CrosslineError, RetryableError, SinkError
+from crossline.connectors.kafka.courier import Courier, Patience, Refused, names_at_end, tell_cut
+from crossline.connectors.kafka.errors import TOO_LARGE, of_one_topic, raise_any, told
+from crossline.connectors.kafka.messages import (
+    LIMIT_MIN,
+    SPARE,
+    Outgoing,
+    alert_message,
+    dead_message,
+    decision_message,
+    late_message,
+)
+from crossline.connectors.kafka.once import OncePost
+from crossline.core.basics.errors import CrosslineError, SinkError
 from crossline.core.basics.times import format_instant
 from crossline.core.settings import kafka as config_kafka
 from crossline.logs import get_logger
 
-LIMIT_MIN = 512  # bytes: a topic that does not take that takes nothing
-_SPARE = 512  # what the client may count beside our own count of a message
 _HEADER_MAX = 500  # characters of what is no topic's name
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
@@ -35,14 +42,17 @@ class KafkaSink:
     An alert's key is the entity it is about, its value JSON; the header ``alert_id`` names it. A dead letter's value is
     the record's bytes; headers say why and from where, ``dead_letter_id`` names it.
 
-    Guarantee: at least once, and idempotent on the id: whatever is sent twice has the same one. The producer is
-    idempotent with acks=all, so its own retries add nothing. What was acknowledged of a batch is not sent again by this
-    process, nor are the last ``dedupe_tail`` messages that it sent to a topic, whichever batch they come in. After a
-    start or a failure, the last ``dedupe_tail`` records of each of the topic's partitions are read back first (0:
-    none), and what stands there is not sent again: exactly once over kills too, as long as the
-    interrupted batch and what others wrote after it fit in that, and the broker was done with what a killed process had
-    under way. Shadow alerts are never sent. A decision goes to the topic that it names, under its id; without one it is
-    not sent.
+    Guarantee: exactly once, to those who read committed records. A batch goes to a topic in one transaction, which has
+    the number of the batch, so one that comes again adds nothing, whoever brings it (see ``OncePost``). With a new
+    checkpoint, whose numbers begin anew, the last ``dedupe_tail`` records of each partition are read back first (0:
+    none), and what stands there is not sent again; nor are the last ``dedupe_tail`` messages that this process sent.
+
+    Without ``transactions``, or for deliveries of no checkpoint, this reading back is all there is, after a start and
+    after a failure: at least once, the same id each time, and exactly once as long as the interrupted batch and what
+    others wrote after it fit in that, and the broker was done with what a killed process had under way. The producer is
+    idempotent with acks=all, so its own retries add nothing.
+
+    Shadow alerts are never sent. A decision goes to the topic that it names, under its id; without one it is not sent.
 
     A message that is larger than the client or the topic takes is sent cut, and says so (see ``kafka_messages``). A
     topic that is not there, or may not be written, holds the batch, and keeps nothing from the other topics. A
@@ -58,6 +68,10 @@ class KafkaSink:
         options: Mapping[str, Any] | None = None,
         *,
         dead_letter_topic: str | None = None,
+        late_topic: str | None = None,
+        corrections_topic: str | None = None,
+        transactions: bool = True,
+        pipeline: str = "",
         dedupe_tail: int = 10_000,
         timeout_ms: int = 30_000,
         clock_ms: Callable[[], int] = wall_clock_ms,
@@ -65,6 +79,12 @@ class KafkaSink:
         self._client = {"bootstrap.servers": brokers, "log_level": 3, **(options or {})}
         self._topic = topic
         self._dead_letter_topic = dead_letter_topic
+        self._late_topic = late_topic
+        self._corrections_topic = corrections_topic
+        self._transactions = transactions
+        self._pipeline = pipeline
+        self._post: OncePost | None = None
+        self._checkpoint = ""  # whose batches ``_post`` counts
         self._dedupe_tail = dedupe_tail
         self._timeout_ms = timeout_ms
         self._clock_ms = clock_ms
@@ -76,10 +96,19 @@ class KafkaSink:
         self._narrow: set[str] = set()  # topics that take less than the client puts into one batch
 
     @classmethod
-    def from_settings(cls, settings: config_kafka.KafkaSinkSettings, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
+    def from_settings(cls, settings: config_kafka.KafkaSinkSettings, pipeline: str) -> Self:
         """The producer that ``settings`` describe; raises PermanentError where its password is not to be had."""
         options = {**settings.options, **librdkafka_settings(settings.brokers, settings.security, os.environ)}
-        return cls(settings.brokers, settings.topic, options, dead_letter_topic=settings.dead_letter_topic)
+        return cls(
+            settings.brokers,
+            settings.topic,
+            options,
+            dead_letter_topic=settings.dead_letter_topic,
+            late_topic=settings.late_topic,
+            corrections_topic=settings.corrections_topic,
+            transactions=settings.transactions,
+            pipeline=pipeline,
+        )
 
     def open(self) -> None:
         """Start the client; raises UsageError where it refuses its settings.
@@ -91,6 +120,8 @@ class KafkaSink:
     def heed(self, stop: threading.Event) -> None:
         """Wait for brokers no longer than a second once ``stop`` is set."""
         self._courier.stop = stop
+        if self._post is not None:
+            self._post.stop = stop
 
     def deliver(self, delivery: Delivery) -> None:
         """Send what is not there yet and wait until the brokers have it.
@@ -101,7 +132,10 @@ class KafkaSink:
             self._batch_id = delivery.batch_id
             self._acknowledged.clear()
         try:
-            self._send(delivery)
+            if self._transactions and delivery.checkpoint:
+                self._send_once(delivery)
+            else:
+                self._send(delivery)
         except CrosslineError:
             # Nobody knows what of it was written: drop what is queued, and read the topics back.
             self._forget()
@@ -113,6 +147,8 @@ class KafkaSink:
 
     def _forget(self) -> None:
         self._courier.drop()
+        if self._post is not None:
+            self._post.drop()
         self._tails.clear()
         self._sent.clear()
 
@@ -123,6 +159,28 @@ class KafkaSink:
         if len(sent) > self._dedupe_tail:
             sent.popitem(last=False)
 
+    def _send_once(self, delivery: Delivery) -> None:
+        """All that is not there yet, with the number of the batch."""
+        failures: dict[str, CrosslineError] = {}
+        fresh = list(self._fresh(self._messages(delivery), failures))
+        if fresh:
+            post = self._post_of(delivery.checkpoint)
+            batch = (delivery.batch_id, delivery.began_ms)
+            post.deliver(batch, list(dict.fromkeys(m.topic for m in fresh)), lambda: fresh)
+            for message in fresh:
+                self._taken(message)
+        raise_any(failures)
+
+    def _post_of(self, checkpoint: str) -> OncePost:
+        """What counts the batches of ``checkpoint``: nobody else has its name."""
+        if self._post is None or self._checkpoint != checkpoint:
+            if self._post is not None:
+                self._post.drop()
+            name = f"crossline-{self._pipeline}-{checkpoint}-{self._topic}"
+            self._post, self._checkpoint = OncePost(self._client, name, self._timeout_ms), checkpoint
+            self._post.stop = self._courier.stop
+        return self._post
+
     def _send(self, delivery: Delivery) -> None:
         failures: dict[str, CrosslineError] = {}
         fresh = list(self._fresh(self._messages(delivery), failures))
@@ -131,10 +189,7 @@ class KafkaSink:
         large = _too_large(refused, failures)
         if large:
             self._send_large(large, failures)
-        if failures:
-            ends = [error for error in failures.values() if not isinstance(error, RetryableError)]
-            kind = type(ends[0]) if ends else SinkError
-            raise kind("; ".join(str(error) for error in failures.values()))
+        raise_any(failures)
 
     def _fresh(self, messages: Iterable[Outgoing], failures: dict[str, CrosslineError]) -> Iterator[Outgoing]:
         """Those that do not stand in their topic yet, each once; none of a topic that cannot be looked into."""
@@ -163,7 +218,7 @@ class KafkaSink:
 
     def _send_large(self, messages: list[Outgoing], failures: dict[str, CrosslineError]) -> None:
         """Each alone, since a batch is refused as a whole; what is refused alone is cut, to half its size each time."""
-        client_max = self._courier.bytes_max - _SPARE
+        client_max = self._courier.bytes_max - SPARE
         alone = [m for m in messages if m.size <= client_max and m.topic not in self._narrow]
         refused = {m.place for m in _too_large(self._courier.send(alone, alone=True), failures)}
         done = {m.place for m in alone} - refused
@@ -184,6 +239,8 @@ class KafkaSink:
         now = format_instant(self._clock_ms())
         for alert in for_delivery(delivery):
             wanted = alert.get("sink_topic") or self._topic
+            if alert["kind"] == "correction" and self._corrections_topic is not None:
+                wanted = self._corrections_topic
             fits = _TOPIC_NAME.fullmatch(wanted) is not None
             headers = {} if fits else {"sink_topic": str(wanted)[:_HEADER_MAX]}
             yield alert_message(wanted if fits else self._topic, {**alert, "delivered_at": now}, headers)
@@ -193,6 +250,9 @@ class KafkaSink:
         if self._dead_letter_topic is not None:
             for letter in delivery.dead:
                 yield dead_message(self._dead_letter_topic, letter)
+        if self._late_topic is not None:
+            for late in delivery.late:
+                yield late_message(self._late_topic, late)
 
 
 def _too_large(refused: Refused, failures: dict[str, CrosslineError]) -> list[Outgoing]:
@@ -208,13 +268,7 @@ def _too_large(refused: Refused, failures: dict[str, CrosslineError]) -> list[Ou
 
 def _tell(whole: Outgoing, cut: Outgoing, failures: dict[str, CrosslineError], *, taken: bool) -> None:
     if taken:
-        log.warning(
-            "a message is larger than its topic takes, and was sent cut",
-            topic=whole.topic,
-            name=whole.name,
-            bytes=whole.size,
-            sent=cut.size,
-        )
+        tell_cut(whole, cut)
     elif whole.topic not in failures:
         text = f"topic {whole.topic} takes no message of {cut.size} bytes; raise max.message.bytes of the topic"
         failures[whole.topic] = SinkError(text)

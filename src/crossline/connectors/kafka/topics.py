@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from crossline.connectors.kafka.errors import passes
 from crossline.connectors.kafka.gone import absent, deleted_before_read, ends_before, remade
+from crossline.connectors.kafka.started import ADVICE, Heard, client_of
 from crossline.core.basics.errors import PermanentError, SourceError, StateError
 from crossline.logs import get_logger
 
@@ -21,6 +23,7 @@ log = get_logger(__name__)
 
 ANSWER_S_MAX = 30.0  # of the brokers, before anything is read
 _AGAIN_S = 0.1
+_LOOK_S = 0.2
 WAIT_S_MAX = 1.0  # what a batch waits for an answer that was asked for when it had been read
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # 16 zero bytes: from brokers that know no ids (before Kafka 3.1)
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's public names
@@ -48,6 +51,7 @@ class TopicWatch:
         self._note = note
         self._known: dict[str, str] = {}
         self._client: AdminClient | None = None
+        self._heard = Heard()
 
     def begin(self, offsets: Offsets | None) -> None:
         """Look before reading goes on at ``offsets`` (topic -> partition -> next offset; None: it begins).
@@ -56,7 +60,7 @@ class TopicWatch:
         where the brokers do not answer.
         """
         self._known = self._noted()
-        found = {topic: _answer(topic, future) for topic, future in self._describe().items()}
+        found = {topic: self._answer(topic, future) for topic, future in self._describe().items()}
         missing = [topic for topic, each in found.items() if each is None]
         if missing:
             raise PermanentError(absent(missing[0]))
@@ -76,7 +80,7 @@ class TopicWatch:
 
         def settle() -> None:
             try:
-                found = {topic: _answer(topic, future, WAIT_S_MAX) for topic, future in asked.items()}
+                found = {topic: self._answer(topic, future, WAIT_S_MAX) for topic, future in asked.items()}
             except SourceError as error:
                 log.warning(
                     "topics could not be compared with those read before; the next batch asks again", error=str(error)
@@ -93,11 +97,35 @@ class TopicWatch:
 
     def _describe(self) -> dict[str, Future[TopicDescription]]:
         if self._client is None:
-            self._client = AdminClient(self._settings, logger=_SILENT)
+            self._client = client_of(partial(AdminClient, logger=_SILENT), self._settings, self._heard)
         asked: dict[str, Future[TopicDescription]] = self._client.describe_topics(
             TopicCollection(self._topics), request_timeout=ANSWER_S_MAX
         )
         return asked
+
+    def _answer(
+        self, topic: str, future: Future[TopicDescription], wait_s: float = ANSWER_S_MAX
+    ) -> TopicDescription | None:
+        """None where there is no such topic.
+
+        Raises SourceError where nothing is known, PermanentError where the brokers do not let us in.
+        """
+        until_s = time.monotonic() + wait_s
+        while True:
+            try:
+                return future.result(min(_LOOK_S, wait_s))
+            except KafkaException as error:
+                if error.args[0].code() in _ABSENT:
+                    return None
+                raise SourceError(_unanswered(topic, error)) from error
+            except TimeoutError as error:
+                if self._client is not None:
+                    self._client.poll(0)
+                if self._heard.said is not None:
+                    text = f"the brokers of topic {topic} do not let us in: {self._heard.said}; {ADVICE} of the source"
+                    raise PermanentError(text) from error
+                if time.monotonic() > until_s:
+                    raise SourceError(_unanswered(topic, error)) from error
 
     def _compare(self, found: Mapping[str, TopicDescription]) -> None:
         fresh = {}
@@ -152,18 +180,6 @@ class TopicWatch:
         aside.write_bytes(orjson.dumps(known))
         aside.replace(self._note)
         self._known = known
-
-
-def _answer(topic: str, future: Future[TopicDescription], wait_s: float = ANSWER_S_MAX) -> TopicDescription | None:
-    """None where there is no such topic; raises SourceError where nothing is known."""
-    try:
-        return future.result(wait_s)
-    except KafkaException as error:
-        if error.args[0].code() in _ABSENT:
-            return None
-        raise SourceError(_unanswered(topic, error)) from error
-    except TimeoutError as error:
-        raise SourceError(_unanswered(topic, error)) from error
 
 
 def _unanswered(topic: str, error: Exception) -> str:

@@ -116,6 +116,11 @@ class EngineSettings(Settings):
     max_batch_records: int = Field(
         default=300_000, ge=1, description="Most records of one batch from Kafka or the generator."
     )
+    batch_within: DurationMs = Field(
+        default=5_000,
+        description="How long a batch of Kafka topics should take, or as long as `trigger` where that is longer: with "
+        "batches that take longer, it reads less than it may. Small batches tell of alerts sooner, large ones do more.",
+    )
     backfill: bool = Field(
         default=True,
         description="Whether a rule that comes while the pipeline runs gets its past from the records kept.",

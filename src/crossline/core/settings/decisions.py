@@ -20,7 +20,8 @@ class DecisionSettings(Settings):
     sink_topic: str | None = Field(
         default=None,
         min_length=1,
-        description="Topic for decisions, out of `topic` and `topics` of the Kafka sinks; none: those send none.",
+        description="Topic for decisions, out of `topic` and `topics` of the Kafka sinks; none: those send none. "
+        "With `emit: all` the tasks send them.",
     )
     path: str | None = Field(
         default=None,
@@ -30,12 +31,10 @@ class DecisionSettings(Settings):
     )
 
     def findings(self) -> list[Finding]:
-        """All records' decisions without a folder, or a folder without them."""
-        if self.emit == "all" and self.sink_topic is not None:
-            expected = "no sink_topic with emit: all; topics take decisions on records with hits in this version"
-            return [Finding(("sink_topic",), shown(self.sink_topic), expected, "emit: hits, or path alone")]
-        if self.emit == "all" and self.path is None:
-            return [Finding(("emit",), "all, and no path", "a folder for them: path: out/decisions")]
+        """All records' decisions without a place, or a folder without them."""
+        if self.emit == "all" and self.path is None and self.sink_topic is None:
+            expected = "a place for them: sink_topic: TOPIC of a Kafka sink, or a folder, path: out/decisions"
+            return [Finding(("emit",), "all, and neither sink_topic nor path", expected)]
         if self.emit == "hits" and self.path is not None:
             return [Finding(("path",), shown(self.path), "no path, or emit: all; the sinks take those on hits")]
         return []

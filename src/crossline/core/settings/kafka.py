@@ -100,3 +100,14 @@ class KafkaSinkSettings(_Kafka, SinkSettings):
     dead_letter_topic: str | None = Field(
         default=None, min_length=1, description="Topic for dead letters; by default, none."
     )
+    late_topic: str | None = Field(default=None, min_length=1, description="Topic for late records; by default, none.")
+    corrections_topic: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Topic for corrections of alerts; by default, that of the alert which they correct.",
+    )
+    transactions: bool = Field(
+        default=True,
+        description="Whether batches are sent in transactions, for consumers that read committed records. Without: see "
+        "docs/sinks.md.",
+    )

@@ -82,6 +82,12 @@ def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | Non
             expected = f"a topic of the sinks: {one_of(sorted(topics))}"
             hint = nearest(topic, topics) or "name it under topics of the pipeline's Kafka sink, and create it"
             return [Finding(("decisions", "sink_topic"), shown(topic), expected, hint)]
+    if topic is not None and decisions is not None and decisions.emit == "all":
+        for number, sink in enumerate(sinks):
+            if isinstance(sink, KafkaSinkSettings) and (sink.behind or not sink.transactions):
+                found = f"a sink {'that batches do not wait for' if sink.behind else 'without transactions'}"
+                expected = "behind: false and transactions: true, for tasks send it decisions (emit: all)"
+                return [Finding(("sinks", number), found, expected)]
     # Of a kind that is registered from elsewhere nobody knows here what it takes.
     takes_none = all(
         isinstance(sink, ConsoleSettings | KafkaSinkSettings)

@@ -114,7 +114,8 @@ def _misfits(table: str, settings: TableSettings, streams: Mapping[str, StreamSp
     columns = settings.spec.columns
     kinds: dict[str, str] = {}
     for name, stream in streams.items():
-        taken = next((field for field in stream.own_columns if field.partition(".")[0] == table), None)
+        fields = (*stream.own_columns, *stream.header_fields)
+        taken = next((field for field in fields if field.partition(".")[0] == table), None)
         if taken is not None:
             yield Finding(at, f"table {table}", f"a name that no field of stream {name} has", f"it has {taken}")
         for field, column in settings.key.items():

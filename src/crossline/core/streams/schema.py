@@ -79,10 +79,47 @@ class TableSpec(_Model):
         return flatten(self.fields)[0]
 
 
+@dataclass(frozen=True, slots=True)
+class HeaderSpec:
+    """A field that is a header of a message: how that is called, and what its text is read as."""
+
+    header: str
+    kind: FieldKind
+
+
+HEADER_KINDS = ("string", "integer", "number", "boolean")
+_HEADER_FORM = f"a type ({', '.join(HEADER_KINDS)}), or {{header: NAME, type: TYPE}}; a message may lack it"
+
+
+def _header(name: Any, value: Any) -> HeaderSpec | None:
+    """None where ``value`` says nothing of the sort."""
+    given = {"header": name, "type": value} if isinstance(value, str) else value
+    if not isinstance(given, dict) or not isinstance(given.get("header"), str) or not given["header"]:
+        return None
+    kind = str(given.get("type", "string")).removesuffix("?")
+    return HeaderSpec(given["header"], kind) if kind in HEADER_KINDS and given.keys() <= {"header", "type"} else None  # type: ignore[arg-type]
+
+
+def _check_headers(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise refusal("a mapping of field names to types")
+    findings = [
+        Finding((name,), shown(name), "a field name without dots")
+        if not isinstance(name, str) or not name or "." in name
+        else Finding((name,), shown(each), _HEADER_FORM)
+        for name, each in value.items()
+        if not isinstance(name, str) or not name or "." in name or _header(name, each) is None
+    ]
+    if findings:
+        raise refusals(findings)
+    return value
+
+
 class StreamSpec(_Model):
     """One stream. ``own_columns`` has every field of its records by its dotted name; nested fields are flattened.
 
-    ``columns`` has those of tables too, each as ``TABLE.COLUMN``, which may be missing. ``future_bound``: how far ahead
+    ``columns`` has those of tables too, each as ``TABLE.COLUMN``, and those of ``headers`` of messages, which may be
+    missing. ``future_bound``: how far ahead
     of its being there to be read a record may be dated, in milliseconds. ``enrich``: tables by name, which a pipeline
     file declares.
     """
@@ -93,7 +130,13 @@ class StreamSpec(_Model):
     ingest_time: TimeField | None = None
     future_bound: Duration = FUTURE_MS
     fields: Annotated[dict[str, Any], BeforeValidator(check_fields)]
+    headers: Annotated[dict[str, Any], BeforeValidator(_check_headers)] = {}
     enrich: dict[str, TableSpec] = {}
+
+    @cached_property
+    def header_fields(self) -> dict[str, HeaderSpec]:
+        """By name, the fields that are headers of messages."""
+        return {name: each for name, value in self.headers.items() if (each := _header(name, value)) is not None}
 
     @cached_property
     def own_columns(self) -> dict[str, FieldSpec]:
@@ -102,13 +145,14 @@ class StreamSpec(_Model):
 
     @cached_property
     def columns(self) -> dict[str, FieldSpec]:
-        """As ``own_columns``, and behind them the fields that tables add."""
+        """As ``own_columns``, and behind them the fields that headers and tables add."""
         added = {
             f"{table}.{name}": FieldSpec(field.kind, True, field.is_list)
             for table, spec in self.enrich.items()
             for name, field in spec.columns.items()
         }
-        return {**self.own_columns, **added}
+        headers = {name: FieldSpec(each.kind, True) for name, each in self.header_fields.items()}
+        return {**self.own_columns, **headers, **added}
 
     @model_validator(mode="after")
     def _check(self) -> StreamSpec:
@@ -124,7 +168,13 @@ class StreamSpec(_Model):
         ]
         if self.ingest_time is not None:
             roles.append((("ingest_time", "field"), self.ingest_time.field, self.ingest_time))
-        return [found for path, name, time in roles if (found := self._role(path, name, time))]
+        taken = {name.partition(".")[0] for name in self.own_columns}
+        twice = [
+            Finding(("headers", name), shown(name), "a name that no field has", f"{{other_name: {{header: {name}}}}}")
+            for name in self.header_fields
+            if name in taken
+        ]
+        return [*twice, *(found for path, name, time in roles if (found := self._role(path, name, time)))]
 
     def _role(self, path: Path, name: str, time: TimeField | None) -> Finding | None:
         spec = self.own_columns.get(name)

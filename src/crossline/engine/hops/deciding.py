@@ -26,6 +26,7 @@ import xxhash
 from crossline.core.alerts.hits import Place, told_at
 from crossline.core.alerts.standing import RETRACTED
 from crossline.core.basics import wire
+from crossline.core.basics.errors import SinkError
 from crossline.core.basics.values import I64
 from crossline.core.decide.decision import RulesInForce, decide
 from crossline.core.decide.hits import DecidedRecord, DecidingHit, hit_of
@@ -40,16 +41,20 @@ from crossline.core.windows.memory.hashing import xxh64_many
 from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import body_of
 from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
-from crossline.engine.hops.written import write_decisions
+from crossline.engine.hops.written import Decided, Telling
 from crossline.engine.state.cache import Sent
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.task import Task
+from crossline.logs import get_logger
+
+PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
+
+log = get_logger(__name__)
 
 # The kinds of what goes to the hop.
 _HITS, _RECORDS = "hits", "records"
 _IN_ROWS = ("place_ms", "chunk", "offsets", "event_ms")
 
-Decided = list[tuple[Sequence[Any], dict[str, Any]]]  # each with what puts it among the others
 # Judges, at a level of plans, what a batch has for each shard; what comes of each of them.
 Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Sent]]
 
@@ -170,11 +175,16 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class DecideShards:
-    """The hits on records to the records' decisions; ``judge``: keeps what is known where these may be revised."""
+    """The hits on records to the records' decisions.
+
+    ``judge``: decides where states are, which is where these may be revised, and where clients of a topic stay.
+    ``patient``: wait for a topic that takes nothing, else say so at once.
+    """
 
     source: BookSource
     at: int
     judge: Judge | None = None
+    patient: bool = True
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     def __call__(self, task: Task, batches: ArrowBatches) -> ArrowBatches:
@@ -190,20 +200,27 @@ class DecideShards:
             if not meant.all():
                 yield batch.filter(pa.array(~meant))
         if self.judge is not None:
-            for sent in self.judge(task, 0, given, watch):
+            for sent in self._judged(self.judge, task, given, watch):
                 yield rows_of(sent)
         else:
-            watch.start()
-            told = Decided()
             for number, bodies in sorted(given.items()):
-                mine = _given(bodies)
-                decided = _decided(book, mine, self.clock_ms())
-                watch.lap("decide")
-                told += write_decisions(book, task.batch_id, number, decided)
-                watch.lap("write")
-            if told:
-                yield rows_of([(OUT, 0, "decisions", orjson.dumps(told))])
+                yield rows_of(plainly_decided(book, Telling(task, number), bodies, watch, self.clock_ms()))
         yield rows_of([(OUT, 0, "spent", watch.to_json())])
+
+    def _judged(
+        self, judge: Judge, task: Task, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
+    ) -> list[Sent]:
+        """Nobody can tell a task to stop waiting, but Spark ends it where the pipeline is stopped."""
+        pause_s = PAUSE_S
+        while True:
+            try:
+                return list(judge(task, 0, given, watch))
+            except SinkError as error:
+                if not self.patient:
+                    raise
+                log.warning("decisions cannot be told; holding the batch", batch_id=task.batch_id, error=str(error))
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
 
 def _given(bodies: Sequence[bytes | memoryview]) -> _Given:
@@ -213,10 +230,22 @@ def _given(bodies: Sequence[bytes | memoryview]) -> _Given:
     return found
 
 
+def plainly_decided(
+    book: Book, telling: Telling, bodies: Sequence[bytes | memoryview], watch: Stopwatch, now_ms: int
+) -> Sent:
+    """What is decided of what a batch has for a shard of ids, where nothing is revised."""
+    watch.start()
+    decided = _decided(book, _given(bodies), now_ms)
+    watch.lap("decide")
+    told = telling.tell(book, decided)
+    watch.lap("write")
+    return [(OUT, 0, "decisions", orjson.dumps(told))] if told else []
+
+
 def decided_shard(
-    book: Book, state: ShardState, of: tuple[int, int], bodies: Sequence[bytes | memoryview], watch: Stopwatch
+    book: Book, state: ShardState, telling: Telling, bodies: Sequence[bytes | memoryview], watch: Stopwatch
 ) -> tuple[Sent, list[LayerDelta]]:
-    """What is decided, and revised, of what a batch has for a shard of ids; ``of``: the batch and the shard.
+    """What is decided, and revised, of what a batch has for a shard of ids.
 
     ``state`` is moved on in place; what was added to it is returned too.
     """
@@ -239,7 +268,7 @@ def decided_shard(
         if horizon_ms is not None:
             evict([plan.layers[0].layer], state, horizon_ms)
     watch.lap("decide")
-    told = write_decisions(book, *of, decided)
+    told = telling.tell(book, decided)
     watch.lap("write")
     return ([(OUT, 0, "decisions", orjson.dumps(told))] if told else []), deltas
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.values import Records
+from crossline.core.enrich.headers import with_headers
 from crossline.core.enrich.join import joined
 from crossline.core.plan.costs import UNMEASURED, Meter
 from crossline.core.route.entering import entering
@@ -41,13 +42,19 @@ class Hop:
     by_shard: bool = True
 
 
-def hops_of(source: BookSource, intake: Intake, judge: Judge) -> tuple[Hop, ...]:
-    """The hops of a batch by the book that ``source`` has: judged once for each level of plans, then decided about."""
+def hops_of(
+    source: BookSource, intake: Intake, judge: Judge, *, kept: bool = False, patient: bool = True
+) -> tuple[Hop, ...]:
+    """The hops of a batch by the book that ``source`` has: judged once for each level of plans, then decided about.
+
+    ``kept``: it is decided where states are, whether it may be revised or not; ``patient``: see ``DecideShards``.
+    """
     book = source.current()
     levels = range(1, book.depth + 1)
     judging = (Hop("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in levels)
-    keeping = judge if book.revises_ms is not None else None
-    deciding = (Hop("decide", DecideShards(source, decides_at(book), keeping)),) if book.deciding is not None else ()
+    keeping = judge if kept or book.revises_ms is not None else None
+    decide = DecideShards(source, decides_at(book), keeping, patient)
+    deciding = (Hop("decide", decide),) if book.deciding is not None else ()
     return (Hop("take in", TakeIn(source, intake), by_shard=False), *judging, *deciding)
 
 
@@ -87,6 +94,8 @@ class TakeIn:
 def parts_of(book: Book, records: Records, chunk: Chunk, meter: Meter = UNMEASURED) -> list[tuple[int, Part]]:
     """Records with the fields of tables, cut by shard and layer, each part with the level that it is judged at."""
     plan = book.plan(records.stream)
+    if plan.spec.headers and not plan.spec.headers.keys() <= records.fields.keys():
+        records = with_headers(plan.spec, records)  # of no topic
     if plan.tables:
         records = joined(plan.spec, book.joins(records.stream), records)
     return list(entering(book.plans(), records, chunk, book.shards, book.lists, meter))

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from crossline.connectors.kafka.each import DecisionTopic
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.alerts.hits import told_at
@@ -20,11 +21,13 @@ from crossline.core.route.pack import pack
 from crossline.core.route.parts import Part
 from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import parts_of
-from crossline.engine.hops.deciding import decided_shard, deciding_rows
+from crossline.engine.hops.deciding import decided_shard, deciding_rows, plainly_decided
 from crossline.engine.hops.rows import OUT, costs_row
 from crossline.engine.hops.told import told_rows
+from crossline.engine.hops.written import Telling
 from crossline.engine.state.cache import Rows, Sent, ShardCache
 from crossline.engine.work.stopwatch import Stopwatch, measuring
+from crossline.engine.work.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Judging:
     """By what, and for which batch of which query, shards are judged: plain values that travel between processes.
 
     ``cache`` None: a batch job, whose state ends with it. ``level``: of the plans that they are judged by; 0: they are
-    shards of ids, and decided about.
+    shards of ids, and decided about. ``began_ms``: of the batch. ``topic``: where all decisions go.
     """
 
     source: BookSource
@@ -40,6 +43,8 @@ class Judging:
     query_id: str
     batch_id: int
     level: int = 1
+    began_ms: int | None = None
+    topic: DecisionTopic | None = None
 
     def shard(self, shard: int, blobs: Sequence[bytes | memoryview], watch: Stopwatch) -> Sent:
         """Judge what the batch has for ``shard``; rows (hop, shard, kind, body) of what came of it."""
@@ -69,10 +74,13 @@ class Judging:
 
     def _decide(self, book: Book, shard: int, blobs: Sequence[bytes | memoryview], watch: Stopwatch) -> Sent:
         """The decisions of a shard of ids, and revisions of those of before."""
+        telling = Telling(Task(self.query_id, self.batch_id, began_ms=self.began_ms), shard, self.topic)
+        if book.revises_ms is None:
+            return plainly_decided(book, telling, blobs, watch, time.time_ns() // 1_000_000)
         if self.cache is None:
-            return decided_shard(book, book.new_state(), (self.batch_id, shard), blobs, watch)[0]
+            return decided_shard(book, book.new_state(), telling, blobs, watch)[0]
         with self.cache.shard(book, self.query_id, shard, self.batch_id, self.level) as held:
-            rows, deltas = decided_shard(book, held.state, (self.batch_id, shard), blobs, watch)
+            rows, deltas = decided_shard(book, held.state, telling, blobs, watch)
             held.commit(deltas, rows)
             watch.lap("log")
         return rows

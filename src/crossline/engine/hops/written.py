@@ -1,39 +1,57 @@
 """Decisions on every record, written by the task that made them: what is many does not pass the driver.
 
 Each shard of ids has a file of its own, which one task at a time writes. It takes each decision once, by its id, so a
-batch that is run again, by whichever process, adds nothing.
+batch that is run again, by whichever process, adds nothing. A topic has each batch of a shard once (``DecisionTopic``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from crossline.connectors.base import Delivery, RetryPolicy, deliver_all
 from crossline.connectors.jsonl import decision_identity
+from crossline.connectors.kafka.each import DecisionTopic
 from crossline.connectors.once_file import OnceFile
 from crossline.core.basics.errors import UsageError
 from crossline.engine.book.book import Book
+from crossline.engine.work.task import Task
 
 # About half a minute. A task cannot be told to stop waiting: a disk that takes longer ends the run; the next goes on.
 PATIENCE = RetryPolicy(max_ms=5_000, attempts_max=10)
 
 
-def write_decisions(
-    book: Book, batch_id: int, shard: int, decided: list[tuple[Sequence[Any], dict[str, Any]]]
-) -> list[tuple[Sequence[Any], dict[str, Any]]]:
-    """Write what ``shard`` decided, where the tasks write it; what is left for the sinks."""
-    deciding = book.deciding
-    if deciding is None or deciding.folder is None:
-        return decided
-    if decided:
-        path = Path(deciding.folder) / f"decisions-{shard:04d}.jsonl"
-        with closing(_ShardFile(path, deciding.pipeline)) as file:
-            said = [decision for _, decision in decided]
-            deliver_all([file], Delivery(deciding.pipeline, batch_id, decisions=said), PATIENCE)
-    return [each for each in decided if each[1]["reasons"] or each[1]["kind"] == "revision"]
+Decided = list[tuple[Sequence[Any], dict[str, Any]]]  # each with what puts it among the others
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What tells the decisions of a batch on the ids of a shard. ``topic``: where they go besides; None: nowhere."""
+
+    task: Task
+    shard: int
+    topic: DecisionTopic | None = None
+
+    def tell(self, book: Book, decided: Decided) -> Decided:
+        """Tell them where the tasks do; what is left for the sinks."""
+        deciding = book.deciding
+        if deciding is None or (deciding.folder is None and self.topic is None):
+            return decided
+        said = [decision for _, decision in decided]
+        if said and deciding.folder is not None:
+            path = Path(deciding.folder) / f"decisions-{self.shard:04d}.jsonl"
+            with closing(_ShardFile(path, deciding.pipeline)) as file:
+                deliver_all([file], Delivery(deciding.pipeline, self.task.batch_id, decisions=said), PATIENCE)
+        if said and self.topic is not None:
+            batch = (self.task.batch_id, self.task.began_ms or 0)
+            self.topic.give(self.task.query_id, batch, (self.shard, book.shards), said)
+        left = [each for each in decided if each[1]["reasons"] or each[1]["kind"] == "revision"]
+        if self.topic is None:
+            return left
+        return [(place, {**said, "sink_topic": None}) for place, said in left]  # it is there already
 
 
 class _ShardFile:

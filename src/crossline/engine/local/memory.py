@@ -13,6 +13,7 @@ from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import parts_of
 from crossline.engine.hops.deciding import decided_shard
 from crossline.engine.hops.judging import sent, sent_parts
+from crossline.engine.hops.written import Telling
 from crossline.engine.state.cache import Sent
 from crossline.engine.work.stopwatch import Stopwatch, measuring
 from crossline.engine.work.task import Task
@@ -37,7 +38,7 @@ class MemoryJudge:
             if state is None:
                 state = self.states[level, shard] = book.new_state()
             if not level:
-                yield decided_shard(book, state, (task.batch_id, shard), blobs, watch)[0]
+                yield decided_shard(book, state, Telling(task, shard), blobs, watch)[0]
                 continue
             parts = list(parts_of(blobs, f"parts of batch {task.batch_id} for shard {shard}"))
             watch.lap("unpack")

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from crossline.connectors.base import Delivery, Sink, SinkWatch, build_sink
 from crossline.connectors.behind.sink import Behind, waiting_in
 from crossline.connectors.console import ConsoleSink
+from crossline.connectors.kafka.each import DecisionTopic
 from crossline.connectors.objects.place import is_uri
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding
@@ -22,7 +23,7 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.config import deciding_of, rule_defaults
 from crossline.core.settings.fields import Settings
-from crossline.core.settings.kafka import KafkaSourceSettings
+from crossline.core.settings.kafka import KafkaSinkSettings, KafkaSourceSettings
 from crossline.core.settings.sinks import ConsoleSettings
 from crossline.core.settings.sources import FilesSettings, GeneratorSettings
 from crossline.engine.book.book import Book, BookFile
@@ -156,6 +157,13 @@ def _assembled(
         breaker=config.defaults.bound,
         state=held.state_root,
         book_travels=travels,
+        topic=_decision_topic(config) if telling is None else None,
+        records_max=sum(
+            _records_max(config, source)
+            for source in config.sources.values()
+            if isinstance(source, KafkaSourceSettings)
+        ),
+        within_ms=max(config.engine.trigger, config.engine.batch_within),
     )
     sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
     if telling is not None:
@@ -204,6 +212,14 @@ def _deciding(config: Config, before: Book | None) -> Deciding | None:
     return deciding
 
 
+def _decision_topic(config: Config) -> DecisionTopic | None:
+    """Where the tasks give decisions on all records; None where they do not."""
+    if config.policy is None or config.decisions.emit != "all" or config.decisions.sink_topic is None:
+        return None
+    sinks = [sink for sink in config.sinks if isinstance(sink, KafkaSinkSettings)]
+    return DecisionTopic.of(config.name, config.decisions.sink_topic, sinks, os.environ)
+
+
 def _check_figures(feed: FixedFeed, before: Book | None, checkpoint: Path) -> None:
     """A column means one figure: what was told of other records under its name must be of the same."""
     if before is not None and before.rules.fingerprint != feed.start()[0].fingerprint:
@@ -247,6 +263,10 @@ def _clock_of(config: Config, stream: str) -> IngestClock:
     return "wall" if from_broker else "records"
 
 
+def _records_max(config: Config, source: KafkaSourceSettings) -> int:
+    return source.max_records_per_batch or config.engine.max_batch_records
+
+
 def _check_format(config: Config, stream: str) -> None:
     """Which formats a source can be read in, in this version."""
     readable = _READABLE.get(config.sources[stream].kind, ("json",))
@@ -263,8 +283,9 @@ def _source(config: Config, stream: str, number: int, checkpoint: str, cores: in
     source = config.sources[stream]
     _check_format(config, stream)
     if isinstance(source, KafkaSourceSettings):
-        records_max = source.max_records_per_batch or config.engine.max_batch_records
-        return kafka_source(stream, source, os.environ, records_max, checkpoint, number)
+        records_max = _records_max(config, source)
+        headers = bool(config.streams[stream].headers)
+        return kafka_source(stream, source, os.environ, records_max, checkpoint, number, headers=headers)
     if isinstance(source, GeneratorSettings):
         generator = read_source(source.model_dump(exclude_none=True))
         return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.connectors.chunks import READY
+from crossline.connectors.kafka.each import DecisionTopic
 from crossline.core.rules.breaker import Bound
 from crossline.engine.book.book import Book, BookSource, StaticBook
 from crossline.engine.book.checkpoint import Checkpoint
@@ -26,6 +27,7 @@ from crossline.engine.hops.outcome import Outcome, collect, gathered
 from crossline.engine.pipeline.direct import DirectRunner, ranges_of, records_in
 from crossline.engine.runtime.launch import started
 from crossline.engine.source.intake import Intake, KafkaIntake
+from crossline.engine.source.pace import Pace
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.flow import Input, narrow, together, wide
 from crossline.engine.spark.task import batch_task, tell_began
@@ -52,6 +54,8 @@ class PipelineSettings:
     batches may be one task or none, and large ones travel in files. ``breaker``: of rules without a bound of their own.
     ``book_travels``: with each batch, to tasks that see no file of this machine.
     ``state``: where shards log their state, where that is not in the checkpoint's folder.
+    ``topic``: where the tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all
+    topics; 0 where there are none. ``within_ms``: how long a batch of these should take.
     """
 
     name: str
@@ -64,6 +68,9 @@ class PipelineSettings:
     breaker: Bound | None = None
     state: str | None = None
     book_travels: bool = False
+    topic: DecisionTopic | None = None
+    records_max: int = 0
+    within_ms: int = 5_000
 
     @property
     def state_root(self) -> str:
@@ -82,7 +89,8 @@ class Planner:
         """Spark does not say how large a batch is before it is read, so the last one tells. ``aside``: see ``wide``."""
         frame, intake = raw
         partitions = self._settings.partitions
-        hops = hops_of(book, intake, KeptJudge(book, cache, partitions))
+        topic = self._settings.topic
+        hops = hops_of(book, intake, KeptJudge(book, cache, partitions, topic), kept=topic is not None)
         if self._settings.one_machine and self._last_records <= NARROW_RECORDS:
             return narrow(frame, hops)
         return wide(frame, hops, partitions, aside)
@@ -111,7 +119,7 @@ def direct_runner(
     # It waits for nobody: what it cannot do at once, Spark's tasks do, which can be ended.
     intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
     folder = java.folder.path
-    setup = Setup(book, cache, settings.partitions, folder, intakes, clients)
+    setup = Setup(book, cache, settings.partitions, folder, intakes, clients, settings.topic)
     return DirectRunner(folder / "prefork", setup, stopping)
 
 
@@ -161,6 +169,7 @@ class Batches:
         self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
         self._costs = Costs()
         self._travelling: tuple[Book, StaticBook] | None = None
+        self.pace = Pace(settings.records_max, settings.within_ms) if settings.records_max else None
         self.totals = Totals()
         self.began_s: float | None = None
         self.enough: int | None = None
@@ -240,16 +249,22 @@ class Batches:
             "wall_ms": outcome.spent.wall_ms(begun_ms, time.time() * 1e3),
             "spent_ms": outcome.spent.spent_ms,
             "cost_ms": shown(cost_ms),
+            **({"records_max": self.pace.records} if self.pace is not None else {}),
         }
         events = self._changes.events()
         found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
-        return Delivery(self._settings.name, batch_id, *found, outcome.decisions, outcome.told)
+        task = batch_task(self._spark)
+        planned = (task.query_id, task.began_ms or 0)
+        return Delivery(self._settings.name, batch_id, *found, outcome.decisions, outcome.told, *planned)
 
     def _mark(self, delivery: Delivery) -> None:
         """The batch is with every sink."""
         self._changes.told(delivery.rule_events)
         self.totals.add(delivery)
-        self._planner.saw(delivery.figures["records"] + len(delivery.dead))
+        taken = delivery.figures["records"] + len(delivery.dead)
+        self._planner.saw(taken)
+        if self.pace is not None:
+            self.pace.batch(taken, delivery.figures["detect_ms"])
         if self.enough is not None and self.totals.taken >= self.enough:
             self.reached.set()
         if self.totals.batches == 1:

@@ -22,6 +22,7 @@ from crossline.engine.pipeline.batches import Batches, PipelineSettings, Planner
 from crossline.engine.pipeline.standing import Standing, Waiting, rules_by_kind, waiting_in
 from crossline.engine.runtime.leftovers import Leftovers
 from crossline.engine.source.intake import ChunkIntake, Intake
+from crossline.engine.source.pace import Bounds
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.cancel import Cancellable
 from crossline.engine.spark.failure import explained
@@ -72,6 +73,8 @@ class Pipeline:
         )
         told = (on_batch, sink_watch, checkpoint)
         self._batches = Batches(spark, settings, planner, sources, sinks, self._changes, history, self._stopping, *told)
+        pace = self._batches.pace
+        self._bounds = Bounds(spark, pace) if pace is not None else None
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
         self._leftovers = Leftovers(spark, sum(isinstance(source.intake, ChunkIntake) for source in sources))
         self._life = threading.Lock()
@@ -120,6 +123,8 @@ class Pipeline:
         self._leftovers.calls_back()
         with of_work(batch_id=batch_id):
             self._batches.run(frame, self._intake, batch_id)
+        if self._bounds is not None and self._query is not None:
+            self._bounds.set(self._query)
 
     @property
     def totals(self) -> Totals:
@@ -153,10 +158,17 @@ class Pipeline:
         if self._checkpoint is not None and self._checkpoint.lost is not None:
             self.stop()
             raise self._checkpoint.lost
+        self._see_waiting()
         return self.totals
+
+    def _see_waiting(self) -> None:
+        """Note what waits in topics at the end, as far as their brokers say."""
+        found = (each for each in self.waiting() if each.unit == "records" and each.amount is not None)
+        self.totals.waiting = {each.stream: each.amount or 0 for each in found}
 
     def _done(self) -> Totals:
         early = self._stopping.is_set()
+        self._see_waiting()
         try:
             for sink in self._opened:
                 if isinstance(sink, Behind):

@@ -17,9 +17,11 @@ from crossline.core.avro.records import decode_avro
 from crossline.core.avro.wire import schema_ids
 from crossline.core.basics.values import Records
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
+from crossline.core.enrich.headers import with_headers
 from crossline.core.route.parts import Chunk
 from crossline.engine.book.book import Book
 from crossline.engine.source.formats import decode_chunk
+from crossline.engine.source.messages import without_faults
 from crossline.engine.source.positions import GENERATED_SHIFT
 from crossline.engine.source.references import chunks_of
 from crossline.engine.work.task import Task
@@ -65,7 +67,8 @@ class KafkaIntake:
 
     The topic-partition is the log, the offset the place in it, the message's timestamp the ingest time. That a
     record was there is known from the broker's time, or from the instant of the batch. ``schemas``: of records of Avro;
-    None where they are JSON.
+    None where they are JSON. A message without a value (a tombstone) is no record, and neither is one with a header
+    that is not of its type: both are dead letters.
     """
 
     stream: str
@@ -80,6 +83,8 @@ class KafkaIntake:
             rows = np.flatnonzero(codes == code)
             mine = batch.take(pa.array(rows)) if len(rows) < len(codes) else batch
             name = f"{topics.dictionary[code >> 32].as_py()}-{code & 0xFFFFFFFF}"
+            spec, first = book.streams[self.stream], mine.column("offset")[0].as_py()
+            mine, columns, dead = without_faults(spec, self.stream, name, mine)
             offsets = mine.column("offset").to_numpy()
             ingest = np.asarray(mine.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()))
             known = ingest
@@ -88,12 +93,16 @@ class KafkaIntake:
                 by_broker = mine.column("timestampType").to_numpy() == LOG_APPEND_TIME
                 known = np.where(by_broker, ingest, task.began_ms)
             given = (book.decoder(self.stream), mine.column("value"), name, offsets, ingest)
-            if self.schemas is None:
+            if self.schemas is None or not mine.num_rows:
                 decoded = decode_values(*given, known_ms=known)
             else:
                 named = self.schemas.schemas(schema_ids(given[1]), task.batch_id)
                 decoded = decode_avro(*given, named, known_ms=known)
-            yield decoded, Chunk(name, int(offsets[0]), name)
+            if dead:
+                decoded = replace(decoded, dead=sorted([*dead, *decoded.dead], key=lambda each: each.offset))
+            if spec.headers:
+                decoded = replace(decoded, records=with_headers(spec, decoded.records, columns, offsets))
+            yield decoded, Chunk(name, int(first), name)
 
     def hurried(self) -> Self:
         """The same, for those who leave it to others to wait for a registry."""

@@ -18,6 +18,7 @@ from crossline.connectors.registry.store import SchemaStore
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.engine.book.sparklog import next_offsets
 from crossline.engine.source.intake import KafkaIntake
+from crossline.engine.source.messages import HEADERS
 from crossline.engine.source.plan_source import SourcePlan
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "value")
@@ -27,16 +28,20 @@ EARLIEST = -2  # as Spark writes "from the earliest offset there is"
 
 @dataclass(frozen=True, slots=True)
 class KafkaReader:
-    """``options``: everything Spark's source is told, secrets included; never printed."""
+    """``options``: everything Spark's source is told, secrets included; never printed. ``headers``: read these too."""
 
     options: Mapping[str, str]
+    headers: bool = False
 
     def __repr__(self) -> str:
         return f"KafkaReader({self.options.get('subscribe')})"
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The topic as a streaming DataFrame of COLUMNS."""
-        return spark.readStream.format("kafka").options(**self.options).load().select(*COLUMNS)
+        return self._columns(spark.readStream.format("kafka").options(**self.options).load())
+
+    def _columns(self, frame: DataFrame) -> DataFrame:
+        return frame.select(*COLUMNS, *((HEADERS,) if self.headers else ()))
 
     def history(self, spark: SparkSession, start: dict[str, Any] | None, end: dict[str, Any]) -> DataFrame:
         """The records between two offsets (topic -> partition -> offset), as a static DataFrame."""
@@ -52,7 +57,7 @@ class KafkaReader:
             "startingOffsets": json.dumps(begin),
             "endingOffsets": json.dumps(end),
         }
-        return spark.read.format("kafka").options(**settings).load().select(*COLUMNS)
+        return self._columns(spark.read.format("kafka").options(**settings).load())
 
 
 def kafka_source(
@@ -62,12 +67,14 @@ def kafka_source(
     records_max: int,
     checkpoint: str,
     number: int,
+    *,
+    headers: bool = False,
 ) -> SourcePlan:
     """The topics of ``source`` as source ``number`` of a pipeline, at most ``records_max`` records a batch.
 
-    With a registry, their records are of Avro.
+    With a registry, their records are of Avro. ``headers``: those of the messages are read too.
     """
-    reader = kafka_reader(source, environment, records_max)
+    reader = kafka_reader(source, environment, records_max, headers=headers)
     client = librdkafka_settings(source.brokers, source.security, environment)
     fetch = KafkaFetch(client)
     topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
@@ -97,7 +104,9 @@ def schemas_of(
     return SchemaStore.of(source.registry, f"{checkpoint}/sources/{stream}/schemas", environment)
 
 
-def kafka_reader(source: KafkaSourceSettings, environment: Mapping[str, str], records_max: int) -> KafkaReader:
+def kafka_reader(
+    source: KafkaSourceSettings, environment: Mapping[str, str], records_max: int, *, headers: bool = False
+) -> KafkaReader:
     """A reader of the source's topics (separated by commas), taking at most ``records_max`` records a batch."""
     return KafkaReader(
         {
@@ -109,5 +118,7 @@ def kafka_reader(source: KafkaSourceSettings, environment: Mapping[str, str], re
             "maxOffsetsPerTrigger": str(records_max),
             # A topic that lost records we had not read is an error to be told, not skipped over.
             "failOnDataLoss": "true",
-        }
+            **({"includeHeaders": "true"} if headers else {}),
+        },
+        headers,
     )

@@ -17,7 +17,8 @@ class Totals:
     last batch spent in the driver once its outcome was there. ``left``: what a drained source had and is in no batch.
     ``share``: how much of all is done, 0 to 1, where that is known. ``missed``: by table, records it had no row for.
     ``without_context``: by rule version, records that never got the context that they are held against.
-    ``cost_ms``: by rule version, processor time of judging.
+    ``cost_ms``: by rule version, processor time of judging. ``waiting``: by stream, records in its topics at the
+    end.
     """
 
     batches: int = 0
@@ -35,6 +36,7 @@ class Totals:
     missed: dict[str, int] = field(default_factory=dict)
     without_context: dict[str, int] = field(default_factory=dict)
     cost_ms: dict[str, float] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
 
     @property
     def costliest(self) -> list[tuple[str, float]]:

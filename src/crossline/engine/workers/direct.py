@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from crossline.connectors.kafka.each import DecisionTopic
 from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Range
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.hops import hops_of, in_one
 from crossline.engine.source.intake import Intake, StreamIntake
+from crossline.engine.source.messages import HEADERS, HEADERS_TYPE
 from crossline.engine.state.cache import Rows, ShardCache
 from crossline.engine.work.task import Task
 from crossline.engine.workers.keeper import meet, met_place
@@ -54,6 +56,7 @@ class Setup:
     folder: Path
     intakes: Mapping[str, Intake]
     clients: Mapping[str, Mapping[str, str]]
+    topic: DecisionTopic | None = None
     patience_s: float = PATIENCE_S
 
     def __repr__(self) -> str:
@@ -75,7 +78,7 @@ class Direct:
         self._setup = setup
         self._tails = {stream: KafkaTail(client) for stream, client in setup.clients.items()}
         self._intake = StreamIntake(setup.intakes)
-        self._judge = KeptJudge(setup.source, setup.cache, setup.keepers)
+        self._judge = KeptJudge(setup.source, setup.cache, setup.keepers, setup.topic)
 
     def run(self, asked: Asked) -> Rows | None:
         """The outcome rows of a batch; None where Spark is to run it."""
@@ -88,7 +91,8 @@ class Direct:
         if where is None:
             return None
         rows: Rows = []
-        hops = hops_of(self._setup.source, self._intake, self._judge)
+        kept = self._setup.topic is not None
+        hops = hops_of(self._setup.source, self._intake, self._judge, kept=kept, patient=False)
         try:
             # Closed here and now: a reader that is let go of in the midst of a later batch would end its reading.
             with closing(self._read(asked.ranges)) as read:
@@ -100,13 +104,14 @@ class Direct:
 
     def _read(self, of: Mapping[str, Mapping[Place, Range]]) -> Generator[pa.RecordBatch]:
         """The records of each stream's ranges, in slices; all are read before the first shard is judged."""
+        streams = self._setup.source.current().streams
         for stream, ranges in of.items():
             for place, messages in self._tails[stream].read(ranges, self._setup.patience_s):
-                yield StreamIntake.marked(stream, _rows(place, messages))
+                yield StreamIntake.marked(stream, _rows(place, messages, headers=bool(streams[stream].headers)))
 
 
-def _rows(place: Place, messages: Sequence[Message]) -> pa.RecordBatch:
-    """Messages of one partition as Spark's source has them."""
+def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:
+    """Messages of one partition as Spark's source has them, with their ``headers`` or without."""
     count = len(messages)
     stamps = [message.timestamp() for message in messages]
     columns: list[list[Any]] = [
@@ -118,7 +123,11 @@ def _rows(place: Place, messages: Sequence[Message]) -> pa.RecordBatch:
         [message.value() for message in messages],
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    rows = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    if not headers:
+        return rows
+    said = [[{"key": name, "value": raw} for name, raw in message.headers() or ()] for message in messages]
+    return rows.append_column(HEADERS, pa.array(said, HEADERS_TYPE))
 
 
 def serve(connection: Connection) -> None:

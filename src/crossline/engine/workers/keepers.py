@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Self
 
+from crossline.connectors.kafka.each import DecisionTopic
 from crossline.core.basics.errors import StateError
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.judging import Judging
@@ -27,16 +28,17 @@ Given = Mapping[int, Sequence[memoryview]]
 class KeptJudge:
     """Judges shards in Spark's tasks: by up to ``keepers`` a machine.
 
-    ``cache`` None: a batch job, whose state ends with it.
+    ``cache`` None: a batch job, whose state ends with it. ``topic``: where decisions on all records go; None: nowhere.
     """
 
     source: BookSource
     cache: ShardCache | None
     keepers: int
+    topic: DecisionTopic | None = None
 
     def __call__(self, task: Task, level: int, given: Given, watch: Stopwatch) -> Iterator[Sent]:
         """What comes of each shard."""
-        work = Judging(self.source, self.cache, task.query_id, task.batch_id, level)
+        work = Judging(self.source, self.cache, task.query_id, task.batch_id, level, task.began_ms, self.topic)
         return judged(work, given, self.keepers, watch)
 
 

@@ -1,0 +1,265 @@
+"""Messages that topics are given once, batch by batch: in one transaction with the number of their batch.
+
+The number is what a consumer group has committed as its offset in partition 0 of the topic: a consumer group that
+reads nothing, of the same name as the transactional id. Beside it stands when the batch was planned, for a number may
+come to mean another batch: where an older copy of a checkpoint is put back. Whoever begins under that name ends what
+others have under way under it, and reads the numbers then. So of each batch all stands in a topic, or nothing, and
+once, whichever processes are killed, frozen or doubled: for those who read committed records.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from crossline.connectors.kafka.courier import Patience, Refused, tell_cut
+from crossline.connectors.kafka.errors import TOO_LARGE, not_taken, passes, raise_any, told
+from crossline.connectors.kafka.messages import LIMIT_MIN, SPARE, Outgoing
+from crossline.connectors.kafka.started import Heard, client_of
+from crossline.core.basics.errors import CrosslineError, SinkError, StateError
+
+_NONE = (-1, "")  # no batch yet
+_LOOK_S = 0.2
+# What becomes of messages that were in a transaction with one that was refused.
+_WITH_IT = {
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001 - the client's names
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    KafkaError._STATE,  # noqa: SLF001
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+}
+_TRIES = 3  # of a transaction that the client itself gives up, with its numbers of messages
+
+Batch = tuple[int, int]  # its number, and when it was planned
+Messages = Callable[[], Iterable[Outgoing]]
+
+
+class OncePost:
+    """Gives the topics of one place their messages, under ``name``, which is that of one place and one checkpoint.
+
+    A message that is larger than the client or its topic takes is sent cut. A topic that takes none holds its batch,
+    and keeps nothing from the others. ``timeout_ms``: how long a batch may take before it is tried again.
+    """
+
+    def __init__(self, client: Mapping[str, Any], name: str, timeout_ms: int) -> None:
+        self._name = name
+        self._settings: dict[str, Any] = {
+            "linger.ms": 1,
+            "compression.type": "lz4",
+            "message.timeout.ms": timeout_ms,
+            "transaction.timeout.ms": max(60_000, timeout_ms + 10_000),
+            **client,
+            "log_level": 0,  # what goes wrong is told of as an error
+            "transactional.id": name,
+            "enable.idempotence": True,
+            "acks": "all",
+            "delivery.report.only.error": True,
+        }
+        self._client = dict(client)
+        self._timeout_ms = timeout_ms
+        self.stop = threading.Event()
+        self._heard = Heard()
+        self._producer: Producer | None = None
+        self._group: Consumer | None = None
+        self._marks: dict[str, tuple[int, str]] = {}
+        self._narrow: set[str] = set()  # topics that take less than the client puts into one request
+
+    def deliver(self, batch: Batch, topics: Sequence[str], messages: Messages) -> None:
+        """Have the topics have what ``messages`` gives, each time anew, but for those that have the batch.
+
+        Raises once all was sent that could be: SinkError where trying again may help. Whoever calls again is asked
+        for nothing: what was committed is known, by whichever process.
+        """
+        failures: dict[str, CrosslineError] = {}
+        try:
+            self._begin()
+            self._look(topics)
+            due = [topic for topic in topics if self._due(topic, batch)]
+            if due and self._transaction(batch, due, messages, {}):
+                for topic in due:
+                    self._alone(batch, topic, messages, failures)
+        except KafkaException as error:
+            self.drop()
+            raise not_taken(error.args[0], self._name) from error
+        except BaseException:
+            self.drop()
+            raise
+        raise_any(failures)
+
+    def drop(self) -> None:
+        """Let go of the client. What it has not committed is nobody's: the next one under this name ends it."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(KafkaException):
+                producer.purge()
+                producer.abort_transaction(_LOOK_S)
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+        self._marks.clear()
+        self._heard.forget()
+
+    def _begin(self) -> None:
+        """Be the one who sends under this name."""
+        if self._producer is None:
+            producer = client_of(Producer, self._settings, self._heard)
+            self._group = client_of(
+                Consumer, {**self._client, "log_level": 0, "group.id": self._name, "enable.auto.commit": False}
+            )
+            self._producer = producer
+            self._until_done(producer.init_transactions)
+
+    def _look(self, topics: Sequence[str]) -> None:
+        """Note which batch each of the topics had last."""
+        unknown = [TopicPartition(topic, 0) for topic in topics if topic not in self._marks]
+        if unknown and self._group is not None:
+            group = self._group
+            found = self._until_done(lambda wait_s: group.committed(unknown, wait_s))
+            for each in found:
+                if each.error is not None:
+                    raise KafkaException(each.error)
+                self._marks[each.topic] = (each.offset, each.metadata or "") if each.offset >= 0 else _NONE
+
+    def _due(self, topic: str, batch: Batch) -> bool:
+        """Whether the topic lacks the batch."""
+        number, planned = self._marks[topic]
+        if number < batch[0]:
+            return True
+        if (number, planned) == (batch[0], str(batch[1])):
+            return False
+        raise StateError(
+            f"topic {topic} has batch {number} of this checkpoint, and is to get batch {batch[0]}, planned at another "
+            "time: another process is ahead of this one, or an older copy of the checkpoint was put back. If it was, "
+            f"have the brokers forget what was delivered: kafka-consumer-groups --delete --group {self._name}; what "
+            "the topic has, but for its last records, is then sent again under the same ids"
+        )
+
+    def _until_done(self, call: Callable[[float], Any]) -> Any:
+        """What ``call`` gives, which is given a moment at a time and goes on where it was."""
+        patience = Patience(self._timeout_ms / 1000, self.stop)
+        while True:
+            try:
+                return call(_LOOK_S)
+            except KafkaException as error:
+                again = error.args[0].retriable() or passes(error.args[0])
+                if not again or patience.ended:
+                    raise
+                if self._producer is not None:
+                    self._producer.poll(0)
+                if self._heard.said is not None:
+                    raise SinkError(
+                        f"Kafka takes nothing under the name {self._name}{self._heard.and_why()}"
+                    ) from error
+
+    def _alone(self, batch: Batch, topic: str, messages: Messages, failures: dict[str, CrosslineError]) -> None:
+        """What goes to one topic, cut as far as it must be."""
+        limits: dict[str, int] = {}  # by name of a message, bytes
+        client_max = int(self._settings.get("message.max.bytes", 1_000_000)) - SPARE
+
+        def mine() -> Iterable[Outgoing]:
+            return (message for message in messages() if message.topic == topic)
+
+        while refused := self._transaction(batch, [topic], mine, limits):
+            large = [message for message, error in refused if error.code() in TOO_LARGE]
+            if not large:
+                failures[topic] = told(refused[0][1], topic)
+                return
+            if any(message.size > client_max for message in large):
+                limits |= {each.name: client_max for each in mine() if each.size > client_max}
+                continue
+            if topic not in self._narrow:
+                self._narrow.add(topic)  # a request is refused as a whole; alone, each message is answered for itself
+                continue
+            smallest = min(message.size for message in large)
+            if smallest <= LIMIT_MIN:
+                text = f"topic {topic} takes no message of {smallest} bytes; raise max.message.bytes of the topic"
+                failures[topic] = SinkError(text)
+                return
+            limit = max(LIMIT_MIN, smallest // 2)
+            limits |= {each.name: min(limit, limits.get(each.name, limit)) for each in mine() if each.size >= smallest}
+        for whole in mine() if limits else ():
+            if whole.name in limits:
+                tell_cut(whole, whole.cut(limits[whole.name]))
+
+    def _transaction(
+        self, batch: Batch, topics: Sequence[str], messages: Messages, limits: Mapping[str, int]
+    ) -> Refused:
+        """All of it and the number of the batch, or nothing, and then what was refused."""
+        if self._producer is None or self._group is None:
+            raise SinkError(f"{self._name} is closed")
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._tried(self._producer, self._group, batch, topics, messages, limits)
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort() or not left:
+                    raise
+                self._until_done(self._producer.abort_transaction)
+        return []
+
+    def _tried(
+        self,
+        producer: Producer,
+        group: Consumer,
+        batch: Batch,
+        topics: Sequence[str],
+        messages: Messages,
+        limits: Mapping[str, int],
+    ) -> Refused:
+        refused = Refused()
+        wanted = set(topics)
+        producer.begin_transaction()
+        for message in messages():
+            if message.topic in wanted:
+                limit = limits.get(message.name)
+                self._produce(producer, message if limit is None else message.cut(limit), refused)
+                if message.topic in self._narrow:
+                    self._flush(producer)
+            if refused:
+                break
+        self._flush(producer)
+        blamed = [each for each in refused if each[1].code() not in _WITH_IT]
+        if blamed:
+            self._until_done(producer.abort_transaction)
+            return blamed
+        planned = str(batch[1])
+        marks = [TopicPartition(topic, 0, batch[0], metadata=planned) for topic in topics]
+        known = group.consumer_group_metadata()
+        self._until_done(lambda wait_s: producer.send_offsets_to_transaction(marks, known, wait_s))
+        self._until_done(producer.commit_transaction)
+        self._marks |= dict.fromkeys(topics, (batch[0], planned))
+        return []
+
+    def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:
+        def answered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append((message, error))
+
+        patience = Patience(self._timeout_ms / 1000, self.stop)
+        headers = [(name, text.encode()) for name, text in message.headers.items()]
+        while not refused:
+            try:
+                producer.produce(
+                    message.topic, key=message.key, value=message.value, headers=headers, on_delivery=answered
+                )
+            except BufferError:
+                producer.poll(0.1)  # the client's queue is full: let it drain
+                if patience.ended:
+                    text = f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms{self._heard.and_why()}"
+                    raise SinkError(text) from None
+            except KafkaException as error:
+                if error.args[0].fatal():
+                    raise
+                refused.append((message, error.args[0]))
+            else:
+                producer.poll(0)
+                return
+
+    def _flush(self, producer: Producer) -> None:
+        patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
+        while left := producer.flush(_LOOK_S):
+            if patience.ended:
+                text = f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms"
+                raise SinkError(text + self._heard.and_why())

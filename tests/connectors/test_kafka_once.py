@@ -1,0 +1,187 @@
+"""Batches that topics get once, in transactions: whoever brings them, and whatever becomes of those who began."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+from structlog.testing import capture_logs
+
+from crossline.connectors.base import Delivery, LateRecord, deliver_all
+from crossline.connectors.kafka.messages import Outgoing, late_message
+from crossline.connectors.kafka.once import OncePost
+from crossline.connectors.kafka.sink import KafkaSink
+from crossline.core.basics.errors import SinkError, StateError
+
+from .kafka_mock import WAIT_S, mock_brokers, read_topic
+from .makers import alert
+
+if TYPE_CHECKING:
+    from crossline.services.broker import LocalBroker
+
+__all__ = ["mock_brokers"]
+pytestmark = pytest.mark.kafka
+Topic = Callable[..., str]
+
+
+def outgoing(topic: str, name: str, size: int = 10) -> Outgoing:
+    def cut(limit: int) -> Outgoing:
+        return outgoing(topic, name, limit - 200)
+
+    return Outgoing(topic, b"k", random.Random(name).randbytes(size), {"alert_id": name}, cut)  # nothing to compress
+
+
+def post(broker: LocalBroker, name: str) -> OncePost:
+    return OncePost({"bootstrap.servers": broker.brokers, "log_level": 0}, name, 30_000)
+
+
+def give(to: OncePost, batch_id: int, messages: Iterable[Outgoing]) -> None:
+    given = list(messages)
+    to.deliver((batch_id, 1_000 + batch_id), list(dict.fromkeys(each.topic for each in given)), lambda: given)
+
+
+def named(broker: LocalBroker, topic: str) -> list[str]:
+    return sorted(dict(message.headers())["alert_id"].decode() for message in read_topic(broker.brokers, topic))
+
+
+def pending(broker: LocalBroker, name: str, messages: Iterable[Outgoing]) -> Producer:
+    """A process that was stopped with its messages in the topic, and nothing committed."""
+    producer = Producer({"bootstrap.servers": broker.brokers, "transactional.id": name, "log_level": 0})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    for each in messages:
+        producer.produce(each.topic, each.value, headers=[(n, v.encode()) for n, v in each.headers.items()])
+    assert producer.flush(WAIT_S) == 0
+    return producer
+
+
+def test_a_batch_is_taken_once_whoever_brings_it(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+    topic, name = kafka_topic(2), str(uuid.uuid4())
+    first, second = post(kafka_broker, name), post(kafka_broker, name)
+    give(first, 0, [outgoing(topic, "a"), outgoing(topic, "b")])
+    give(second, 0, [outgoing(topic, "a"), outgoing(topic, "b")])  # the next process, or one that is doubled
+    give(second, 1, [outgoing(topic, "c")])
+    # The first one stood still meanwhile: it is told of that, looks, and adds nothing.
+    with pytest.raises(SinkError, match="another process has begun under it"):
+        give(first, 1, [outgoing(topic, "c")])
+    give(first, 1, [outgoing(topic, "c")])
+    with pytest.raises(SinkError, match="another process has begun under it"):
+        give(second, 2, [outgoing(topic, "d")])
+    give(second, 2, [outgoing(topic, "d")])
+    for each in (first, second):
+        each.drop()
+    assert named(kafka_broker, topic) == ["a", "b", "c", "d"]
+
+
+def test_what_a_killed_process_did_not_commit_is_nobodys(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+    topic, name = kafka_topic(1), str(uuid.uuid4())
+    killed = pending(kafka_broker, name, [outgoing(topic, "a"), outgoing(topic, "b")])
+    after = post(kafka_broker, name)
+    give(after, 0, [outgoing(topic, "a"), outgoing(topic, "b")])
+    after.drop()
+    del killed
+    assert named(kafka_broker, topic) == ["a", "b"]
+
+
+def test_another_checkpoint_counts_its_own_batches(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+    topic = kafka_topic(1)
+    for name in ("a", "b"):
+        one = post(kafka_broker, f"{name}-{topic}")
+        give(one, 0, [outgoing(topic, name)])
+        one.drop()
+    assert named(kafka_broker, topic) == ["a", "b"]
+
+
+def test_a_number_that_means_another_batch_now_is_told(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+    topic, name = kafka_topic(1), str(uuid.uuid4())
+    one = post(kafka_broker, name)
+    give(one, 5, [outgoing(topic, "a")])
+    for batch in ((4, 1_004), (5, 9_999)):
+        with pytest.raises(StateError, match=f"topic {topic} has batch 5 .*--delete --group {name}"):
+            one.deliver(batch, [topic], lambda: [outgoing(topic, "b")])
+    one.drop()
+    assert named(kafka_broker, topic) == ["a"]
+
+
+def test_a_topic_that_takes_nothing_keeps_nothing_from_the_others(
+    kafka_broker: LocalBroker, kafka_topic: Topic
+) -> None:
+    small, topic, name = kafka_topic(1, config={"max.message.bytes": "100"}), kafka_topic(1), str(uuid.uuid4())
+    one = post(kafka_broker, name)
+    batch = [outgoing(small, "s", 900), outgoing(topic, "a")]
+    for _ in range(2):
+        with pytest.raises(SinkError, match=f"topic {small} takes no message of"):
+            give(one, 0, batch)
+        assert named(kafka_broker, topic) == ["a"]
+    one.drop()
+
+
+def test_what_is_too_large_is_cut_and_the_rest_is_whole(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+    topic, name = kafka_topic(1, config={"max.message.bytes": "20000"}), str(uuid.uuid4())
+    one = OncePost({"bootstrap.servers": kafka_broker.brokers, "compression.type": "none"}, name, 30_000)
+    batch = [outgoing(topic, f"{n}", 9_000) for n in range(5)] + [outgoing(topic, "large", 50_000)]
+    batch.append(outgoing(topic, "larger than the client takes", 2_000_000))
+    with capture_logs() as logs:
+        give(one, 3, batch)
+    one.drop()
+    sizes = {dict(m.headers())["alert_id"].decode(): len(m.value()) for m in read_topic(kafka_broker.brokers, topic)}
+    assert {each: sizes.pop(each) for each in "01234"} == dict.fromkeys("01234", 9_000)
+    assert sorted(sizes) == ["large", "larger than the client takes"]
+    assert all(5_000 < size < 20_000 for size in sizes.values())
+    assert sorted(each["name"] for each in logs) == sorted(sizes)
+
+
+def test_a_sink_knows_a_batch_that_is_larger_than_what_it_reads_back(
+    kafka_broker: LocalBroker, kafka_topic: Topic
+) -> None:
+    topic = kafka_topic(2)
+    batch = Delivery("p", 7, alerts=[alert(f"t{n}", key={"account_id": f"a{n}"}) for n in range(200)], checkpoint=topic)
+    for given in (batch, batch, replace(batch, batch_id=8, alerts=[alert("more")])):
+        sink = KafkaSink(kafka_broker.brokers, topic, dedupe_tail=3, pipeline="p")
+        sink.open()
+        deliver_all([sink], given)
+        deliver_all([sink], given)
+        sink.close()
+    assert named(kafka_broker, topic) == sorted([*(f"id-t{n}" for n in range(200)), "id-more"])
+
+
+def test_each_kind_goes_to_its_topic(mock_brokers: str) -> None:
+    late = LateRecord("payments", "t9", 1_000, 61_000, 60_000, "payments-1", 5, b"{}")
+    alerts = [alert("t1"), alert("t2", kind="correction")]
+    sink = KafkaSink(mock_brokers, "alerts", corrections_topic="corrected", late_topic="late")
+    sink.open()
+    for _ in range(2):
+        sink.deliver(Delivery("p", 0, alerts=alerts, late=[late]))
+    sink.close()
+    for topic, ids in (("alerts", ["id-t1"]), ("corrected", ["id-t2"])):
+        assert [json.loads(m.value())["alert_id"] for m in read_topic(mock_brokers, topic)] == ids
+    [message] = read_topic(mock_brokers, "late")
+    headers = {name: value.decode() for name, value in message.headers()}
+    assert headers.pop("late_record_id").startswith("payments/payments-1/5/")
+    assert (message.key(), message.value(), headers) == (
+        b"t9",
+        b"{}",
+        {
+            "stream": "payments",
+            "partition": "payments-1",
+            "offset": "5",
+            "record_id": "t9",
+            "event_time": "1970-01-01T00:00:01.000Z",
+            "ingest_time": "1970-01-01T00:01:01.000Z",
+            "lateness_ms": "60000",
+        },
+    )
+
+
+def test_a_late_record_is_cut_to_what_a_topic_takes() -> None:
+    late: Any = LateRecord("payments", "t" * 900, 1_000, 61_000, 60_000, "payments-1", 5, b"x" * 5_000)
+    message = late_message("late", late, 1_000)
+    assert message.size <= 1_000
+    assert message.headers["raw_bytes"] == "5000"
+    assert message.name == late_message("late", late).name
