@@ -35,6 +35,7 @@ from crossline.engine.source.files import FORMS, FileInput
 from crossline.engine.source.inputs import file_source, generated_source
 from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.state.reshard import settle
 from crossline.engine.work.totals import Totals
 from crossline.generate.source import read_source
 from crossline.logs import get_logger
@@ -101,6 +102,8 @@ def assemble(
     """
     held = claim(str(Path(config.engine.checkpoint).absolute()))
     try:
+        if settle(held.folder):
+            log.info("a reshard that was cut off is finished", checkpoint=str(held.folder))
         order = held.owned_by(config.name, [_mark(stream, source) for stream, source in config.sources.items()])
         return _assembled(spark, config, options or RunOptions(), held, order, telling)
     except BaseException:
