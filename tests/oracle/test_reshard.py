@@ -18,23 +18,29 @@ from hypothesis import strategies as st
 
 from crossline.core.basics.errors import StateError
 from crossline.core.rules.base import Defaults
-from crossline.engine.book.book import BookSource
-from crossline.engine.hops.judging import Judging
-from crossline.engine.state import cache as caching
+from crossline.engine.book.book import StaticBook
+from crossline.engine.hops.hops import hops_of, in_one
+from crossline.engine.hops.outcome import gathered
+from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.state import reshard as resharding
-from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.reshard import BEGUN, WHOLE, reshard, settle
+from crossline.engine.work.task import Task
+from crossline.replay import in_process
+from crossline.replay.backtest import Judged
 
 from .fastpath import stream_spec
 from .living import Feed, Life, Told
-from .strategies import STREAM, Body, Record, composed_sets, records, rule_sets
+from .strategies import STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
 from .test_contexts import RULE as WAITING
 from .test_corrections import BUSY, IN_PANES, disordered, reevaluated
 from .test_corrections_keys import BUSY as OF_KEYS
+from .test_decisions import POLICIES, WEIGHTS, deciding, weighted
 from .test_detect_equals_naive import DEEP, many
 from .test_meeting import OTHER, meeting_sets, met, other_spec
 from .test_publications import COUNT, _publication, _record
+from .test_revisions import LARGE, LoggedJudge, decided
 from .test_risk import RISKY, scored
+from .test_runners import judged_of, split
 
 Op = tuple[str, Any]
 TIMES = Defaults(watermark_delay_ms=1000, allowed_lateness_ms=4000)
@@ -138,7 +144,7 @@ def plain(told: Told) -> list[list[str]]:
     return [sorted(map(repr, each)) for each in (alerts, *told[1:])]
 
 
-@settings(many, max_examples=1500 if DEEP else 20)
+@settings(many, max_examples=1500 if DEEP else 8)
 @given(st.data(), cases(), st.integers(1, 3))
 def test_any_stream_cut_anywhere_tells_the_same(
     data: st.DataObject, case: tuple[list[Body], list[Record]], shards: int
@@ -151,3 +157,122 @@ def test_any_stream_cut_anywhere_tells_the_same(
         lead(cut, ops, made, stops=True)
     told, found = ((life.alerts, life.duplicates, life.late) for life in (whole, cut))
     assert plain(found) == plain(told)
+
+
+@settings(many, max_examples=300 if DEEP else 4)
+@given(
+    st.lists(st.sampled_from(BUSY) | st.sampled_from(OF_KEYS), min_size=1, max_size=2),
+    st.lists(WEIGHTS, min_size=1, max_size=3),
+    POLICIES,
+    disordered(20),
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+)
+def test_decisions_are_revised_as_without(
+    bodies: list[Body], weights: list[Body], policy: Body, made: list[Record], numbers: list[int]
+) -> None:
+    """What was decided by lies in the shards of ids."""
+    rules = weighted([*(reevaluated(body, number) for number, body in enumerate(bodies)), LARGE], weights, 0)
+    made.sort(key=lambda record: record["_ingest_ms"])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 1)
+        judged = deciding(judged_of(rules, paths, ingest_column=True), policy)
+        whole = decided(judged, folder, 1, 300, MemoryJudge)
+        assert whole == resharded_between(judged, folder, numbers)
+
+
+def resharded_between(judged: Judged, folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """All decisions, each batch judged in another number of shards than the one before."""
+    (folder / "spark" / "commits").mkdir(parents=True)
+    (folder / "book.json").write_bytes(judged.book(judged.rules, 2).to_json())
+    found: list[dict[str, Any]] = []
+    with mock.patch.object(in_process, "BATCH_BYTES", 300):
+        inputs = in_process.Inputs.of(judged.history.files(), folder, 1)
+        for number, dealt in enumerate(inputs.batches(1)):
+            source = StaticBook((folder / "book.json").read_bytes())
+            hops = hops_of(source, inputs.intake, LoggedJudge(source, folder / "state"))
+            rows = in_one(hops, Task(batch_id=number), iter(dealt[0]))
+            pairs = (zip(b.column("kind").to_pylist(), b.column("body").to_pylist(), strict=True) for b in rows)
+            found += gathered([each for pair in pairs for each in pair], None).decisions
+            (folder / "spark" / "commits" / str(number)).touch()
+            reshard(folder, "payments", numbers[number % len(numbers)])
+    return [{name: value for name, value in each.items() if name != "decided_at"} for each in found]
+
+
+class Killed(Exception):
+    """As SIGKILL, at some step."""
+
+
+def lived(folder: Path, records_: int = 12) -> Life:
+    """A pipeline of three shards, stopped with a batch that is judged and not delivered."""
+    life = begun(folder, [{**COUNT, "rule_id": "r0", "window": "60s"}], 3)
+    made = [{**_record(n, n), "account": f"a{n % 5}"} for n in range(records_)]
+    lead(life, [("batch", (1, 1, None))] * (records_ - 1), made, stops=False)
+    life.take_in(made[-1:], 1)
+    life.judge(life.plan_batch())
+    return life
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def go_on(life: Life) -> list[Any]:
+    """What the batch tells that was not finished."""
+    life.start()
+    alerts, _, _ = life.judge([(STREAM, life.batches)])
+    return [(alert["record_id"], alert["key"], alert["value"]) for alert in alerts]
+
+
+@pytest.mark.parametrize("moves", range(4))
+def test_killed_once_it_is_whole_it_is_finished_by_who_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    """Each of the renames that put the new log in its place may be the last one that is done."""
+    life = lived(tmp_path)
+    done, move = list[Path](), resharding._move
+
+    def dying(source: Path, target: Path) -> None:
+        if len(done) == moves:
+            raise Killed
+        move(source, target)
+        done.append(target)
+
+    def removing(path: Path, **_: bool) -> None:
+        if path.name == WHOLE:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resharding, "_move", dying)
+        patch.setattr(resharding.shutil, "rmtree", removing)
+        with pytest.raises(Killed):
+            reshard(tmp_path, "payments", 5)
+    assert settle(tmp_path), "a pipeline that starts does it"
+    assert not settle(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()}.isdisjoint({BEGUN, WHOLE})
+    assert len(list((tmp_path / "state").glob("shard-*"))) == 5
+    life.shards = 5
+    assert go_on(life) == [("t11", {"account": "a1"}, 3)]
+
+
+def test_killed_before_that_it_never_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    life = lived(tmp_path)
+    before = bytes_of(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            reshard(tmp_path, "payments", 5)
+    assert (tmp_path / BEGUN).is_dir()
+    assert not settle(tmp_path)
+    assert bytes_of(tmp_path) == before
+    assert go_on(life) == [("t11", {"account": "a1"}, 3)]
+    assert reshard(tmp_path, "payments", 5).before == 3
+
+
+def test_a_log_that_is_damaged_stays_as_it_is(tmp_path: Path) -> None:
+    lived(tmp_path)
+    (tmp_path / "state" / "shard-00001" / "000000000004-000000000004.seg").unlink()
+    before = bytes_of(tmp_path)
+    with pytest.raises(StateError, match="state of batch 4 is missing"):
+        reshard(tmp_path, "payments", 5)
+    assert bytes_of(tmp_path) == before

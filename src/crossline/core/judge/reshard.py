@@ -83,7 +83,7 @@ def _cut(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
 
 
 def _cut_said(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
-    """Records that were decided about, by their ids. Of a copy nothing is known but that it is one: all shards know it."""
+    """Records that were decided about, by their ids; copies, of which no id is known, in all shards."""
     said = orjson.loads(delta.more["said"].tobytes())
     of: list[int | None] = [
         None if known is None else xxhash.xxh64_intdigest(known["record"]["record_id"].encode()) % shards

@@ -15,7 +15,7 @@ _OF_CHANGED = "changed_"
 
 
 def parted(more: Mapping[str, Any], rows: I64, changed: I64) -> dict[str, Any]:
-    """Of what ``Table.delta`` keeps besides its rows that of these ``rows``, and of these ``changed`` ones of before."""
+    """Of what ``Table.delta`` keeps besides its rows: that of ``rows``, and of ``changed`` ones of before."""
     found: dict[str, Any] = {}
     texts = {name.removesuffix("_offsets"): ("_bytes", "_offsets") for name in more if name.endswith("_offsets")}
     texts |= {name.removesuffix("|ends"): ("|text", "|ends") for name in more if name.endswith("|ends")}

@@ -124,7 +124,9 @@ def _write(source: Path, target: Path, last: int, done: Resharded) -> None:
     ):
         return  # nothing revises decisions any more
     if numbers != list(range(done.before)):
-        raise StateError(f"{source}: found the logs of {len(numbers)} shards, expected {done.before}; restore the folder")
+        raise StateError(
+            f"{source}: found the logs of {len(numbers)} shards, expected {done.before}; restore the folder"
+        )
     new = [StateLog(str(target), shard) for shard in range(done.shards)]
     waiting: list[list[bytes]] = [[] for _ in new]
     first, size, batches = 0, 0, 0
