@@ -5,6 +5,7 @@ The checkpoint is a real one, on disk, led as in ``living``; the twin is a life 
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -199,7 +200,7 @@ def resharded_between(judged: Judged, folder: Path, numbers: Sequence[int]) -> l
     return [{name: value for name, value in each.items() if name != "decided_at"} for each in found]
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """As SIGKILL, at some step."""
 
 
@@ -234,18 +235,18 @@ def test_killed_once_it_is_whole_it_is_finished_by_who_comes_next(
 
     def dying(source: Path, target: Path) -> None:
         if len(done) == moves:
-            raise Killed
+            raise KilledError
         move(source, target)
         done.append(target)
 
     def removing(path: Path, **_: bool) -> None:
         if path.name == WHOLE:
-            raise Killed
+            raise KilledError
 
     with monkeypatch.context() as patch:
         patch.setattr(resharding, "_move", dying)
-        patch.setattr(resharding.shutil, "rmtree", removing)
-        with pytest.raises(Killed):
+        patch.setattr(shutil, "rmtree", removing)
+        with pytest.raises(KilledError):
             reshard(tmp_path, "payments", 5)
     assert settle(tmp_path), "a pipeline that starts does it"
     assert not settle(tmp_path)
