@@ -5,6 +5,7 @@ The checkpoint is a real one, on disk, led as in ``living``; the twin is a life 
 
 from __future__ import annotations
 
+import random
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -145,7 +146,7 @@ def plain(told: Told) -> list[list[str]]:
     return [sorted(map(repr, each)) for each in (alerts, *told[1:])]
 
 
-@settings(many, max_examples=1500 if DEEP else 8)
+@settings(many, max_examples=1500 if DEEP else 4)
 @given(st.data(), cases(), st.integers(1, 3))
 def test_any_stream_cut_anywhere_tells_the_same(
     data: st.DataObject, case: tuple[list[Body], list[Record]], shards: int
@@ -160,7 +161,57 @@ def test_any_stream_cut_anywhere_tells_the_same(
     assert plain(found) == plain(told)
 
 
-@settings(many, max_examples=300 if DEEP else 4)
+COOLING: Body = {**COUNT, "rule_id": "cooling", "window": "5s", "cooldown": "6s"}
+LATER: Body = {**COUNT, "rule_id": "later", "group_by": "device", "window": "20s"}
+ABSENT: Body = {
+    "rule_id": "absent",
+    "version": 1,
+    "rule_type": "absence",
+    "source_topic": STREAM,
+    "group_by": "account",
+    "after": [{"field": "device", "operator": "==", "value": 1}],
+    "expect": [{"field": "device", "operator": "==", "value": 2}],
+    "within": "3s",
+    "cooldown": "4s",
+}
+BOTH: Body = {**WAITING, "rule_id": "both", "rule_type": "composite", "any_of": ["cooling", "absent"]}
+BOTH = {name: BOTH[name] for name in ("rule_id", "version", "rule_type", "any_of")}
+BOTH |= {"at_least": 2, "join_key": "account", "window": "9s"}
+
+
+def mixed(seed: int, count: int) -> list[Record]:
+    """Two streams of few keys, some records of each out of order."""
+    draw, made, at_s = random.Random(seed), list[Record](), 0.0
+    for number in range(count):
+        at_s += draw.choice([0, 0.5, 1, 1])
+        account = {"account": f"a{draw.randrange(4)}"}
+        if draw.random() < 0.3:
+            account = {"owner": account["account"], "_stream": OTHER}
+        fields = {"device": draw.choice([1, 2]), "amount": draw.choice([1, 2, 3]), "kind": "POS", "price": 0.5}
+        late_s = draw.choice([0, 0, 0, 1, 3])
+        made.append({**_record(number, at_s - late_s, at_s), **fields, **account})
+    return made
+
+
+@pytest.mark.parametrize("seed", range(20 if DEEP else 1))
+def test_states_of_all_kinds_between_any_two_batches(tmp_path: Path, seed: int) -> None:
+    """Each batch is judged in another number of shards; a rule comes on the way, with its past."""
+    again = [reevaluated(body, number) for number, body in enumerate([*BUSY[:6], *OF_KEYS[:2]])]
+    panes = [{**body, "rule_id": f"p{n}", "version": 1} for n, body in enumerate((IN_PANES, FIGURES))]
+    rules = [COOLING, ABSENT, BOTH, WAITING, RISKY, *scored(panes), *again]
+    made = mixed(seed, 40)
+    ops: list[Op] = [("batch", (4, 1, (STOPPED[n % 4 + 1], (2, 3, 1, 4)[n % 4]))) for n in range(10)]
+    ops.insert(4, ("publish", LATER))
+    lives = [begun(tmp_path / str(stops), rules, 2) for stops in (False, True)]
+    for stops, life in enumerate(lives):
+        lead(life, ops, made, stops=bool(stops))
+    told, found = (plain((life.alerts, life.duplicates, life.late)) for life in lives)
+    assert found == told
+    tell = {alert["rule_id"] for alert in lives[0].alerts}
+    assert tell >= {"cooling", "absent", "both", "off", "risky", "later", "p0", "p1"}, "not tested"
+
+
+@settings(many, max_examples=300 if DEEP else 2)
 @given(
     st.lists(st.sampled_from(BUSY) | st.sampled_from(OF_KEYS), min_size=1, max_size=2),
     st.lists(WEIGHTS, min_size=1, max_size=3),

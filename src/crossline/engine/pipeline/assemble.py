@@ -79,7 +79,8 @@ def read_config(path: str) -> Config:
 
 def session_for(config: Config) -> SparkSession:
     """A session for the pipeline, whose workers are being started."""
-    spark = build_session(config.name, config.engine.master)
+    engine = config.engine
+    spark = build_session(config.name, engine.master, settings=engine.spark, python=engine.python)
     wake_workers(spark)
     return spark
 

@@ -18,6 +18,7 @@ from crossline.engine.runtime.launch import found_jars, is_here, prepare, sessio
 from crossline.engine.runtime.settings import LOOPBACK, RUNTIME_SETTINGS, base_settings
 
 TASK_TRIES = 4
+JARS = "spark.jars"  # what the driver hands to its executors
 
 
 def build_session(
@@ -25,22 +26,28 @@ def build_session(
     master: str | None = None,
     cores: int | str = "*",
     settings: Mapping[str, str] | None = None,
+    python: str | None = None,
 ) -> SparkSession:
     """A session on ``master`` (default ``local[cores]``) with the settings below; ``settings`` win over them.
+
+    ``python``: that of executors, as they find it; by default this one, by its path. Executors elsewhere get the jars.
 
     What listens, listens on loopback, unless ``settings`` or, for masters elsewhere, ``SPARK_LOCAL_IP`` say otherwise.
     """
     here = is_here(master)
     bound = binding(os.environ, here=here)
-    prepare(os.environ, here=here)
+    prepare(os.environ, here=here, python=python)
+    jars = found_jars()
     wanted = {
         "spark.app.name": app_name,
         "spark.master": _retrying(master or f"local[{cores}]"),
-        **base_settings(found_jars()),
+        **base_settings(jars),
         **bound,
         **RUNTIME_SETTINGS,
         **(settings or {}),
     }
+    if not here:
+        wanted[JARS] = ",".join([*map(str, jars), *filter(None, [wanted.get(JARS)])])
     # While Java starts: nearly a second that the first query would otherwise wait for.
     threading.Thread(target=import_module, args=("pandas",), daemon=True).start()
     start_java(wanted)
