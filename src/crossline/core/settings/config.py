@@ -87,7 +87,7 @@ class EngineSettings(Settings):
     )
     shards: Annotated[Literal["auto"] | int, BeforeValidator(_check_shards)] = Field(
         default="auto",
-        description="In how many parts keys are judged: `auto`, or 1 to 4096; a checkpoint keeps its own (`crossline reshard`).",
+        description="In how many parts keys are judged: `auto`, or 1 to 4096. A checkpoint keeps its own: `reshard`.",
     )
     checkpoint: str = Field(default="out/checkpoint", min_length=1, description="Folder for progress and state.")
     master: str = Field(
