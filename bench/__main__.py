@@ -9,10 +9,22 @@ import sys
 from crossline.engine.runtime.tied import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
-SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint")
+SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint", "sizing")
 PROGRAMS = (*SMALL, "throughput", "backtest", "keys", "recovery", "latency", "equality", "postgres", "soak")
 WITH_QUICK = frozenset(
-    {"floor", "throughput", "backtest", "keys", "memory", "recovery", "checkpoint", "latency", "postgres", "soak"}
+    {
+        "floor",
+        "throughput",
+        "backtest",
+        "keys",
+        "memory",
+        "recovery",
+        "checkpoint",
+        "latency",
+        "postgres",
+        "soak",
+        "sizing",
+    }
 )
 
 
