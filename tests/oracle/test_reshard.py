@@ -321,6 +321,16 @@ def test_killed_before_that_it_never_was(tmp_path: Path, monkeypatch: pytest.Mon
     assert reshard(tmp_path, "payments", 5).before == 3
 
 
+def test_a_level_whose_first_batch_is_not_finished(tmp_path: Path) -> None:
+    """Its log has nothing yet that counts."""
+    counting = {**COUNT, "rule_id": "r0", "window": "60s"}
+    life = begun(tmp_path, [counting], 3)
+    made = [{**_record(n, n), "account": "a1"} for n in range(4)]
+    reader = {**counting, "rule_id": "above", "source_topic": "rule:r0", "aggregation_threshold": 2}
+    lead(life, [("batch", (2, 1, None)), ("publish", reader), ("batch", (2, 1, ("judged", 2)))], made, stops=True)
+    assert [(a["record_id"], a["value"]) for a in life.alerts if a["rule_id"] == "above"] == [("t3", 2)]
+
+
 def test_a_log_that_is_damaged_stays_as_it_is(tmp_path: Path) -> None:
     lived(tmp_path)
     (tmp_path / "state" / "shard-00001" / "000000000004-000000000004.seg").unlink()

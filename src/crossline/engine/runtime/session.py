@@ -6,9 +6,10 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -46,8 +47,7 @@ def build_session(
         **RUNTIME_SETTINGS,
         **(settings or {}),
     }
-    if not here:
-        wanted[JARS] = ",".join([*map(str, jars), *filter(None, [wanted.get(JARS)])])
+    wanted |= handed_out(jars, wanted, here=here)
     # While Java starts: nearly a second that the first query would otherwise wait for.
     threading.Thread(target=import_module, args=("pandas",), daemon=True).start()
     start_java(wanted)
@@ -58,6 +58,11 @@ def build_session(
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def handed_out(jars: Sequence[Path], settings: Mapping[str, str], *, here: bool) -> dict[str, str]:
+    """Executors on other machines get the jars from the driver, beside those that ``settings`` name."""
+    return {} if here else {JARS: ",".join([*map(str, jars), *filter(None, [settings.get(JARS)])])}
 
 
 def binding(environment: Mapping[str, str], *, here: bool) -> Mapping[str, str]:

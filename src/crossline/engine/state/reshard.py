@@ -24,7 +24,7 @@ from crossline.engine.state.statelog import StateLog
 
 BEGUN, WHOLE = "resharding", "resharded"  # folders in a checkpoint
 _STATE, _BOOK, _BEFORE = "state", "book.json", "before"
-_SHARD = "shard-"
+_SHARD, _LEVEL, _DECIDED = "shard-", "level-", "decided"
 _WRITE_BYTES = 64 << 20  # of all shards together that wait to be written
 
 
@@ -64,12 +64,15 @@ def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
             within = folder.relative_to(checkpoint / _STATE)
             of_past = within.parts[1] if within.parts[:1] == ("pasts",) else None
             if of_past is None or of_past in ends:
-                _write(folder, aside / _STATE / within, last if of_past is None else ends[of_past], done)
+                end = last if of_past is None else ends[of_past]
+                _write(folder, aside / _STATE / within, end, done, top=within.name.startswith((_LEVEL, _DECIDED)))
         (aside / _BOOK).write_bytes(orjson.dumps({**orjson.loads(raw), "shards": shards}))
         done.bytes = _synced(aside)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
-        raise StateError(f"{aside} cannot be written: {error.strerror}; the checkpoint is as it was") from error
+        raise StateError(
+            f"{aside} cannot be written: {error.strerror or error}; the checkpoint is as it was"
+        ) from error
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
@@ -115,14 +118,16 @@ def _logs(root: Path) -> list[Path]:
     return sorted(found)
 
 
-def _write(source: Path, target: Path, last: int, done: Resharded) -> None:
-    """The log at ``source`` up to batch ``last`` as one of other shards at ``target``."""
+def _write(source: Path, target: Path, last: int, done: Resharded, *, top: bool) -> None:
+    """The log at ``source`` up to batch ``last`` as one of other shards at ``target``.
+
+    ``top``: it is that of a level above the first, which may begin with any batch.
+    """
     numbers = sorted(int(path.name.removeprefix(_SHARD)) for path in source.iterdir() if path.name.startswith(_SHARD))
     logs = [StateLog(str(source), number) for number in numbers]
-    if source.name == "decided" and all(
-        segment.last < last for log in logs for segment in log.segments() if segment.first <= last
-    ):
-        return  # nothing revises decisions any more
+    lasts = [segment.last for log in logs for segment in log.segments() if segment.first <= last]
+    if top and (not lasts or (source.name == _DECIDED and max(lasts) < last)):
+        return  # it begins with a batch to come: no batch that is done had it, or nothing revises decisions any more
     if numbers != list(range(done.before)):
         raise StateError(
             f"{source}: found the logs of {len(numbers)} shards, expected {done.before}; restore the folder"
