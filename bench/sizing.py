@@ -22,6 +22,7 @@ from bench.workload import STREAM, rule_set
 from crossline.core.basics import wire
 from crossline.core.decode import decode_lines
 from crossline.core.judge.persist import apply_delta, encode_delta
+from crossline.core.judge.reshard import resharded
 from crossline.core.judge.shard import ShardState, judge
 from crossline.core.plan.costs import UNMEASURED
 from crossline.core.route.pack import unpack
@@ -97,6 +98,10 @@ class Shards:
             apply_delta(self.book.plans(), state, *wire.decode(blob, "bench"), self.book.bounds)
         return sum(store.records for store in state.stores.values())
 
+    def cut(self, shards: int) -> None:
+        """The segments of the first batch as those of another number of shards."""
+        resharded([wire.decode(each[0], "bench") for each in self.segments], shards, 0)
+
 
 def batches(workload: TxWorkload, records: int, batch: int) -> Iterator[tuple[bytes, int]]:
     """Lines, and the offset of the first."""
@@ -122,6 +127,9 @@ def measure(report: Report, name: str, shards: int, batch: int, records: int) ->
     begun = time.process_time()
     loaded = all_of.load(0)
     load_s = time.process_time() - begun
+    begun = time.process_time()
+    all_of.cut(2 * shards)
+    cut_s = time.process_time() - begun
     us = {step: 1e6 * seconds / count for step, seconds in spent.seconds.items()}
     nothing = {step: 1e6 * seconds / EMPTY / shards for step, seconds in empty.seconds.items()}
     report.add(
@@ -138,6 +146,7 @@ def measure(report: Report, name: str, shards: int, batch: int, records: int) ->
         shard_driver_us=round(nothing["driver"], 1),
         shard_segment_bytes=round(empty.bytes["segment"] / EMPTY / shards),
         load_us=round(1e6 * load_s / loaded, 2) if loaded else None,
+        reshard_us=round(1e6 * cut_s / batch, 2),
     )
     say(f"{name}, {shards} shards, {batch:,} a batch: {us['decode'] + us['route'] + us['judge']:.2f} us a record")
 
@@ -157,7 +166,8 @@ def main() -> None:
     report.notes += [
         "take_in: decode, route and pack; judge: with hits, alerts and the segment's bytes; both a record",
         "shard_...: what one shard costs in a batch that brings it nothing",
-        "load: a record of a shard's state, read again from its segments",
+        "load: a record of a shard's state, in one key space, read again from its segments",
+        "reshard: a record, as its segments are cut into those of twice as many shards",
     ]
     report.finish()
 
