@@ -142,7 +142,7 @@ def _assembled(
     given = (dict(config.streams), rule_defaults(config), shards, bounds)
     book = Book(RuleSet(), *given, deciding=deciding, telling=telling is not None)
     local = spark.sparkContext.master.startswith("local[")
-    # Where a task of a shard goes next nobody knows: a keeper that let it go would read all of it again, not what it lacks.
+    # Where a task of a shard goes next nobody knows: a keeper that had let it go would read all of it again.
     held = shards if _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
         name=config.name,
