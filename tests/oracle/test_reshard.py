@@ -146,7 +146,7 @@ def plain(told: Told) -> list[list[str]]:
     return [sorted(map(repr, each)) for each in (alerts, *told[1:])]
 
 
-@settings(many, max_examples=1500 if DEEP else 4)
+@settings(many, max_examples=1500 if DEEP else 3)
 @given(st.data(), cases(), st.integers(1, 3))
 def test_any_stream_cut_anywhere_tells_the_same(
     data: st.DataObject, case: tuple[list[Body], list[Record]], shards: int
@@ -199,8 +199,8 @@ def test_states_of_all_kinds_between_any_two_batches(tmp_path: Path, seed: int) 
     again = [reevaluated(body, number) for number, body in enumerate([*BUSY[:6], *OF_KEYS[:2]])]
     panes = [{**body, "rule_id": f"p{n}", "version": 1} for n, body in enumerate((IN_PANES, FIGURES))]
     rules = [COOLING, ABSENT, BOTH, WAITING, RISKY, *scored(panes), *again]
-    made = mixed(seed, 40)
-    ops: list[Op] = [("batch", (4, 1, (STOPPED[n % 4 + 1], (2, 3, 1, 4)[n % 4]))) for n in range(10)]
+    made = mixed(seed, 32)
+    ops: list[Op] = [("batch", (4, 1, (STOPPED[n % 4 + 1], (2, 3, 1, 4)[n % 4]))) for n in range(8)]
     ops.insert(4, ("publish", LATER))
     lives = [begun(tmp_path / str(stops), rules, 2) for stops in (False, True)]
     for stops, life in enumerate(lives):
