@@ -9,23 +9,9 @@ import sys
 from crossline.engine.runtime.tied import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
-SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint")
+SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint", "sizing")
 PROGRAMS = (*SMALL, "throughput", "backtest", "keys", "recovery", "latency", "sinks", "equality", "postgres", "soak")
-WITH_QUICK = frozenset(
-    {
-        "floor",
-        "throughput",
-        "backtest",
-        "keys",
-        "memory",
-        "recovery",
-        "checkpoint",
-        "latency",
-        "sinks",
-        "postgres",
-        "soak",
-    }
-)
+WITHOUT_QUICK = frozenset({"kernel", "panes", "patterns", "decode", "equality"})
 
 
 def main() -> int:
@@ -41,7 +27,7 @@ def main() -> int:
     failed = []
     for number, name in enumerate(names, 1):
         print(f"bench {number}/{len(names)}: {name}", file=sys.stderr, flush=True)
-        quick = ["--quick"] if options.quick and name in WITH_QUICK else []
+        quick = ["--quick"] if options.quick and name not in WITHOUT_QUICK else []
         command = [sys.executable, "-m", f"bench.{name}", *quick]
         if subprocess.run(command, check=False, preexec_fn=end_with_parent).returncode:
             failed.append(name)

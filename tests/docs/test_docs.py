@@ -18,7 +18,7 @@ import pytest
 from crossline.core.decide.policy import load_policy
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.shared import load_figures_document
-from crossline.core.settings.config import load_pipeline
+from crossline.core.settings.config import EngineSettings, load_pipeline
 from crossline.core.settings.tables import TableSettings
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.yamltext import load_yaml
@@ -139,6 +139,8 @@ def test_its_yaml_loads(block: Block) -> None:
         assert load_streams(block.text, str(block))
     elif "decide" in data or "bands" in data:
         assert load_policy(block.text, str(block))
+    elif "engine" in data:
+        assert EngineSettings.model_validate(data["engine"]).spark
     elif "kind" in data:
         assert load_figures_document(load_yaml(block.text, str(block)))
     elif "enrich" in data:

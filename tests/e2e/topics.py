@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,13 +62,14 @@ def project_on(
     alerts: str,
     rules: Sequence[Body],
     master: str = "local[2]",
+    spark: Mapping[str, Any] | None = None,
     **source: Any,
 ) -> Project:
     """Topics in; the store and the topic ``alerts`` out, dead letters on ``alerts`` with ``.dead`` behind it.
 
     What is read in several batches is read unevenly: partitions may lag.
     """
-    engine = {"trigger": "0s", "shards": 3, "checkpoint": "out/checkpoint", "master": master}
+    engine = {"trigger": "0s", "shards": 3, "checkpoint": "out/checkpoint", "master": master, "spark": spark or {}}
     kafka = {"kind": "kafka", "brokers": brokers}
     return Project(
         root,

@@ -26,6 +26,7 @@ COMMANDS = {
     "alerts": "Read the alerts and dead letters of a store.",
     "decisions": "Read what was decided about records, and why.",
     "generate": "Make workloads: card payments to measure with, card frauds to try rules on.",
+    "reshard": "Give the checkpoint of a stopped pipeline another number of shards.",
     "doctor": "Say what is installed, what is missing, and how to get it; exit 1 where something that is needed is "
     "missing.",
 }

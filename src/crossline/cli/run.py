@@ -126,6 +126,8 @@ def _launch_ahead(pipeline: Path) -> Started | None:
     with suppress(OSError, yaml.YAMLError, CrosslineError):
         said = yaml.load(pipeline.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is safe
         engine = said.get("engine") if isinstance(said, dict) else None
+        if isinstance(engine, dict) and (engine.get("spark") or engine.get("python")):
+            return None  # Java is started by these
         master = engine.get("master") if isinstance(engine, dict) else None
         return launch_ahead(master if isinstance(master, str) else None)
     return None

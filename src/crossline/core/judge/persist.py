@@ -55,18 +55,18 @@ def apply_past(
 
     What was due by these clocks was told, or is nobody's: it is passed over.
     """
-    known = _layers(plans)
+    known, loaded = _layers(plans), dict[str, tuple[StreamPlan, LayerPlan]]()
     for number, item in enumerate(meta["layers"]):
         if item["layer"] not in known or (only is not None and item["layer"] not in only):
             continue
-        plan, layer_plan = known[item["layer"]]
+        _, layer_plan = loaded[item["layer"]] = known[item["layer"]]
         prefix = f"{number}."
         delta = Delta.of({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
-        store = store_of(state, layer_plan)
-        store.load(delta, tuple((rule_id, version) for rule_id, version in item["lines"]))
+        store_of(state, layer_plan).load(delta, tuple((rule_id, version) for rule_id, version in item["lines"]))
+    for plan, layer_plan in loaded.values():  # of a batch that was cut anew a layer has several parts
         horizon_ms = state.horizon_ms(plan.stream, bounds)
         if horizon_ms is not None:
-            store.evict(evict_before(layer_plan.layer, horizon_ms))
+            state.stores[layer_plan.layer.name].evict(evict_before(layer_plan.layer, horizon_ms))
     for name, (plan, _) in known.items():
         if name in state.stores and plan.stream in state.told_ms and (only is None or name in only):
             state.stores[name].due(state.told_ms[plan.stream])

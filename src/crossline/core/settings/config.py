@@ -16,7 +16,7 @@ from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound
 from crossline.core.settings.decisions import DecisionSettings
-from crossline.core.settings.fields import DurationMs, Settings
+from crossline.core.settings.fields import DurationMs, Settings, SparkSettings
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
 from crossline.core.settings.secrets import A_SECRET
 from crossline.core.settings.sinks import Sink, takes_decisions
@@ -97,7 +97,7 @@ class EngineSettings(Settings):
     )
     shards: Annotated[Literal["auto"] | int, BeforeValidator(_check_shards)] = Field(
         default="auto",
-        description="In how many parts keys are judged: `auto`, or 1 to 4096; fixed for the life of a checkpoint.",
+        description="In how many parts keys are judged: `auto`, or 1 to 4096. A checkpoint keeps its own: `reshard`.",
     )
     checkpoint: Annotated[str, AfterValidator(_check_checkpoint)] = Field(
         default="out/checkpoint",
@@ -106,6 +106,12 @@ class EngineSettings(Settings):
     )
     master: str = Field(
         default="local[*]", min_length=1, description="Spark master; by default all cores of this machine."
+    )
+    spark: SparkSettings = Field(
+        default={}, description="Settings of Spark, by its own names; they win over those that crossline makes."
+    )
+    python: str | None = Field(
+        default=None, min_length=1, description="Python on machines of executors; by default that of the driver."
     )
     partition_lag: DurationMs = Field(
         default=PARTITION_LAG_MS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -62,3 +63,40 @@ def by_kind(kinds: Mapping[str, type[Settings]]) -> Callable[[Any], Settings]:
             raise refusals(findings_from_validation(error, model)) from None
 
     return read
+
+
+_OF_SPARK = re.compile(r"spark\.[A-Za-z0-9_.-]+", re.ASCII)
+_SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+# What another key of the file says, or an answer rests on.
+_OURS = {
+    "spark.master": "engine.master says it",
+    "spark.app.name": "the pipeline's name is taken",
+    "spark.submit.deployMode": "the driver is the process of crossline run",
+    "spark.sql.adaptive.enabled": "shards are tasks, which Spark must not merge or split",
+    "spark.sql.session.timeZone": "times are told in UTC",
+}
+
+
+def _spark_settings(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise refusal("a mapping of Spark's settings, by their names, to values")
+    findings, found = list[Finding](), dict[str, str]()
+    for name, each in value.items():
+        if not isinstance(name, str) or not _OF_SPARK.fullmatch(name):
+            findings.append(Finding((str(name),), shown(name), "a name that begins with spark."))
+        elif _SECRET.search(name) and not name.endswith((".file", ".enabled")):
+            expected = "no secrets in this file"
+            findings.append(Finding((name,), "a secret", expected, "see SPARK_CONF_DIR in operations.md, Clusters"))
+        elif name in _OURS:
+            findings.append(Finding((name,), "a setting that crossline makes", "another one", _OURS[name]))
+        elif not isinstance(each, str | int | float):
+            findings.append(Finding((name,), shown(each), "text, a number, true or false"))
+        else:
+            found[name] = str(each).lower() if isinstance(each, bool) else str(each)
+    if findings:
+        raise refusals(findings)
+    return found
+
+
+# Settings of Spark by name, all of them texts, as Spark has them.
+SparkSettings = Annotated[dict[str, str], BeforeValidator(_spark_settings)]

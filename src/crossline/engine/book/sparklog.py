@@ -24,6 +24,11 @@ def committed(checkpoint: str, batch: int) -> bool:
     return (Path(checkpoint) / "spark" / "commits" / str(batch)).exists()
 
 
+def last_committed(checkpoint: str) -> int:
+    """The newest batch that Spark is done with; -1: none."""
+    return _newest(checkpoint, "commits")
+
+
 def offsets_of(checkpoint: str, batch: int) -> list[dict[str, Any] | None]:
     """Where ``batch`` ends in each source, in their order; None for one that has given nothing yet."""
     return [None if line == "-" else orjson.loads(line) for line in _planned(checkpoint, batch)[2:]]

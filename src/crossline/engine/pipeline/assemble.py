@@ -39,6 +39,7 @@ from crossline.engine.source.files import FORMS, FileInput
 from crossline.engine.source.inputs import file_source, generated_source
 from crossline.engine.source.kafka import kafka_source
 from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.state.reshard import settle
 from crossline.engine.work.totals import Totals
 from crossline.generate.source import read_source
 from crossline.logs import get_logger
@@ -82,7 +83,8 @@ def read_config(path: str) -> Config:
 
 def session_for(config: Config) -> SparkSession:
     """A session for the pipeline, whose workers are being started."""
-    spark = build_session(config.name, config.engine.master)
+    engine = config.engine
+    spark = build_session(config.name, engine.master, settings=engine.spark, python=engine.python)
     wake_workers(spark)
     return spark
 
@@ -105,6 +107,8 @@ def assemble(
     """
     held = claimed(config.engine.checkpoint)
     try:
+        if settle(held.folder):
+            log.info("a reshard that was cut off is finished", checkpoint=str(held.folder))
         order = held.owned_by(config.name, [_mark(stream, source) for stream, source in config.sources.items()])
         return _assembled(spark, config, options or RunOptions(), held, order, telling)
     except BaseException:
@@ -145,7 +149,8 @@ def _assembled(
     given = (dict(config.streams), rule_defaults(config), shards, bounds)
     book = Book(RuleSet(), *given, deciding=deciding, telling=telling is not None)
     local = spark.sparkContext.master.startswith("local[")
-    held_max = shards if local and _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
+    # Where a task of a shard goes next nobody knows: a keeper that had let it go would read all of it again.
+    held_max = shards if _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
         name=config.name,
         checkpoint=checkpoint,

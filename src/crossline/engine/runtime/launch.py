@@ -69,9 +69,9 @@ def _in_one(master: str | None) -> bool:
     return master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
-def prepare(environment: MutableMapping[str, str], *, here: bool) -> None:
-    """What Spark and PySpark look for in the environment; what somebody has set stays."""
-    environment["PYSPARK_PYTHON"] = str(worker_python()) if here else sys.executable
+def prepare(environment: MutableMapping[str, str], *, here: bool, python: str | None = None) -> None:
+    """What Spark and PySpark look for in the environment; what somebody has set stays. ``python``: of executors."""
+    environment["PYSPARK_PYTHON"] = python or (str(worker_python()) if here else sys.executable)
     environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if here:
         environment.setdefault("SPARK_HOME", str(spark_home()))

@@ -6,9 +6,10 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ from crossline.engine.runtime.launch import found_jars, is_here, prepare, sessio
 from crossline.engine.runtime.settings import LOOPBACK, RUNTIME_SETTINGS, base_settings
 
 TASK_TRIES = 4
+JARS = "spark.jars"  # what the driver hands to its executors
 
 
 def build_session(
@@ -25,22 +27,27 @@ def build_session(
     master: str | None = None,
     cores: int | str = "*",
     settings: Mapping[str, str] | None = None,
+    python: str | None = None,
 ) -> SparkSession:
     """A session on ``master`` (default ``local[cores]``) with the settings below; ``settings`` win over them.
+
+    ``python``: that of executors, as they find it; by default this one, by its path. Executors elsewhere get the jars.
 
     What listens, listens on loopback, unless ``settings`` or, for masters elsewhere, ``SPARK_LOCAL_IP`` say otherwise.
     """
     here = is_here(master)
     bound = binding(os.environ, here=here)
-    prepare(os.environ, here=here)
+    prepare(os.environ, here=here, python=python)
+    jars = found_jars()
     wanted = {
         "spark.app.name": app_name,
         "spark.master": _retrying(master or f"local[{cores}]"),
-        **base_settings(found_jars()),
+        **base_settings(jars),
         **bound,
         **RUNTIME_SETTINGS,
         **(settings or {}),
     }
+    wanted |= handed_out(jars, wanted, here=here)
     # While Java starts: nearly a second that the first query would otherwise wait for.
     threading.Thread(target=import_module, args=("pandas",), daemon=True).start()
     start_java(wanted)
@@ -51,6 +58,11 @@ def build_session(
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def handed_out(jars: Sequence[Path], settings: Mapping[str, str], *, here: bool) -> dict[str, str]:
+    """Executors on other machines get the jars from the driver, beside those that ``settings`` name."""
+    return {} if here else {JARS: ",".join([*map(str, jars), *filter(None, [settings.get(JARS)])])}
 
 
 def binding(environment: Mapping[str, str], *, here: bool) -> Mapping[str, str]:

@@ -69,6 +69,10 @@ class StateLog:
         """Make ``blob`` the segment of ``batch_id``."""
         self._put_as(Segment(batch_id, batch_id).name, [blob], framed=False)
 
+    def write_all(self, first: int, blobs: list[bytes]) -> None:
+        """Make ``blobs`` one segment: that of batch ``first``, and of those that follow it."""
+        self._put_as(Segment(first, first + len(blobs) - 1).name, blobs, framed=False)
+
     def segments(self) -> list[Segment]:
         """The files there are, oldest first; where a merge left its inputs behind, only the merged file."""
         found = []

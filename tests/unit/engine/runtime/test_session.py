@@ -1,10 +1,13 @@
-"""Where a session listens, as far as that can be told without starting one."""
+"""Where a session listens and what executors get of it, as far as that can be told without starting one."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from crossline.engine.runtime.session import binding
+from crossline.engine.runtime.launch import prepare
+from crossline.engine.runtime.session import JARS, binding, handed_out
 from crossline.engine.runtime.settings import LOOPBACK
 
 
@@ -22,3 +25,13 @@ def test_the_driver_listens_on_loopback_unless_told_otherwise(
 ) -> None:
     assert binding(environment, here=here) == expected
     assert LOOPBACK == {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def test_executors_elsewhere_get_the_jars_and_are_told_their_python() -> None:
+    jars, given = [Path("/cache/a.jar"), Path("/cache/b.jar")], {JARS: "s3a://more/c.jar"}
+    assert handed_out(jars, {}, here=True) == {}
+    assert handed_out(jars, {}, here=False) == {JARS: "/cache/a.jar,/cache/b.jar"}
+    assert handed_out(jars, given, here=False) == {JARS: "/cache/a.jar,/cache/b.jar,s3a://more/c.jar"}
+    environment: dict[str, str] = {}
+    prepare(environment, here=False, python="./env/bin/python")
+    assert environment["PYSPARK_PYTHON"] == "./env/bin/python"

@@ -1,0 +1,176 @@
+"""What a record, a shard and a batch cost: ``python -m bench.sizing [--sets R1,R5] [--records N]``.
+
+The hops of a batch in one process, without Spark, in processor time: taking in (decode, route, pack), judging, the
+segment, and what the driver does with the outcome. For several numbers of shards and sizes of batches, so that what a
+record costs can be told from what a shard costs in each batch; and an empty batch, which is the latter alone. ``load``:
+reading a state again from its segments, which is what a machine does that gets a shard for the first time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from bench.memory import book_of
+from bench.report import Report, say
+from bench.workload import STREAM, rule_set
+from crossline.core.basics import wire
+from crossline.core.decode import decode_lines
+from crossline.core.judge.persist import apply_delta, encode_delta
+from crossline.core.judge.reshard import resharded
+from crossline.core.judge.shard import ShardState, judge
+from crossline.core.plan.costs import UNMEASURED
+from crossline.core.route.pack import unpack
+from crossline.core.route.parts import Chunk
+from crossline.engine.book.book import Book
+from crossline.engine.hops.hops import parts_of
+from crossline.engine.hops.judging import sent, sent_parts
+from crossline.engine.hops.outcome import gathered
+from crossline.engine.work.stopwatch import measuring
+from crossline.generate.tx import TxWorkload
+
+SHARDS = (2, 16, 128)
+BATCHES = (2_000, 20_000, 200_000)
+RATE_PER_S = 50_000
+EMPTY = 20  # batches that bring nothing
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class Spent:
+    """Seconds of processor time by step, and bytes."""
+
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    bytes: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def timed(self, step: str, work: Callable[[], Result]) -> Result:
+        """What ``work`` gives; it counts as ``step``."""
+        begun = time.process_time()
+        result = work()
+        self.seconds[step] += time.process_time() - begun
+        return result
+
+
+class Shards:
+    """All shards of a book, judged one after the other; segments are kept to be read again."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.states = [ShardState() for _ in range(book.shards)]
+        self.segments: list[list[bytes]] = [[] for _ in range(book.shards)]
+        self.batch_id = 0
+
+    def batch(self, lines: bytes, offset: int, spent: Spent) -> None:
+        """One batch of one chunk."""
+        book = self.book
+        decoder = book.decoder(STREAM)
+        records = spent.timed("decode", lambda: decode_lines(decoder, lines, "bench", offset).records)
+        chunk = Chunk(STREAM, self.batch_id, "bench")
+        rows = spent.timed("route", lambda: sent_parts(parts_of(book, records, chunk, UNMEASURED)))
+        given = {shard: body for _, shard, _, body in rows}
+        spent.bytes["input"] += len(lines)
+        spent.bytes["shuffle"] += sum(map(len, given.values()))
+        told: list[tuple[str, bytes]] = []
+        for shard, state in enumerate(self.states):
+            told += spent.timed("judge", partial(self._judge, shard, state, given.get(shard)))
+            spent.bytes["segment"] += len(self.segments[shard][-1])
+        spent.bytes["outcome"] += sum(len(body) for _, body in told)
+        spent.timed("driver", lambda: gathered(told, None))
+        self.batch_id += 1
+
+    def _judge(self, shard: int, state: ShardState, body: Any) -> list[tuple[str, bytes]]:
+        parts = list(unpack(body, "bench")) if body else []
+        output = judge(self.book.plans(), state, parts, self.book.bounds, measuring())
+        rows = sent(self.book, 1, shard, output, state)
+        self.segments[shard].append(encode_delta(self.batch_id, state, output.deltas))
+        return [(kind, each) for _, _, kind, each in rows]
+
+    def load(self, shard: int) -> int:
+        """Read a shard's state again from its segments; how many records that are."""
+        state = self.book.new_state()
+        for blob in self.segments[shard]:
+            apply_delta(self.book.plans(), state, *wire.decode(blob, "bench"), self.book.bounds)
+        return sum(store.records for store in state.stores.values())
+
+    def cut(self, shards: int) -> None:
+        """The segments of the first batch as those of another number of shards."""
+        resharded([wire.decode(each[0], "bench") for each in self.segments], shards, 0)
+
+
+def batches(workload: TxWorkload, records: int, batch: int) -> Iterator[tuple[bytes, int]]:
+    """Lines, and the offset of the first."""
+    offset = 0
+    for start in range(0, records, batch):
+        lines = workload.lines(start, min(batch, records - start))
+        yield lines, offset
+        offset += len(lines)
+
+
+def measure(report: Report, name: str, shards: int, batch: int, records: int) -> None:
+    """One row: of a rule set, a number of shards and a size of batches."""
+    workload = TxWorkload(rate_per_s=RATE_PER_S)
+    all_of = Shards(book_of(rule_set(name), shards=shards))
+    spent, warm = Spent(), Spent()
+    count = 0
+    for number, (lines, offset) in enumerate(batches(workload, records, batch)):
+        all_of.batch(lines, offset, spent if number else warm)
+        count += 0 if not number else min(batch, records - number * batch)
+    empty = Spent()
+    for _ in range(EMPTY):
+        all_of.batch(b"", 0, empty)
+    begun = time.process_time()
+    loaded = all_of.load(0)
+    load_s = time.process_time() - begun
+    begun = time.process_time()
+    all_of.cut(2 * shards)
+    cut_s = time.process_time() - begun
+    us = {step: 1e6 * seconds / count for step, seconds in spent.seconds.items()}
+    nothing = {step: 1e6 * seconds / EMPTY / shards for step, seconds in empty.seconds.items()}
+    report.add(
+        rules=name,
+        shards=shards,
+        batch=batch,
+        take_in_us=round(us["decode"] + us["route"], 2),
+        judge_us=round(us["judge"], 2),
+        driver_us=round(us["driver"], 3),
+        input_bytes=round(spent.bytes["input"] / count, 1),
+        shuffle_bytes=round(spent.bytes["shuffle"] / count, 1),
+        segment_bytes=round(spent.bytes["segment"] / count, 1),
+        shard_us=round(nothing["judge"]),
+        shard_driver_us=round(nothing["driver"], 1),
+        shard_segment_bytes=round(empty.bytes["segment"] / EMPTY / shards),
+        load_us=round(1e6 * load_s / loaded, 2) if loaded else None,
+        reshard_us=round(1e6 * cut_s / batch, 2),
+    )
+    say(f"{name}, {shards} shards, {batch:,} a batch: {us['decode'] + us['route'] + us['judge']:.2f} us a record")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", default="R1,R5", help="rule sets, separated by commas")
+    parser.add_argument("--records", type=int, default=1_000_000, help="of every row; small batches have a tenth")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records")
+    options = parser.parse_args()
+    report = Report("sizing", "What a record, a shard and a batch cost; one process, processor time")
+    records = options.records // 10 if options.quick else options.records
+    for name in options.sets.split(","):
+        for shards in SHARDS:
+            for batch in BATCHES:
+                measure(report, name, shards, batch, max(2 * batch, records if batch == BATCHES[-1] else records // 10))
+    report.notes += [
+        "take_in: decode, route and pack; judge: with hits, alerts and the segment's bytes; both a record",
+        "shard_...: what one shard costs in a batch that brings it nothing",
+        "load: a record of a shard's state, in one key space, read again from its segments",
+        "reshard: a record, as its segments are cut into those of twice as many shards",
+    ]
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""A checkpoint with another number of shards: its logs written anew beside the old ones, then put in their place.
+
+What is written lies in ``resharding`` and counts for nothing until it is whole and synced. Then one rename makes it
+``resharded``: from there on the new logs count, and whoever has the checkpoint next puts them where they belong, if the
+process that began it was killed. Until then the old logs are as they were.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from crossline.core.basics.errors import StateError, UsageError
+from crossline.core.judge.reshard import Blob, resharded
+from crossline.engine.book.book import book_from_json
+from crossline.engine.book.checkpoint import OWNER
+from crossline.engine.book.sparklog import last_committed, unfinished
+from crossline.engine.state.statelog import StateLog
+
+BEGUN, WHOLE = "resharding", "resharded"  # folders in a checkpoint
+_STATE, _BOOK, _BEFORE = "state", "book.json", "before"
+_SHARD, _LEVEL, _DECIDED = "shard-", "level-", "decided"
+_WRITE_BYTES = 64 << 20  # of all shards together that wait to be written
+
+
+@dataclass(slots=True)
+class Resharded:
+    """What was done. ``before``: the number of shards that there were; ``bytes``: of the new logs."""
+
+    shards: int
+    before: int
+    batches: int = 0
+    bytes: int = 0
+
+
+def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
+    """Give the checkpoint of ``pipeline``, which nobody else holds, ``shards`` shards.
+
+    Raises:
+        UsageError: it is none, or no pipeline's of that name.
+        StateError: something in it is missing or damaged, or has to be finished first.
+    """
+    settle(checkpoint)
+    raw = _book_of(checkpoint, pipeline)
+    book = book_from_json(raw)
+    done = Resharded(shards, book.shards)
+    if shards == book.shards:
+        return done
+    if book.deciding is not None and book.deciding.folder is not None and unfinished(str(checkpoint)):
+        raise StateError(
+            f"{checkpoint}: a batch is not finished, and what it decided may stand in {book.deciding.folder} in the "
+            "files of its shards: have it finished first (crossline run PIPELINE --drain), then come again"
+        )
+    aside, last = checkpoint / BEGUN, last_committed(str(checkpoint))
+    try:
+        (aside / _STATE).mkdir(parents=True)
+        ends = {past.folder: past.slices - 1 for past in book.pasts.values()}
+        for folder in _logs(checkpoint / _STATE):
+            within = folder.relative_to(checkpoint / _STATE)
+            of_past = within.parts[1] if within.parts[:1] == ("pasts",) else None
+            if of_past is None or of_past in ends:
+                end = last if of_past is None else ends[of_past]
+                _write(folder, aside / _STATE / within, end, done, top=within.name.startswith((_LEVEL, _DECIDED)))
+        (aside / _BOOK).write_bytes(orjson.dumps({**orjson.loads(raw), "shards": shards}))
+        done.bytes = _synced(aside)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise StateError(
+            f"{aside} cannot be written: {error.strerror or error}; the checkpoint is as it was"
+        ) from error
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    aside.rename(checkpoint / WHOLE)
+    settle(checkpoint)
+    return done
+
+
+def settle(checkpoint: Path) -> bool:
+    """Finish what a killed ``reshard`` left whole, and remove what it left in pieces; whether anything was finished."""
+    whole = checkpoint / WHOLE
+    there = whole.is_dir()
+    if there:
+        _sync(checkpoint)
+        if (whole / _STATE).is_dir():
+            if (checkpoint / _STATE).is_dir():
+                _move(checkpoint / _STATE, whole / _BEFORE)
+            _move(whole / _STATE, checkpoint / _STATE)
+        if (whole / _BOOK).is_file():
+            _move(whole / _BOOK, checkpoint / _BOOK)
+        shutil.rmtree(whole)
+    shutil.rmtree(checkpoint / BEGUN, ignore_errors=True)
+    return there
+
+
+def _book_of(checkpoint: Path, pipeline: str) -> bytes:
+    path, owner = checkpoint / _BOOK, checkpoint / OWNER
+    if not path.is_file():
+        raise UsageError(
+            f"{checkpoint} has no {_BOOK}: found no checkpoint there that a pipeline has run on; the number of shards "
+            "of a new one is engine.shards in the pipeline file"
+        )
+    if owner.is_file():
+        known = orjson.loads(owner.read_bytes()).get("pipeline")
+        if known != pipeline:
+            raise UsageError(f"{checkpoint} is the checkpoint of pipeline {known}, found {pipeline}")
+    return path.read_bytes()
+
+
+def _logs(root: Path) -> list[Path]:
+    """The folders that have a log for each shard: of each level, and of each past."""
+    found = {path.parent for path in root.rglob(f"{_SHARD}*") if path.is_dir()}
+    return sorted(found)
+
+
+def _write(source: Path, target: Path, last: int, done: Resharded, *, top: bool) -> None:
+    """The log at ``source`` up to batch ``last`` as one of other shards at ``target``.
+
+    ``top``: it is that of a level above the first, which may begin with any batch.
+    """
+    numbers = sorted(int(path.name.removeprefix(_SHARD)) for path in source.iterdir() if path.name.startswith(_SHARD))
+    logs = [StateLog(str(source), number) for number in numbers]
+    lasts = [segment.last for log in logs for segment in log.segments() if segment.first <= last]
+    if top and (not lasts or (source.name == _DECIDED and max(lasts) < last)):
+        return  # it begins with a batch to come: no batch that is done had it, or nothing revises decisions any more
+    if numbers != list(range(done.before)):
+        raise StateError(
+            f"{source}: found the logs of {len(numbers)} shards, expected {done.before}; restore the folder"
+        )
+    new = [StateLog(str(target), shard) for shard in range(done.shards)]
+    waiting: list[list[bytes]] = [[] for _ in new]
+    first, size, batches = 0, 0, 0
+    for batch, kept_from, blobs in _batches(logs, last):
+        if not batches:
+            first = batch
+        for mine, blob in zip(waiting, resharded(blobs, done.shards, kept_from), strict=True):
+            mine.append(blob)
+            size += len(blob)
+        batches += 1
+        if size > _WRITE_BYTES:
+            _flush(new, first, waiting)
+            first, size = batch + 1, 0
+    _flush(new, first, waiting)
+    done.batches = max(done.batches, batches)
+
+
+def _flush(logs: list[StateLog], first: int, waiting: list[list[bytes]]) -> None:
+    for log, blobs in zip(logs, waiting, strict=True):
+        if blobs:
+            log.write_all(first, blobs)
+            blobs.clear()
+
+
+def _batches(logs: list[StateLog], last: int) -> Iterator[tuple[int, int, list[Blob]]]:
+    """Batch by batch what shards have of it, with the first batch that any of them has.
+
+    Each has let go of batches that no record to come needs: some of more, some of fewer.
+    """
+    left = [log.blobs(-1, last) for log in logs]
+    heads = [next(blobs, None) for blobs in left]
+    kept_from = min((head[0]["batch"] for head in heads if head is not None), default=last + 1)
+    for batch in range(kept_from, last + 1):
+        mine = [(number, head) for number, head in enumerate(heads) if head is not None and head[0]["batch"] == batch]
+        yield batch, kept_from, [head for _, head in mine]
+        for number, _ in mine:
+            heads[number] = next(left[number], None)
+
+
+def _synced(folder: Path) -> int:
+    """See to it that all in ``folder`` survives a power failure; how many bytes that is."""
+    size = 0
+    for path in [folder, *folder.rglob("*")]:
+        _sync(path)
+        size += path.stat().st_size if path.is_file() else 0
+    return size
+
+
+def _move(source: Path, target: Path) -> None:
+    source.rename(target)
+    _sync(source.parent)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
