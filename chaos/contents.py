@@ -15,6 +15,8 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from chaos.pipeline import ALERTS, DEAD, NAME, STREAM, TOPIC
 from chaos.producer import NUMBER_HEADER
 from chaos.services import Services
+from crossline.services.postgres import LocalPostgres
+from crossline.services.redis import LocalRedis
 
 ANSWER_S_MAX = 60.0
 
@@ -56,9 +58,7 @@ def arrived(brokers: str) -> list[Arrived]:
     found = []
     for message in read_topic(brokers, TOPIC):
         number = int(dict(message.headers())[NUMBER_HEADER])
-        found.append(
-            Arrived(number, message.partition(), message.offset(), message.timestamp()[1], message.value())
-        )
+        found.append(Arrived(number, message.partition(), message.offset(), message.timestamp()[1], message.value()))
     return sorted(found, key=lambda each: (each.partition, each.offset))
 
 
@@ -91,13 +91,12 @@ def all_contents(root: Path, services: Services) -> dict[str, Contents]:
         "kafka": _kafka(services.brokers),
         "jsonl": _jsonl(root / "out"),
         "sqlite": _sqlite(root / "out" / "store.db"),
+        "redis": _redis(services.redis),
         "decided": Contents(decisions=_lines(sorted((root / "out" / "decided").glob("*.jsonl")))),
         "webhook": Contents(more={"times": dict(services.receiver.ids), "parked": _lines([root / "out/parked.jsonl"])}),
     }
-    if services.redis is not None:
-        found["redis"] = _redis(services)
     if services.postgres is not None:
-        found["postgres"] = _postgres(services)
+        found["postgres"] = _postgres(services.postgres)
     return found
 
 
@@ -119,9 +118,8 @@ def _sqlite(path: Path) -> Contents:
         return _of_tables(lambda query: connection.execute(query).fetchall())
 
 
-def _postgres(services: Services) -> Contents:
-    assert services.postgres is not None  # noqa: S101 - the caller has looked
-    with services.postgres.connect() as connection:
+def _postgres(server: LocalPostgres) -> Contents:
+    with server.connect() as connection:
         connection.execute("SET search_path TO crossline")
         return _of_tables(lambda query: connection.execute(query).fetchall())
 
@@ -140,10 +138,9 @@ def _body(body: Any) -> Body:
     return body if isinstance(body, dict) else dict(orjson.loads(body))
 
 
-def _redis(services: Services) -> Contents:
-    assert services.redis is not None  # noqa: S101 - the caller has looked
+def _redis(server: LocalRedis) -> Contents:
     prefix = f"crossline:{NAME}"
-    with services.redis.client() as client:
+    with server.client() as client:
         stream = client.xrange(f"{prefix}:alerts")
         keys = list(client.scan_iter(f"{prefix}:decision:{STREAM}:*", count=10_000))
         last = [orjson.loads(text) for text in _chunked(client, keys)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -27,13 +28,17 @@ SETTLED_S = 2.0  # of records that may wait, where all is well
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is drilled: ``minutes``: no fault begins later than that; ``warm_s``: load before the first fault."""
+    """What is drilled: ``minutes``: no fault begins later than that; ``warm_s``: load before the first fault.
+
+    ``ends_killed``: the driver is killed at the end, with records waiting, in place of being asked to stop.
+    """
 
     seed: int
     rate_per_s: float
     faults: Sequence[Fault]
     minutes: float | None = None
     warm_s: float = 5.0
+    ends_killed: bool = False
     settings: Settings = field(default_factory=Settings)
 
 
@@ -85,14 +90,7 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
         watching.start()
         _await_start(pipeline, watching, plan)
         passed = _faults(plan, striker, watching)
-        load.stop()
-        wrong += load.failed
-        if not _settled(watching, 0, RECOVER_S_MAX):
-            wrong.append(f"{watching.lag()} records were not judged {RECOVER_S_MAX:.0f} s after the last was sent")
-        if code := pipeline.stop():
-            wrong.append(f"the pipeline ended with {code} when it was asked to stop")
-        if code := pipeline.drain():
-            wrong.append(f"`run --drain` ended with {code}")
+        wrong += _ended(plan, pipeline, load, watching)
     finally:
         load.stop()
         pipeline.stop()
@@ -103,7 +101,7 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
     expected = expected_of(root, load.log, records)
     findings = [topic, *compare(expected, all_contents(root, services))]
     counts = {
-        "judged": expected.records,
+        "decided about": len(expected.in_time),
         "late": len(expected.late),
         "dead": len(expected.dead),
         "alerts": len(expected.alerts),
@@ -114,6 +112,23 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
         *(plan, passed, pipeline.starts, findings, watching.lags, watching.latencies),
         *(len(load.log), counts, seconds, wrong),
     )
+
+
+def _ended(plan: Plan, pipeline: Supervised, load: Load, watching: Watching) -> list[str]:
+    """No more records, and all of them at all sinks; what was wrong with that."""
+    wrong = []
+    if plan.ends_killed:
+        pipeline.stop(signal.SIGKILL)
+        load.stop()
+    else:
+        load.stop()
+        if not _settled(watching, 0, RECOVER_S_MAX):
+            wrong.append(f"{watching.lag()} records were not judged {RECOVER_S_MAX:.0f} s after the last was sent")
+        if code := pipeline.stop():
+            wrong.append(f"the pipeline ended with {code} when it was asked to stop")
+    if code := pipeline.drain():
+        wrong.append(f"`run --drain` ended with {code}")
+    return [*wrong, *load.failed]
 
 
 def _await_start(pipeline: Supervised, watching: Watching, plan: Plan) -> None:

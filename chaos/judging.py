@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from chaos.contents import Arrived, Body, Contents, Place
-from chaos.pipeline import ALLOWED_LATENESS_MS, INGEST, write_replay
+from chaos.pipeline import ALLOWED_LATENESS_MS, IN_TIME_MS, INGEST, write_replay
 from chaos.producer import Sent
 
 # The instants of detection and delivery are those of the run; all else must be the same everywhere.
@@ -28,9 +28,9 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What must be at the sinks: bodies by id, reasons by place, places."""
+    """What must be at the sinks: bodies by id, reasons by place, places; ``in_time``: ids to be decided about."""
 
-    records: int
+    in_time: frozenset[str]
     alerts: Mapping[str, Body]
     decisions: Mapping[str, Body]
     dead: Mapping[Place, str]
@@ -64,11 +64,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """What arrived: dead letters with their reasons, late records, ids to be judged, and all that can be read."""
+    """What arrived: dead letters with their reasons, late records, ids to be decided about, all that can be read."""
 
     dead: dict[Place, str]
     late: set[Place]
-    known: set[str]
+    in_time: set[str]
     readable: list[Arrived]
 
 
@@ -78,6 +78,7 @@ def sorted_out(log: Sequence[Sent], records: Sequence[Arrived]) -> Sorted:
     late: set[Place] = set()
     readable = []
     known: set[str] = set()
+    in_time: set[str] = set()
     for each in records:
         sent = log[each.number]
         if sent.poison is not None or sent.event_ms is None or sent.record_id is None:
@@ -92,15 +93,17 @@ def sorted_out(log: Sequence[Sent], records: Sequence[Arrived]) -> Sorted:
             dead[each.place] = "duplicate_id"
         else:
             known.add(sent.record_id)
+            if each.ms - sent.event_ms <= IN_TIME_MS:
+                in_time.add(sent.record_id)
         readable.append(each)
-    return Sorted(dead, late, known, readable)
+    return Sorted(dead, late, in_time, readable)
 
 
 def expected_of(root: Path, log: Sequence[Sent], records: Sequence[Arrived]) -> Expected:
     """What must be at the sinks."""
     found = sorted_out(log, records)
     alerts, decisions = backtested(root, found.readable)
-    return Expected(len(found.known), alerts, decisions, found.dead, frozenset(found.late))
+    return Expected(frozenset(found.in_time), alerts, decisions, found.dead, frozenset(found.late))
 
 
 def backtested(root: Path, readable: Iterable[Arrived]) -> tuple[dict[str, Body], dict[str, Body]]:
@@ -155,11 +158,7 @@ def compare(expected: Expected, contents: Mapping[str, Contents]) -> list[Findin
 
 def _every_record(expected: Expected, decided: Contents) -> Finding:
     first = [each["record_id"] for each in decided.decisions or [] if each["kind"] == "decision"]
-    finding = Finding("decided", "records, a decision each", expected.records, len(first))
-    finding.doubled = len(first) - len(set(first))
-    finding.lost = max(0, expected.records - len(set(first)))
-    finding.strange = max(0, len(set(first)) - expected.records)
-    return finding
+    return _counted("decided", "records, each decided about", expected.in_time, first)
 
 
 def _posted(sink: str, alerts: Mapping[str, Body], found: Contents) -> Finding:

@@ -25,14 +25,14 @@ KINDS = ("card", "cash", "web", "transfer", "wallet")
 TICK_S = 0.01
 FLUSH_S_MAX = 300.0
 # (share of records, how far the event lies behind the sending, from and to): none is near the 20 s of lateness.
-LATENESS = ((0.86, 0, 400), (0.10, 1_000, 4_000), (0.035, 8_000, 12_000), (0.005, 60_000, 120_000))
+LATENESS = ((0.86, 0, 40), (0.10, 1_000, 4_000), (0.035, 8_000, 12_000), (0.005, 60_000, 120_000))
 COPIES = 0.01  # of records are sent again, as a sender does who had no answer
 DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record as it was handed to the client; ``due_s``: when it was due; ``poison``: the reason why it must be dead."""
+    """A record as the client was given it; ``due_s``: when it was due; ``poison``: the reason why it must be dead."""
 
     number: int
     due_s: float

@@ -117,8 +117,8 @@ class Proxy:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in ways:
-                each.cancel()
+            for way in ways:
+                way.cancel()
             self._open -= both
             for each in both:
                 each.transport.abort()

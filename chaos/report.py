@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report import commit, machine, percentile, table_text, versions
+
 from chaos.drill import Outcome, Passed
 from chaos.plot import Band, Panel, svg
 
@@ -90,7 +91,9 @@ def picture(outcome: Outcome) -> str:
     ]
     panels = [
         Panel("lag: records that the broker had and no committed batch (logarithmic)", outcome.lags, line=True),
-        Panel("latency: milliseconds from when a record was due to its alert being read", outcome.latencies, line=False),
+        Panel(
+            "latency: milliseconds from when a record was due to its alert being read", outcome.latencies, line=False
+        ),
     ]
     end_s = max([at_s for at_s, _ in outcome.lags], default=1.0)
     title = f"chaos drill, seed {outcome.plan.seed}, {outcome.plan.rate_per_s:g} records/s, {len(bands)} faults"
@@ -100,12 +103,15 @@ def picture(outcome: Outcome) -> str:
 def text(outcome: Outcome, body: dict[str, Any]) -> str:
     """The report to read."""
     verdict = "Nothing was lost, nothing came twice, every lag was got over." if outcome.good else "NOT GOOD."
+    said = (
+        f"{verdict} {outcome.sent:,} records at {outcome.plan.rate_per_s:g} a second, {len(outcome.passed)} faults, "
+        f"{outcome.seconds / 60:.1f} minutes, {len(outcome.starts)} starts of the driver. Commit {body['commit']}, "
+        f"{body['machine']['cores']} cores, load average {body['load_average'][0]:.1f} at the end."
+    )
     lines = [
         f"# Chaos drill, seed {outcome.plan.seed}",
         "",
-        f"{verdict} {outcome.sent:,} records at {outcome.plan.rate_per_s:g} a second, {len(outcome.passed)} faults, "
-        f"{outcome.seconds / 60:.1f} minutes, {len(outcome.starts)} starts of the driver. "
-        f"Commit {body['commit']}, {body['machine']['cores']} cores, load average {body['load_average'][0]:.1f} at the end.",
+        said,
         "",
         *(f"- {each}" for each in outcome.faults_of_drill),
         "![lag and latency](lag.svg)",
@@ -118,8 +124,8 @@ def text(outcome: Outcome, body: dict[str, Any]) -> str:
         findings_table(outcome),
         "```",
         "",
-        "What was found of each fault: how long it lasted, how long after it the lag was got over (under two seconds of "
-        "records, and all committed that had come), and the highest lag.",
+        "Each fault: how long it lasted; how long after that all that had come was committed, and no more waited than",
+        "two seconds bring; the highest lag.",
         "",
         "```",
         faults_table(outcome.passed),
@@ -128,7 +134,9 @@ def text(outcome: Outcome, body: dict[str, Any]) -> str:
         "Milliseconds from when a record was due until its alert was read from the topic:",
         "",
         "```",
-        table_text([{"alerts read": name, **ms} for name, ms in body["latency_ms"].items()] or [{"alerts read": "none"}]),
+        table_text(
+            [{"alerts read": name, **ms} for name, ms in body["latency_ms"].items()] or [{"alerts read": "none"}]
+        ),
         "```",
         "",
     ]
@@ -142,8 +150,14 @@ def findings_table(outcome: Outcome) -> str:
     return table_text(
         [
             {
-                **{"sink": each.sink, "what": each.what, "expected": each.expected, "found": each.found},
-                **{"lost": each.lost, "twice": each.doubled, "strange": each.strange, "differs": each.other},
+                "sink": each.sink,
+                "what": each.what,
+                "expected": each.expected,
+                "found": each.found,
+                "lost": each.lost,
+                "twice": each.doubled,
+                "strange": each.strange,
+                "differs": each.other,
             }
             for each in outcome.findings
         ]

@@ -141,7 +141,7 @@ class Services:
     receiver: Receiver
     proxies: Mapping[str, Proxy]
     running: Mapping[str, Service]
-    redis: LocalRedis | None
+    redis: LocalRedis
     postgres: LocalPostgres | None
 
     def freeze(self, name: str) -> None:
@@ -161,7 +161,7 @@ def _signal(service: Service, which: signal.Signals) -> None:
 
 @contextmanager
 def serving(
-    broker: LocalBroker | None = None, redis: LocalRedis | None = None, postgres: LocalPostgres | None = None
+    broker: LocalBroker | None = None, redis: LocalRedis | None = None, *, with_postgres: bool = True
 ) -> Iterator[Services]:
     """The services; those that are given are used as they are, and a broker that is given has no proxy before it."""
     with ExitStack() as stack:
@@ -174,25 +174,20 @@ def serving(
         else:
             seen = broker.brokers
         redis = redis or stack.enter_context(LocalRedis())
-        postgres = postgres or stack.enter_context(LocalPostgres(brief=True))
+        postgres = stack.enter_context(LocalPostgres(brief=True)) if with_postgres else None
         receiver = stack.enter_context(receiving())
-        proxies["redis"].target, proxies["postgres"].target = redis.port, postgres.port
-        proxies["webhook"].target = receiver.port
+        proxies["redis"].target, proxies["webhook"].target = redis.port, receiver.port
         for topic, count in ((TOPIC, PARTITIONS), (ALERTS, PARTITIONS), (DEAD, 1)):
-            broker.create_topic(topic, count, config={"max.message.bytes": "4000000"})
-        addresses = Addresses(
-            seen,
-            redis={"host": HOST, "port": proxies["redis"].port},
-            postgres={
-                "host": HOST,
-                "port": proxies["postgres"].port,
-                "user": postgres.user,
-                "dbname": postgres.dbname,
-                "password_file": str(postgres.password_file),
-            },
-            webhook=f"http://{HOST}:{proxies['webhook'].port}/alerts",
-        )
-        running = {"broker": broker, "redis": redis, "postgres": postgres}
+            broker.create_topic(topic, count)
+        running: dict[str, Service] = {"broker": broker, "redis": redis}
+        stored = None
+        if postgres is not None:
+            running["postgres"] = postgres
+            proxies["postgres"].target = postgres.port
+            stored = {"host": HOST, "port": proxies["postgres"].port, "user": postgres.user}
+            stored |= {"dbname": postgres.dbname, "password_file": str(postgres.password_file)}
+        told = {"host": HOST, "port": proxies["redis"].port}
+        addresses = Addresses(seen, told, stored, f"http://{HOST}:{proxies['webhook'].port}/alerts")
         yield Services(broker.brokers, addresses, receiver, proxies, running, redis, postgres)
 
 

@@ -18,11 +18,12 @@ from pathlib import Path
 import orjson
 import psutil
 
-from chaos.pipeline import STREAM, WEBHOOK_KEY_ENV
+from chaos.pipeline import TOPIC, WEBHOOK_KEY_ENV
 from crossline.engine.runtime.tied import end_with_parent
 
 AGAIN_S = 0.5
-TOKEN_ENV = "CHAOS_RUN"  # numbers of processes come again: what is struck and ended is known by this, too
+# Numbers of processes come again: what is struck and ended is known by this, too.
+MARK = "CHAOS_RUN"
 STOP_S_MAX = 300.0
 DRAIN_S_MAX = 900.0
 LEAVE_S = 30.0
@@ -64,12 +65,12 @@ class Supervised:
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
         self._thread.start()
 
-    def stop(self) -> int:
-        """SIGTERM, as an operator does; its exit code. It is not started again."""
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """As an operator does; its exit code. It is not started again."""
         self._ending.set()
         process = self._process
         if process is not None and process.poll() is None:
-            process.terminate()
+            process.send_signal(how)
         if self._thread is not None:
             self._thread.join(STOP_S_MAX)
         self.clear()
@@ -108,7 +109,7 @@ class Supervised:
                     found.append(each)
         return found
 
-    def fill_disk(self, full: bool) -> int:  # noqa: FBT001 - full or not
+    def fill_disk(self, *, full: bool) -> int:
         """Whether the processes of the run may write to files; how many there are. See docs/chaos.md for what it is."""
         process = self._process
         count = 0
@@ -125,7 +126,7 @@ class Supervised:
         with suppress(OSError, ValueError, orjson.JSONDecodeError):
             last = max(int(path.name) for path in (folder / "commits").iterdir() if path.name.isdigit())
             lines = (folder / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
-            return int(sum(orjson.loads(lines[-1])[STREAM].values()))
+            return int(sum(orjson.loads(lines[-1])[TOPIC].values()))
         return -1
 
     def clear(self) -> None:
@@ -153,7 +154,7 @@ class Supervised:
             process = subprocess.Popen(
                 command,
                 cwd=self.root,
-                env={**os.environ, WEBHOOK_KEY_ENV: "drilled", TOKEN_ENV: self.token},
+                env={**os.environ, WEBHOOK_KEY_ENV: "drilled", MARK: self.token},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -169,6 +170,6 @@ def family(session: int, token: str) -> list[psutil.Process]:
     found = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError, psutil.Error):
-            if os.getsid(pid) == session and psutil.Process(pid).environ().get(TOKEN_ENV) == token:
+            if os.getsid(pid) == session and psutil.Process(pid).environ().get(MARK) == token:
                 found.append(psutil.Process(pid))
     return found
