@@ -1,15 +1,16 @@
-# make setup | demo | test | bench | lint | lock | doctor | clean. Needs Python 3.11 or newer and make, nothing else.
+# make setup | demo | test | bench | chaos | lint | lock | doctor | clean. Needs Python 3.11 or newer and make, nothing else.
 VENV := .venv/bin
 SETUP = @python=$$(sh tools/find-python.sh) && "$$python" tools/setup.py
 ARGS ?=
 
-.PHONY: help setup demo test bench lint lock doctor clean
+.PHONY: help setup demo test bench chaos lint lock doctor clean
 
 help:
 	@echo "make setup    .venv with the crossline command; Java and jars where they are missing"
 	@echo "make demo     a stream of card payments, its frauds and the alerts, on this machine"
 	@echo "make test     all tests          (ARGS='tests/unit -k times' for some)"
 	@echo "make bench    all measurements   (ARGS=--help for a choice)"
+	@echo "make chaos    a drill: faults of all kinds at load, and what was lost   (ARGS='--faults 20 --seed 7')"
 	@echo "make lint     style, format, types"
 	@echo "make doctor   what is installed, what is missing and how to get it"
 	@echo "make lock     resolve the dependencies anew into the locks (ARGS=--upgrade for newer versions)"
@@ -29,6 +30,10 @@ bench:
 	$(SETUP) broker
 	$(VENV)/python -m bench $(ARGS)
 
+chaos:
+	$(SETUP) broker
+	$(VENV)/python -m chaos $(ARGS)
+
 lint: setup
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
@@ -42,4 +47,4 @@ doctor: setup
 
 clean:
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis out bench/results
-	find src tests bench tools -name __pycache__ -prune -exec rm -rf {} +
+	find src tests bench chaos tools -name __pycache__ -prune -exec rm -rf {} +

@@ -10,10 +10,9 @@ from crossline.engine.runtime.tied import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
 SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint")
-PROGRAMS = (*SMALL, "throughput", "backtest", "keys", "recovery", "latency", "equality", "postgres", "soak")
-WITH_QUICK = frozenset(
-    {"floor", "throughput", "backtest", "keys", "memory", "recovery", "checkpoint", "latency", "postgres", "soak"}
-)
+LARGE = ("throughput", "backtest", "keys", "recovery", "latency", "isolation", "postgres", "soak")
+PROGRAMS = (*SMALL, *LARGE, "equality")
+WITH_QUICK = frozenset({"floor", "memory", "checkpoint", *LARGE})
 
 
 def main() -> int:

@@ -25,7 +25,7 @@ KINDS = ("card", "cash", "web", "transfer", "wallet")
 TICK_S = 0.01
 FLUSH_S_MAX = 300.0
 # (share of records, how far the event lies behind the sending, from and to): none is near the 20 s of lateness.
-LATENESS = ((0.86, 0, 40), (0.10, 1_000, 4_000), (0.035, 8_000, 12_000), (0.005, 60_000, 120_000))
+LATENESS = ((0.90, 0, 0), (0.07, 1_000, 4_000), (0.025, 8_000, 12_000), (0.005, 60_000, 120_000))
 COPIES = 0.01  # of records are sent again, as a sender does who had no answer
 DAY_MS = 86_400_000
 
@@ -139,7 +139,7 @@ class Load:
     def _made(self, number: int, draw: random.Random, mood: Mood, *, storm: bool) -> Sent:
         now_s = time.time()
         account = STORM_ACCOUNT if storm else f"a{int(self.accounts * draw.random() ** 2):05d}"
-        event_ms = int(now_s * 1000) - _lateness_ms(draw) + mood.clock_ms
+        event_ms = int(now_s * 1000) - (0 if storm else _lateness_ms(draw)) + mood.clock_ms  # it is one sender
         body: dict[str, Any] = {
             ID: f"t{number:08d}",
             "account": account,
