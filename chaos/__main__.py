@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of the faults and the records; by default, drawn and printed")
     parser.add_argument("--faults", type=int, default=100)
     parser.add_argument("--minutes", type=float, help="begin no fault after so many")
-    parser.add_argument("--rate", type=float, default=2_000, help="records a second")
+    parser.add_argument("--rate", type=float, default=1_000, help="records a second")
     parser.add_argument("--kinds", help=f"out of {', '.join(KINDS)}")
     parser.add_argument("--master", default="local[2]", help="with local-cluster[2,1,1024] there are executors to kill")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "chaos", help="folder of the report")

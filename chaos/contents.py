@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import orjson
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from chaos.pipeline import ALERTS, DEAD, NAME, STREAM, TOPIC
-from chaos.producer import NUMBER_HEADER
+from chaos.producer import NUMBER_HEADER, digest_of
 from chaos.services import Services
 from crossline.services.postgres import LocalPostgres
 from crossline.services.redis import LocalRedis
 
 ANSWER_S_MAX = 60.0
+CHUNK = 5_000
+VALUE_MAX = 10_000
 
 Body = dict[str, Any]
 # Where a record stands: its partition and its offset.
@@ -27,13 +30,17 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A record of the topic: the number that its sender gave it, where it stands, when the broker took it."""
+    """A record of the topic: the number that its sender gave it, where it stands, when the broker took it.
+
+    ``value`` of one that is beyond all that can be read is not kept.
+    """
 
     number: int
     partition: int
     offset: int
     ms: int
     value: bytes | None
+    digest: bytes
 
     @property
     def place(self) -> Place:
@@ -43,22 +50,30 @@ class Arrived:
 
 @dataclass(slots=True)
 class Contents:
-    """What a sink has, as often as it has it. None: it keeps nothing of that kind."""
+    """What a sink has, as often as it has it, read as it is gone over. None: it keeps nothing of that kind.
 
-    alerts: list[Body] | None = None
-    decisions: list[Body] | None = None
-    dead: list[tuple[Place, str]] | None = None
-    late: list[Place] | None = None
-    alert_ids: list[str] | None = None
-    more: dict[str, Any] = field(default_factory=dict)
+    ``last``: decisions, the newest of each record; ``ids``: of alerts; ``times``: by id of an alert, how often a sink
+    got it that promises it at least once; ``parked``: what that refused.
+    """
+
+    alerts: Iterable[Body] | None = None
+    decisions: Iterable[Body] | None = None
+    dead: Iterable[tuple[Place, str]] | None = None
+    late: Iterable[Place] | None = None
+    ids: Iterable[str] | None = None
+    last: Iterable[Body] | None = None
+    times: Mapping[str, int] | None = None
+    parked: Iterable[Body] = ()
 
 
 def arrived(brokers: str) -> list[Arrived]:
     """All records of the topic, in the order of partition and offset."""
     found = []
     for message in read_topic(brokers, TOPIC):
-        number = int(dict(message.headers())[NUMBER_HEADER])
-        found.append(Arrived(number, message.partition(), message.offset(), message.timestamp()[1], message.value()))
+        number, value = int(dict(message.headers())[NUMBER_HEADER]), message.value()
+        kept = value if value is not None and len(value) <= VALUE_MAX else None
+        place = message.partition(), message.offset()
+        found.append(Arrived(number, *place, message.timestamp()[1], kept, digest_of(value)))
     return sorted(found, key=lambda each: (each.partition, each.offset))
 
 
@@ -86,52 +101,67 @@ def read_topic(brokers: str, topic: str) -> Iterator[Message]:
 
 
 def all_contents(root: Path, services: Services) -> dict[str, Contents]:
-    """By the name of the sink."""
+    """By the name of the sink; ``decided``: what the tasks of the pipeline wrote."""
+    out, store = root / "out", root / "out" / "store.db"
     found = {
-        "kafka": _kafka(services.brokers),
-        "jsonl": _jsonl(root / "out"),
-        "sqlite": _sqlite(root / "out" / "store.db"),
+        "kafka": Contents(map(_value, read_topic(services.brokers, ALERTS)), dead=_dead_on(services.brokers)),
+        "jsonl": Contents(
+            lines([out / "alerts.jsonl"]), lines([out / "decisions.jsonl"]), _dead_in(out / "dead.jsonl")
+        ),
+        "sqlite": _tables(lambda query: _from_sqlite(store, query)),
         "redis": _redis(services.redis),
-        "decided": Contents(decisions=_lines(sorted((root / "out" / "decided").glob("*.jsonl")))),
-        "webhook": Contents(more={"times": dict(services.receiver.ids), "parked": _lines([root / "out/parked.jsonl"])}),
+        "decided": Contents(decisions=lines(sorted((out / "decided").glob("*.jsonl")))),
+        "webhook": Contents(times=services.receiver.ids, parked=lines([out / "parked.jsonl"])),
     }
-    if services.postgres is not None:
-        found["postgres"] = _postgres(services.postgres)
+    server = services.postgres
+    if server is not None:
+        found["postgres"] = _tables(lambda query: _from_postgres(server, query))
     return found
 
 
-def _kafka(brokers: str) -> Contents:
-    dead = []
+def lines(paths: Iterable[Path]) -> Iterator[Body]:
+    """The lines of JSON of files, where they are there."""
+    for path in paths:
+        if path.exists():
+            with path.open("rb") as file:
+                yield from map(orjson.loads, file)
+
+
+def _value(message: Message) -> Body:
+    return dict(orjson.loads(message.value()))
+
+
+def _dead_on(brokers: str) -> Iterator[tuple[Place, str]]:
     for message in read_topic(brokers, DEAD):
         headers = {name: value.decode() for name, value in message.headers()}
-        dead.append(((headers["partition"], int(headers["offset"])), headers["reason"]))
-    return Contents(alerts=[orjson.loads(each.value()) for each in read_topic(brokers, ALERTS)], dead=dead)
+        yield (headers["partition"], int(headers["offset"])), headers["reason"]
 
 
-def _jsonl(out: Path) -> Contents:
-    dead = [((each["partition"], each["offset"]), each["reason"]) for each in _lines([out / "dead.jsonl"])]
-    return Contents(_lines([out / "alerts.jsonl"]), _lines([out / "decisions.jsonl"]), dead)
+def _dead_in(path: Path) -> Iterator[tuple[Place, str]]:
+    for each in lines([path]):
+        yield (each["partition"], each["offset"]), each["reason"]
 
 
-def _sqlite(path: Path) -> Contents:
-    with closing(sqlite3.connect(path)) as connection:
-        return _of_tables(lambda query: connection.execute(query).fetchall())
-
-
-def _postgres(server: LocalPostgres) -> Contents:
-    with server.connect() as connection:
-        connection.execute("SET search_path TO crossline")
-        return _of_tables(lambda query: connection.execute(query).fetchall())
-
-
-def _of_tables(ask: Any) -> Contents:
+def _tables(ask: Callable[[str], Iterator[tuple[Any, ...]]]) -> Contents:
     dead = ask('SELECT "partition", "offset", reason FROM dead_letters')
     return Contents(
-        alerts=[_body(body) for (body,) in ask("SELECT body FROM alerts")],
-        decisions=[_body(body) for (body,) in ask("SELECT body FROM decisions")],
-        dead=[((partition, offset), reason) for partition, offset, reason in dead],
-        late=list(ask('SELECT "partition", "offset" FROM late_records')),
+        alerts=(_body(body) for (body,) in ask("SELECT body FROM alerts")),
+        decisions=(_body(body) for (body,) in ask("SELECT body FROM decisions")),
+        dead=(((partition, offset), reason) for partition, offset, reason in dead),
+        late=((partition, offset) for partition, offset in ask('SELECT "partition", "offset" FROM late_records')),
     )
+
+
+def _from_sqlite(path: Path, query: str) -> Iterator[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        yield from connection.execute(query)
+
+
+def _from_postgres(server: LocalPostgres, query: str) -> Iterator[tuple[Any, ...]]:
+    with server.connect() as connection, connection.transaction():
+        connection.execute("SET LOCAL search_path TO crossline")
+        with connection.cursor("rows") as cursor:  # the server gives them bit by bit
+            yield from cursor.execute(query)
 
 
 def _body(body: Any) -> Body:
@@ -140,19 +170,36 @@ def _body(body: Any) -> Body:
 
 def _redis(server: LocalRedis) -> Contents:
     prefix = f"crossline:{NAME}"
+    return Contents(
+        alerts=_stream(server, f"{prefix}:alerts"),
+        ids=(key.rsplit(":", 1)[1] for key in _keys(server, f"{prefix}:alert:*")),
+        last=_texts(server, f"{prefix}:decision:{STREAM}:*"),
+    )
+
+
+def _stream(server: LocalRedis, name: str) -> Iterator[Body]:
     with server.client() as client:
-        stream = client.xrange(f"{prefix}:alerts")
-        keys = list(client.scan_iter(f"{prefix}:decision:{STREAM}:*", count=10_000))
-        last = [orjson.loads(text) for text in _chunked(client, keys)]
-        alerts = [orjson.loads(fields["alert"]) for _, fields in stream]
-        known = [key.rsplit(":", 1)[1] for key in client.scan_iter(f"{prefix}:alert:*", count=10_000)]
-    return Contents(alerts=alerts, alert_ids=known, more={"last_decisions": last})
+        after = "-"
+        while found := client.xrange(name, after, count=CHUNK):
+            for number, fields in found:
+                after = f"({number}"
+                yield orjson.loads(fields["alert"])
 
 
-def _chunked(client: Any, keys: list[str]) -> Iterator[str]:
-    for at in range(0, len(keys), 5_000):
-        yield from client.mget(keys[at : at + 5_000])
+def _keys(server: LocalRedis, pattern: str) -> Iterator[str]:
+    """Each once: a scan may come to a key again."""
+    with server.client() as client:
+        yield from set(client.scan_iter(pattern, count=CHUNK))
 
 
-def _lines(paths: Iterable[Path]) -> list[Body]:
-    return [orjson.loads(line) for path in paths if path.exists() for line in path.read_bytes().splitlines()]
+def _texts(server: LocalRedis, pattern: str) -> Iterator[Body]:
+    with server.client() as client:
+        for keys in batched(_keys(server, pattern), CHUNK):
+            yield from map(orjson.loads, client.mget(keys))
+
+
+def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    """In lists of that size."""
+    rest = iter(items)
+    while found := list(islice(rest, size)):
+        yield found

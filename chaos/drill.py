@@ -21,8 +21,8 @@ from chaos.supervised import Start, Supervised
 from chaos.watching import Watching
 
 LOOK_S = 0.1
-START_S_MAX = 300.0
-RECOVER_S_MAX = 300.0
+START_S_MAX = 900.0  # also on a machine that does much else
+RECOVER_S_MAX = 600.0
 SETTLED_S = 2.0  # of records that may wait, where all is well
 
 
@@ -104,8 +104,8 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
         "decided about": len(expected.in_time),
         "late": len(expected.late),
         "dead": len(expected.dead),
-        "alerts": len(expected.alerts),
-        "decisions with hits": len(expected.with_hits),
+        "alerts": len(expected.alerts.digests),
+        "decisions with hits": len(expected.with_hits.digests),
     }
     seconds = watching.now_s()
     return Outcome(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+import xxhash
 from confluent_kafka import KafkaError, Message, Producer
 
 from chaos.pipeline import ID, TOPIC
@@ -32,7 +33,22 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record as the client was given it; ``due_s``: when it was due; ``poison``: the reason why it must be dead."""
+    """A record that the client was given; ``due_s``: when it was due; ``poison``: the reason why it must be dead.
+
+    There may be millions: of what stands in them a digest is kept.
+    """
+
+    number: int
+    due_s: float
+    record_id: str | None
+    event_ms: int | None
+    digest: bytes
+    poison: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A record before it is sent."""
 
     number: int
     due_s: float
@@ -41,6 +57,10 @@ class Sent:
     event_ms: int | None
     value: bytes | None
     poison: str | None = None
+
+    def noted(self) -> Sent:
+        """For the log."""
+        return Sent(self.number, self.due_s, self.record_id, self.event_ms, digest_of(self.value), self.poison)
 
 
 @dataclass(slots=True)
@@ -67,7 +87,7 @@ class Load:
     _moods: list[Mood] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
-    _recent: deque[Sent] = field(default_factory=lambda: deque(maxlen=200))
+    _recent: deque[Made] = field(default_factory=lambda: deque(maxlen=200))
 
     def start(self) -> None:
         """Begin to send, in a thread of its own."""
@@ -119,7 +139,7 @@ class Load:
                 storm = stormy >= 1 and (due < 1 or draw.random() < 0.5)
                 due, stormy = (due, stormy - 1) if storm else (due - 1, stormy)
                 self._send(producer, self._made(next(numbers), draw, mood, storm=storm))
-                if draw.random() < COPIES:
+                if self._recent and draw.random() < COPIES:
                     self._send(producer, _copy(draw.choice(self._recent), next(numbers)))
             producer.poll(0)
             self._stop.wait(TICK_S)
@@ -136,7 +156,7 @@ class Load:
             poison=max((each.poison for each in self._moods), default=0.0),
         )
 
-    def _made(self, number: int, draw: random.Random, mood: Mood, *, storm: bool) -> Sent:
+    def _made(self, number: int, draw: random.Random, mood: Mood, *, storm: bool) -> Made:
         now_s = time.time()
         account = STORM_ACCOUNT if storm else f"a{int(self.accounts * draw.random() ** 2):05d}"
         event_ms = int(now_s * 1000) - (0 if storm else _lateness_ms(draw)) + mood.clock_ms  # it is one sender
@@ -147,17 +167,17 @@ class Load:
             "kind": draw.choice(KINDS),
             "event_time": event_ms,
         }
-        made = Sent(number, now_s, account, body[ID], event_ms, orjson.dumps(body))
+        made = Made(number, now_s, account, body[ID], event_ms, orjson.dumps(body))
         return poisoned(made, body, draw) if draw.random() < mood.poison else made
 
-    def _send(self, producer: Producer, sent: Sent) -> None:
-        headers = [(NUMBER_HEADER, b"%d" % sent.number)]
-        self.log.append(sent)
-        if sent.poison is None:
-            self._recent.append(sent)
+    def _send(self, producer: Producer, made: Made) -> None:
+        headers = [(NUMBER_HEADER, b"%d" % made.number)]
+        self.log.append(made.noted())
+        if made.poison is None:
+            self._recent.append(made)
         while True:
             try:
-                producer.produce(TOPIC, sent.value, key=sent.account, headers=headers, on_delivery=self._delivered)
+                producer.produce(TOPIC, made.value, key=made.account, headers=headers, on_delivery=self._delivered)
             except BufferError:
                 producer.poll(0.05)
             else:
@@ -171,9 +191,9 @@ class Load:
             self.failed.append(error.str())
 
 
-def poisoned(sent: Sent, body: dict[str, Any], draw: random.Random) -> Sent:
+def poisoned(made: Made, body: dict[str, Any], draw: random.Random) -> Made:
     """The record spoilt in one of many ways, with the reason that its dead letter must have."""
-    whole = sent.value or b""
+    whole = made.value or b""
     without = {name: value for name, value in body.items() if name != "amount"}
     ways: tuple[tuple[str, bytes | None], ...] = (
         ("malformed_json", whole[: len(whole) // 2]),
@@ -187,11 +207,16 @@ def poisoned(sent: Sent, body: dict[str, Any], draw: random.Random) -> Sent:
         ("time_in_future", orjson.dumps({**body, "event_time": body["event_time"] + DAY_MS})),
     )
     reason, value = draw.choice(ways)
-    return Sent(sent.number, sent.due_s, sent.account, None, None, value, reason)
+    return Made(made.number, made.due_s, made.account, None, None, value, reason)
 
 
-def _copy(sent: Sent, number: int) -> Sent:
-    return Sent(number, time.time(), sent.account, sent.record_id, sent.event_ms, sent.value)
+def _copy(made: Made, number: int) -> Made:
+    return Made(number, time.time(), made.account, made.record_id, made.event_ms, made.value)
+
+
+def digest_of(value: bytes | None) -> bytes:
+    """Eight bytes by which a value is known again."""
+    return xxhash.xxh3_64_digest(value or b"")
 
 
 def _lateness_ms(draw: random.Random) -> int:

@@ -1,4 +1,4 @@
-"""The chaos drill in its short form: the faults that tell most, and what its judge says of faults of its own making."""
+"""The chaos drill in its short form: the faults that tell most."""
 
 from __future__ import annotations
 
