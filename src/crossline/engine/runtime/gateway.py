@@ -14,7 +14,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.accumulators import AccumulatorTCPServer
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
@@ -86,7 +86,8 @@ def raise_if_java_ended(failure: BaseException) -> None:
 def _hush() -> None:
     """Java that ends in the midst is told of once, and not by tracebacks of all who were talking to it."""
     logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
-    AccumulatorTCPServer.handle_error = lambda *_: None
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error = lambda *_: None
 
 
 def _connection(process: subprocess.Popen[bytes], said: Path) -> tuple[int, str]:

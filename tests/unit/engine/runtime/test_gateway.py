@@ -38,7 +38,7 @@ class Gone:
 
 def test_who_ended_it_and_what_is_to_be_done(java: Started) -> None:
     os.kill(java.process.pid, signal.SIGKILL)
-    with pytest.raises(PermanentError, match=r"Java, in which Spark runs, was ended by SIGKILL.*the next start runs it"):
+    with pytest.raises(PermanentError, match=r"Java, in which Spark runs, was ended by SIGKILL.*the next start"):
         gateway.raise_if_java_ended(Py4JNetworkError("Answer from Java side is empty"))
     gone: Any = Gone()
     gateway.end_session(gone)
