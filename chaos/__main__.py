@@ -21,8 +21,6 @@ from chaos.services import serving
 from crossline.engine.machine.temp import own_folder_for
 
 ROOT = Path(__file__).parent.parent
-# These need what is not there by default: executors, which only a cluster has, and a registry.
-NOT_BY_DEFAULT = frozenset({"executor", "registry"})
 
 
 def main() -> int:
@@ -38,9 +36,8 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder for all that the pipeline left, to look into")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else secrets.randbelow(1_000_000)
-    usual = [kind for kind in KINDS if kind not in NOT_BY_DEFAULT]
-    if options.master.startswith("local-cluster"):
-        usual = [*usual, "executor"]
+    has_executors = options.master.startswith("local-cluster")
+    usual = [kind for kind in KINDS if kind != "executor" or has_executors]
     kinds = options.kinds.split(",") if options.kinds else usual
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         parser.error(f"no fault is named {', '.join(unknown)}; known: {', '.join(KINDS)}")

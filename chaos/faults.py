@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 # What is killed of the pipeline, by the names of its processes; then the services; then all that is no kill.
 KILLS = ("driver", "java", "worker", "keeper", "direct", "daemon", "prefork", "executor")
-SERVICES = ("broker", "redis", "postgres", "registry")
+SERVICES = ("broker", "redis", "postgres")
 CUTS = ("cut-broker", "cut-redis", "cut-postgres")
 STALLS = ("stall-broker", "stall-redis", "stall-postgres", "stall-webhook", "fail-webhook")
 FREEZES = (
