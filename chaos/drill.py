@@ -22,6 +22,7 @@ from chaos.watching import Watching
 
 LOOK_S = 0.1
 START_S_MAX = 900.0  # also on a machine that does much else
+STARTS_MAX = 5  # until the first batch, where nothing is struck yet
 RECOVER_S_MAX = 600.0
 SETTLED_S = 2.0  # of records that may wait, where all is well
 
@@ -134,9 +135,9 @@ def _ended(plan: Plan, pipeline: Supervised, load: Load, watching: Watching) -> 
 def _await_start(pipeline: Supervised, watching: Watching, plan: Plan) -> None:
     deadline_s = time.monotonic() + START_S_MAX
     while pipeline.done() <= 0:
-        if time.monotonic() > deadline_s:
+        if time.monotonic() > deadline_s or len(pipeline.starts) > STARTS_MAX:
             tail = (pipeline.root / "run.log").read_text(errors="replace")[-3000:]
-            raise RuntimeError(f"no batch in {START_S_MAX:.0f} s:\n{tail}")
+            raise RuntimeError(f"no batch in {START_S_MAX:.0f} s, {len(pipeline.starts)} starts:\n{tail}")
         time.sleep(LOOK_S)
     _settled(watching, plan.rate_per_s * SETTLED_S, RECOVER_S_MAX)
     time.sleep(plan.warm_s)
