@@ -1,9 +1,9 @@
-# make setup | demo | test | services | bench | lint | lock | doctor | clean. Needs Python 3.11 or newer and make, nothing else.
+# make setup | demo | test | services | bench | chaos | lint | lock | doctor | clean. Needs Python 3.11 or newer and make.
 VENV := .venv/bin
 SETUP = @python=$$(sh tools/find-python.sh) && "$$python" tools/setup.py
 ARGS ?=
 
-.PHONY: help setup demo test services services-stop services-status bench lint lock doctor clean
+.PHONY: help setup demo test services services-stop services-status bench chaos lint lock doctor clean
 
 help:
 	@echo "make setup    .venv with the crossline command; Java and jars where they are missing"
@@ -12,6 +12,7 @@ help:
 	@echo "make services Kafka, schema registry, Redis, PostgreSQL, object store here, for examples/payments-kafka"
 	@echo "              (ARGS='start redis' for some; services-status, services-stop; the first time it fetches 175 MB)"
 	@echo "make bench    all measurements   (ARGS=--help for a choice)"
+	@echo "make chaos    a drill: faults of all kinds at load, and what was lost   (ARGS='--faults 20 --seed 7')"
 	@echo "make lint     style, format, types"
 	@echo "make doctor   what is installed, what is missing and how to get it"
 	@echo "make lock     resolve the dependencies anew into the locks (ARGS=--upgrade for newer versions)"
@@ -38,6 +39,10 @@ bench:
 	$(SETUP) broker
 	$(VENV)/python -m bench $(ARGS)
 
+chaos:
+	$(SETUP) broker
+	$(VENV)/python -m chaos $(ARGS)
+
 lint: setup
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
@@ -52,4 +57,4 @@ doctor: setup
 clean:
 	-@if [ -x $(VENV)/python ]; then $(VENV)/python tools/services.py stop && $(VENV)/python tools/services.py clear; fi
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis out bench/results
-	find src tests bench tools -name __pycache__ -prune -exec rm -rf {} +
+	find src tests bench chaos tools -name __pycache__ -prune -exec rm -rf {} +

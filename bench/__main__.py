@@ -10,7 +10,8 @@ from crossline.engine.runtime.tied import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
 SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint", "sizing")
-PROGRAMS = (*SMALL, "throughput", "backtest", "keys", "recovery", "latency", "sinks", "equality", "postgres", "soak")
+LARGE = ("throughput", "backtest", "keys", "recovery", "latency", "isolation", "sinks", "equality", "postgres", "soak")
+PROGRAMS = (*SMALL, *LARGE)
 WITHOUT_QUICK = frozenset({"kernel", "panes", "patterns", "decode", "equality"})
 
 

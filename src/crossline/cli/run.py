@@ -64,7 +64,7 @@ def _run(
     watch = None
     from crossline.core.settings.config import in_folder
     from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
-    from crossline.engine.runtime.gateway import end_session
+    from crossline.engine.runtime.gateway import end_session, raise_if_java_ended
 
     try:
         config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
@@ -100,6 +100,9 @@ def _run(
         startup.step("first batch")
         totals = running.drain() if drain else running.wait()
         running.stop()
+    except Exception as failure:
+        raise_if_java_ended(failure)
+        raise
     finally:
         startup.done()
         progress.done()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -10,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
@@ -20,6 +24,7 @@ from crossline.engine.runtime.launch import end, launch, started
 
 _START_S_MAX = 120.0
 _POLL_S = 0.02
+_ENDED_S_MAX = 5.0  # from a connection that broke to an exit code
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
@@ -30,6 +35,7 @@ def start_java(settings: Mapping[str, str]) -> None:
     """
     if SparkContext._gateway is not None or _PORT in os.environ:  # noqa: SLF001 - PySpark has no other word for it
         return
+    _hush()
     made = launch(settings)
     port, secret = _connection(made.process, made.said)
     os.environ |= {_PORT: str(port), _SECRET: secret}
@@ -49,6 +55,9 @@ def end_session(session: SparkSession) -> None:
     if made is None:
         session.stop()
         return
+    if made.process.poll() is not None:
+        end(made)
+        return
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - as above
     with suppress(Exception):
         gateway.jvm.System.err.close()
@@ -56,6 +65,29 @@ def end_session(session: SparkSession) -> None:
     with suppress(Exception):
         gateway.shutdown()
     end(made, _START_S_MAX)
+
+
+def raise_if_java_ended(failure: BaseException) -> None:
+    """Where ``failure`` is that nobody answers, since Java ended in the midst: raise PermanentError, which says so."""
+    made = started()
+    if made is None or not isinstance(failure, Py4JError | ConnectionError):
+        return
+    with suppress(subprocess.TimeoutExpired):
+        code = made.process.wait(_ENDED_S_MAX)
+        if code < 0:
+            how = f"was ended by {signal.Signals(-code).name}, as the system does where memory is short"
+        else:
+            how = f"ended by itself (exit code {code}); what it said stands above"
+        raise PermanentError(
+            f"Java, in which Spark runs, {how}. What was under way is not lost: the next start runs it again"
+        ) from failure
+
+
+def _hush() -> None:
+    """Java that ends in the midst is told of once, and not by tracebacks of all who were talking to it."""
+    logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error = lambda *_: None
 
 
 def _connection(process: subprocess.Popen[bytes], said: Path) -> tuple[int, str]:

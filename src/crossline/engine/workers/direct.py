@@ -146,5 +146,5 @@ def serve(connection: Connection) -> None:
 
 def main() -> None:
     """Serve whoever had this process forked, at its standard input."""
-    with suppress(EOFError, BrokenPipeError):
+    with suppress(EOFError, ConnectionError):  # it is also reset, where the end comes with something unread
         serve(Connection(0))

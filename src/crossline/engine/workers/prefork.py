@@ -66,7 +66,7 @@ def _go_on(connection: socket.socket) -> None:
         code = _run(asked["module"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except (BrokenPipeError, EOFError):
+    except (ConnectionError, EOFError):
         pass  # a Spark that is gone while something is still written to it is no news
     except BaseException:  # noqa: BLE001 - told where the process would have told it
         traceback.print_exc()

@@ -1,0 +1,205 @@
+"""What stands in each sink in the end, read by clients of the sinks' own systems, and in the topic of records."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from chaos.pipeline import ALERTS, DEAD, NAME, STREAM, TOPIC
+from chaos.producer import NUMBER_HEADER, digest_of
+from chaos.services import Services
+from crossline.services.postgres import LocalPostgres
+from crossline.services.redis import LocalRedis
+
+ANSWER_S_MAX = 60.0
+CHUNK = 5_000
+VALUE_MAX = 10_000
+
+Body = dict[str, Any]
+# Where a record stands: its partition and its offset.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A record of the topic: the number that its sender gave it, where it stands, when the broker took it.
+
+    ``value`` of one that is beyond all that can be read is not kept.
+    """
+
+    number: int
+    partition: int
+    offset: int
+    ms: int
+    value: bytes | None
+    digest: bytes
+
+    @property
+    def place(self) -> Place:
+        """As sinks name it."""
+        return f"{TOPIC}-{self.partition}", self.offset
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a sink has, as often as it has it, read as it is gone over. None: it keeps nothing of that kind.
+
+    ``last``: decisions, the newest of each record; ``ids``: of alerts; ``times``: by id of an alert, how often a sink
+    got it that promises it at least once; ``parked``: what that refused.
+    """
+
+    alerts: Iterable[Body] | None = None
+    decisions: Iterable[Body] | None = None
+    dead: Iterable[tuple[Place, str]] | None = None
+    late: Iterable[Place] | None = None
+    ids: Iterable[str] | None = None
+    last: Iterable[Body] | None = None
+    times: Mapping[str, int] | None = None
+    parked: Iterable[Body] = ()
+
+
+def arrived(brokers: str) -> list[Arrived]:
+    """All records of the topic, in the order of partition and offset."""
+    found = []
+    for message in read_topic(brokers, TOPIC):
+        number, value = int(dict(message.headers())[NUMBER_HEADER]), message.value()
+        kept = value if value is not None and len(value) <= VALUE_MAX else None
+        place = message.partition(), message.offset()
+        found.append(Arrived(number, *place, message.timestamp()[1], kept, digest_of(value)))
+    return sorted(found, key=lambda each: (each.partition, each.offset))
+
+
+def read_topic(brokers: str, topic: str) -> Iterator[Message]:
+    """All that stands in a topic now."""
+    consumer = Consumer(
+        {"bootstrap.servers": brokers, "group.id": "chaos-count", "enable.auto.commit": False, "log_level": 0}
+    )
+    try:
+        partitions = sorted(consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic].partitions)
+        for number in partitions:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER_S_MAX)
+            consumer.assign([TopicPartition(topic, number, 0)])
+            at = 0
+            while at < end:
+                message = consumer.poll(ANSWER_S_MAX)
+                if message is None:
+                    raise TimeoutError(f"{topic}-{number} has records up to {end} and gives none after {at}")
+                if message.error():
+                    continue
+                at = message.offset() + 1
+                yield message
+    finally:
+        consumer.close()
+
+
+def all_contents(root: Path, services: Services) -> dict[str, Contents]:
+    """By the name of the sink; ``decided``: what the tasks of the pipeline wrote."""
+    out, store = root / "out", root / "out" / "store.db"
+    found = {
+        "kafka": Contents(map(_value, read_topic(services.brokers, ALERTS)), dead=_dead_on(services.brokers)),
+        "jsonl": Contents(
+            lines([out / "alerts.jsonl"]), lines([out / "decisions.jsonl"]), _dead_in(out / "dead.jsonl")
+        ),
+        "sqlite": _tables(lambda query: _from_sqlite(store, query)),
+        "redis": _redis(services.redis),
+        "decided": Contents(decisions=lines(sorted((out / "decided").glob("*.jsonl")))),
+        "webhook": Contents(times=services.receiver.ids, parked=lines([out / "parked.jsonl"])),
+    }
+    server = services.postgres
+    if server is not None:
+        found["postgres"] = _tables(lambda query: _from_postgres(server, query))
+    return found
+
+
+def lines(paths: Iterable[Path]) -> Iterator[Body]:
+    """The lines of JSON of files, where they are there."""
+    for path in paths:
+        if path.exists():
+            with path.open("rb") as file:
+                yield from map(orjson.loads, file)
+
+
+def _value(message: Message) -> Body:
+    return dict(orjson.loads(message.value()))
+
+
+def _dead_on(brokers: str) -> Iterator[tuple[Place, str]]:
+    for message in read_topic(brokers, DEAD):
+        headers = {name: value.decode() for name, value in message.headers()}
+        yield (headers["partition"], int(headers["offset"])), headers["reason"]
+
+
+def _dead_in(path: Path) -> Iterator[tuple[Place, str]]:
+    for each in lines([path]):
+        yield (each["partition"], each["offset"]), each["reason"]
+
+
+def _tables(ask: Callable[[str], Iterator[tuple[Any, ...]]]) -> Contents:
+    dead = ask('SELECT "partition", "offset", reason FROM dead_letters')
+    return Contents(
+        alerts=(_body(body) for (body,) in ask("SELECT body FROM alerts")),
+        decisions=(_body(body) for (body,) in ask("SELECT body FROM decisions")),
+        dead=(((partition, offset), reason) for partition, offset, reason in dead),
+        late=((partition, offset) for partition, offset in ask('SELECT "partition", "offset" FROM late_records')),
+    )
+
+
+def _from_sqlite(path: Path, query: str) -> Iterator[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        yield from connection.execute(query)
+
+
+def _from_postgres(server: LocalPostgres, query: str) -> Iterator[tuple[Any, ...]]:
+    with server.connect() as connection, connection.transaction():
+        connection.execute("SET LOCAL search_path TO crossline")
+        with connection.cursor("rows") as cursor:  # the server gives them bit by bit
+            yield from cursor.execute(query)
+
+
+def _body(body: Any) -> Body:
+    return body if isinstance(body, dict) else dict(orjson.loads(body))
+
+
+def _redis(server: LocalRedis) -> Contents:
+    prefix = f"crossline:{NAME}"
+    return Contents(
+        alerts=_stream(server, f"{prefix}:alerts"),
+        ids=(key.rsplit(":", 1)[1] for key in _keys(server, f"{prefix}:alert:*")),
+        last=_texts(server, f"{prefix}:decision:{STREAM}:*"),
+    )
+
+
+def _stream(server: LocalRedis, name: str) -> Iterator[Body]:
+    with server.client() as client:
+        after = "-"
+        while found := client.xrange(name, after, count=CHUNK):
+            for number, fields in found:
+                after = f"({number}"
+                yield orjson.loads(fields["alert"])
+
+
+def _keys(server: LocalRedis, pattern: str) -> Iterator[str]:
+    """Each once: a scan may come to a key again."""
+    with server.client() as client:
+        yield from set(client.scan_iter(pattern, count=CHUNK))
+
+
+def _texts(server: LocalRedis, pattern: str) -> Iterator[Body]:
+    with server.client() as client:
+        for keys in batched(_keys(server, pattern), CHUNK):
+            yield from map(orjson.loads, client.mget(keys))
+
+
+def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    """In lists of that size."""
+    rest = iter(items)
+    while found := list(islice(rest, size)):
+        yield found

@@ -1,0 +1,63 @@
+"""Which faults there are, and a row of them drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# What is killed of the pipeline, by the names of its processes; then the services; then all that is no kill.
+KILLS = ("driver", "java", "worker", "keeper", "direct", "daemon", "prefork", "executor")
+SERVICES = ("broker", "redis", "postgres")
+CUTS = ("cut-broker", "cut-redis", "cut-postgres")
+STALLS = ("stall-broker", "stall-redis", "stall-postgres", "stall-webhook", "fail-webhook")
+FREEZES = (
+    *("freeze-driver", "freeze-java", "freeze-keeper", "freeze-direct"),
+    *("freeze-broker", "freeze-redis", "freeze-postgres"),
+)
+DISKS = ("disk-full",)
+RECORDS = ("poison", "storm", "clock-ahead", "clock-behind", "clock-far")
+KINDS = (*KILLS, *SERVICES, *CUTS, *STALLS, *FREEZES, *DISKS, *RECORDS)
+# Those that only take a moment; all others are over after ``seconds``.
+AT_ONCE = frozenset(KILLS)
+SECONDS = (1.0, 8.0)
+# Of faults, how many are several at once; and how many are struck before the one before is got over.
+TOGETHER = 0.25
+HURRIED = 0.2
+TOGETHER_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One or more kinds at once, for so many ``seconds``; ``hurried``: the next does not wait until it is got over."""
+
+    number: int
+    kinds: tuple[str, ...]
+    seconds: float
+    pause_s: float
+    hurried: bool
+
+    @property
+    def name(self) -> str:
+        """The kinds in one word."""
+        return " + ".join(self.kinds)
+
+
+def drawn(seed: int, count: int, kinds: Sequence[str] = KINDS) -> list[Fault]:
+    """``count`` faults: each kind in turn, in an order of its own each round, now and then several at once."""
+    draw = random.Random(seed)
+    faults: list[Fault] = []
+    waiting: list[str] = []
+
+    def following() -> str:
+        if not waiting:
+            waiting.extend(draw.sample(list(kinds), len(kinds)))
+        return waiting.pop()
+
+    for number in range(1, count + 1):
+        several = draw.randint(2, TOGETHER_MAX) if draw.random() < TOGETHER else 1
+        chosen = tuple(dict.fromkeys(following() for _ in range(several)))
+        seconds = round(draw.uniform(*SECONDS), 1)
+        pause_s, hurried = round(draw.uniform(0.5, 4.0), 1), draw.random() < HURRIED
+        faults.append(Fault(number, chosen, seconds, pause_s, hurried))
+    return faults

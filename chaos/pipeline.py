@@ -1,0 +1,200 @@
+"""The pipeline that is drilled: one topic of payments, rules of several kinds, a policy, and sinks of every kind.
+
+Every key lies in one partition, so that no answer depends on how partitions were read beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Body = dict[str, Any]
+
+NAME = "drill"
+STREAM = "payments"
+TOPIC, ALERTS, DEAD = "drill-payments", "drill-alerts", "drill-dead"
+PARTITIONS = 2
+ID, INGEST = "id", "ingest_ms"
+WEBHOOK_KEY_ENV = "CHAOS_WEBHOOK_KEY"
+# Up to the first a record comes in time, and is decided about; beyond the second it is late.
+DEFAULTS = {"watermark_delay": "5s", "allowed_lateness": "20s"}
+IN_TIME_MS, ALLOWED_LATENESS_MS = 5_000, 20_000
+
+_OF_ACCOUNT: Body = {"source_topic": STREAM, "group_by": "account", "version": 1}
+RULES: list[Body] = [
+    {
+        **_OF_ACCOUNT,
+        "rule_id": "burst",
+        "rule_type": "velocity",
+        "aggregation_type": "count",
+        "window": "30s",
+        "aggregation_threshold": 6,
+        "action": "review",
+        "score": 30,
+    },
+    {
+        **_OF_ACCOUNT,
+        "rule_id": "spend",
+        "rule_type": "velocity",
+        "aggregation_type": "sum",
+        "aggregation_field": "amount",
+        "window": "2m",
+        "operator": ">",
+        "aggregation_threshold": 60_000,
+        "cooldown": "30s",
+        "action": "step_up",
+        "score": 50,
+    },
+    {
+        **_OF_ACCOUNT,
+        "rule_id": "again",
+        "rule_type": "velocity",
+        "aggregation_type": "distinct_count",
+        "aggregation_field": "kind",
+        "window": "10s",
+        "aggregation_threshold": 4,
+        "late_policy": "reevaluate",
+        "score": 20,
+    },
+    {
+        **_OF_ACCOUNT,
+        "rule_id": "tested",
+        "rule_type": "sequence",
+        "steps": [
+            {"name": "small", "conditions": [{"field": "amount", "operator": "<", "value": 150}]},
+            {"name": "large", "conditions": [{"field": "amount", "operator": ">=", "value": 15_000}]},
+        ],
+        "within": "20s",
+        "action": "block",
+        "score": 90,
+    },
+    {
+        "rule_id": "large",
+        "version": 1,
+        "rule_type": "threshold",
+        "source_topic": STREAM,
+        "conditions": [{"field": "amount", "operator": ">=", "value": 60_000}],
+        "action": "review",
+        "score": 40,
+    },
+]
+POLICY: Body = {
+    "schema_version": 1,
+    "version": 1,
+    "bands": [
+        {"from": 20, "decision": "review"},
+        {"from": 60, "decision": "step_up"},
+        {"from": 90, "decision": "block"},
+    ],
+}
+_FIELDS = {ID: "string", "account": "string", "amount": "integer", "kind": "string", "event_time": "integer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the pipeline finds its services; ``redis`` and ``postgres``: what the sinks of these kinds are told."""
+
+    brokers: str
+    redis: Mapping[str, Any] | None = None
+    postgres: Mapping[str, Any] | None = None
+    webhook: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What may be chosen of the pipeline."""
+
+    master: str = "local[2]"
+    trigger: str = "0s"
+    max_records: int = 20_000
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+
+def stream_of(*, with_ingest: bool = False) -> Body:
+    """The stream; ``with_ingest``: with the broker's time as a field, for a replay from files."""
+    body: Body = {
+        "format": "json",
+        "id": ID,
+        "event_time": {"field": "event_time", "unit": "ms"},
+        "fields": dict(_FIELDS),
+    }
+    if with_ingest:
+        body["ingest_time"] = {"field": INGEST, "unit": "ms"}
+        body["fields"][INGEST] = "integer"
+    return body
+
+
+def sinks_of(addresses: Addresses) -> list[Body]:
+    """One of each kind that has an address."""
+    kafka = {"kind": "kafka", "brokers": addresses.brokers, "topic": ALERTS, "dead_letter_topic": DEAD}
+    sinks: list[Body] = [
+        kafka,
+        {
+            "kind": "jsonl",
+            "path": "out/alerts.jsonl",
+            "dead_letters": "out/dead.jsonl",
+            "decisions": "out/decisions.jsonl",
+        },
+        {"kind": "sqlite", "path": "out/store.db"},
+    ]
+    if addresses.redis is not None:
+        sinks.append({"kind": "redis", "stream_max": 10_000_000, **addresses.redis})
+    if addresses.postgres is not None:
+        sinks.append({"kind": "postgres", **addresses.postgres})
+    if addresses.webhook is not None:
+        key = {"password_env": WEBHOOK_KEY_ENV}
+        sinks.append({"kind": "webhook", "url": addresses.webhook, "parked": "out/parked.jsonl", **key})
+    return sinks
+
+
+def write_pipeline(root: Path, addresses: Addresses, settings: Settings) -> Path:
+    """The project in ``root``; the path of its pipeline file."""
+    (root / "rules").mkdir(parents=True, exist_ok=True)
+    _write(root / "rules" / "rules.yaml", RULES)
+    _write(root / "policy.yaml", POLICY)
+    body = {
+        "schema_version": 1,
+        "name": NAME,
+        "streams": {STREAM: stream_of()},
+        "sources": {STREAM: {"kind": "kafka", "brokers": addresses.brokers, "topic": TOPIC, **settings.source}},
+        "rules": {"kind": "directory", "path": "rules"},
+        "sinks": sinks_of(addresses),
+        "defaults": DEFAULTS,
+        "policy": "policy.yaml",
+        "decisions": {"emit": "all", "path": "out/decided"},
+        "engine": {
+            "trigger": settings.trigger,
+            "shards": 4,
+            "checkpoint": "out/checkpoint",
+            "master": settings.master,
+            "max_batch_records": settings.max_records,
+            "partition_lag": "2m",
+        },
+    }
+    return _write(root / "pipeline.yaml", body)
+
+
+def write_replay(root: Path, log: Path) -> Path:
+    """The same over files, for a backtest of what was produced; ``log``: its records in ingest order."""
+    body = {
+        "schema_version": 1,
+        "name": f"{NAME}-replay",
+        "streams": {STREAM: stream_of(with_ingest=True)},
+        "sources": {STREAM: {"kind": "files", "path": str(log)}},
+        "rules": {"kind": "directory", "path": "rules"},
+        "sinks": [{"kind": "jsonl", "path": "replay/alerts.jsonl"}],
+        "defaults": DEFAULTS,
+        "policy": "policy.yaml",
+        "decisions": {"emit": "all", "path": "replay/decided"},
+        "engine": {"partition_lag": "2m"},
+    }
+    return _write(root / "replay.yaml", body)
+
+
+def _write(path: Path, body: Any) -> Path:
+    path.write_text(yaml.safe_dump(body, sort_keys=False), encoding="utf-8")
+    return path

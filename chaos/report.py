@@ -1,0 +1,182 @@
+"""What a drill leaves behind: markdown to read, JSON to compare, a plot of lag and latency over the faults."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.report import commit, machine, percentile, table_text, versions
+
+from chaos.drill import Outcome, Passed
+from chaos.plot import Band, Panel, svg
+
+TAIL_S = 2.0  # behind the last fault, in the figures of quiet spans
+
+
+def write(outcome: Outcome, folder: Path) -> Path:
+    """The report in ``folder``; the path of its markdown."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lag.svg").write_text(picture(outcome), encoding="utf-8")
+    body = {"commit": commit(), "machine": machine(), "versions": versions(), "load_average": os.getloadavg()}
+    body |= {"ended": datetime.now(UTC).isoformat(timespec="seconds"), **figures(outcome)}
+    (folder / "report.json").write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
+    path = folder / "report.md"
+    path.write_text(text(outcome, body), encoding="utf-8")
+    return path
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    """All of it as JSON values."""
+    return {
+        "good": outcome.good,
+        "seed": outcome.plan.seed,
+        "rate_per_s": outcome.plan.rate_per_s,
+        "seconds": round(outcome.seconds, 1),
+        "sent": outcome.sent,
+        "expected": outcome.counts,
+        "faults_struck": len(outcome.passed),
+        "starts_of_the_driver": len(outcome.starts),
+        "exit_codes": dict(Counter(str(each.code) for each in outcome.starts)),
+        "wrong": outcome.faults_of_drill,
+        "findings": [{"good": each.good, **asdict(each)} for each in outcome.findings],
+        "faults": [_of(each) for each in outcome.passed],
+        "latency_ms": latencies(outcome),
+        "lag": outcome.lags,
+        "latency": outcome.latencies,
+    }
+
+
+def _of(each: Passed) -> dict[str, Any]:
+    return {
+        "number": each.fault.number,
+        "kinds": each.fault.kinds,
+        "hurried": each.fault.hurried,
+        "met": each.met,
+        "said": each.said,
+        "began_s": round(each.began_s, 2),
+        "healed_s": round(each.healed_s, 2),
+        "over_s": None if each.over_s is None else round(each.over_s, 2),
+        "lag_max": each.lag_max,
+    }
+
+
+def latencies(outcome: Outcome) -> dict[str, dict[str, float]]:
+    """Percentiles of all alerts, and of those that were read while no fault was at work or being got over."""
+    spans = [(each.began_s, (each.over_s or outcome.seconds) + TAIL_S) for each in outcome.passed]
+    first = min((began for began, _ in spans), default=0.0)
+    quiet = [
+        ms
+        for at_s, ms in outcome.latencies
+        if at_s >= first and not any(began <= at_s <= over for began, over in spans)
+    ]
+    found = {}
+    for name, ms in (("all", [ms for _, ms in outcome.latencies]), ("without a fault", quiet)):
+        if ms:
+            found[name] = {f"p{share}": round(percentile(ms, share / 100), 1) for share in (50, 90, 99)}
+            found[name] |= {"max": round(max(ms), 1), "alerts": len(ms)}
+    return found
+
+
+def picture(outcome: Outcome) -> str:
+    """Lag and latency over time, each fault a band."""
+    bands = [
+        Band(each.began_s, each.healed_s, each.over_s or outcome.seconds, f"{each.fault.number} {each.fault.name}")
+        for each in outcome.passed
+    ]
+    panels = [
+        Panel("lag: records that the broker had and no committed batch (logarithmic)", outcome.lags, line=True),
+        Panel(
+            "latency: milliseconds from when a record was due to its alert being read", outcome.latencies, line=False
+        ),
+    ]
+    end_s = max([at_s for at_s, _ in outcome.lags], default=1.0)
+    title = f"chaos drill, seed {outcome.plan.seed}, {outcome.plan.rate_per_s:g} records/s, {len(bands)} faults"
+    return svg(title, panels, bands, end_s)
+
+
+def text(outcome: Outcome, body: dict[str, Any]) -> str:
+    """The report to read."""
+    verdict = "Nothing was lost, nothing came twice, every lag was got over." if outcome.good else "NOT GOOD."
+    said = (
+        f"{verdict} {outcome.sent:,} records at {outcome.plan.rate_per_s:g} a second, {len(outcome.passed)} faults, "
+        f"{outcome.seconds / 60:.1f} minutes, {len(outcome.starts)} starts of the driver. Commit {body['commit']}, "
+        f"{body['machine']['cores']} cores, load average {body['load_average'][0]:.1f} at the end."
+    )
+    lines = [
+        f"# Chaos drill, seed {outcome.plan.seed}",
+        "",
+        said,
+        "",
+        *(f"- {each}" for each in outcome.faults_of_drill),
+        "![lag and latency](lag.svg)",
+        "",
+        "Expected, from the producer's log and a backtest of it: "
+        + ", ".join(f"{count:,} {name}" for name, count in outcome.counts.items())
+        + ".",
+        "",
+        "```",
+        findings_table(outcome),
+        "```",
+        "",
+        "Each fault: how long it lasted; how long after that all that had come was committed, and no more waited than",
+        "two seconds bring; the highest lag.",
+        "",
+        "```",
+        faults_table(outcome.passed),
+        "```",
+        "",
+        "Milliseconds from when a record was due until its alert was read from the topic:",
+        "",
+        "```",
+        table_text(
+            [{"alerts read": name, **ms} for name, ms in body["latency_ms"].items()] or [{"alerts read": "none"}]
+        ),
+        "```",
+        "",
+    ]
+    wrong = [each for each in outcome.findings if not each.good]
+    lines += [f"- {each.sink}, {each.what}: {example}" for each in wrong for example in each.examples]
+    return "\n".join(lines) + "\n"
+
+
+def findings_table(outcome: Outcome) -> str:
+    """One row for each thing that was counted."""
+    return table_text(
+        [
+            {
+                "sink": each.sink,
+                "what": each.what,
+                "expected": each.expected,
+                "found": each.found,
+                "lost": each.lost,
+                "twice": each.doubled,
+                "strange": each.strange,
+                "differs": each.other,
+            }
+            for each in outcome.findings
+        ]
+    )
+
+
+def faults_table(passed: Sequence[Passed]) -> str:
+    """One row for each fault."""
+    return table_text(
+        [
+            {
+                "": each.fault.number,
+                "at_s": round(each.began_s),
+                "what": "; ".join(each.said),
+                "lasted_s": round(each.healed_s - each.began_s, 1),
+                "over_after_s": None if each.over_s is None else round(each.over_s - each.healed_s, 1),
+                "lag_max": each.lag_max,
+            }
+            for each in passed
+        ]
+        or [{"what": "no fault was struck"}]
+    )

@@ -1,0 +1,130 @@
+"""How each kind of fault is struck, and how it is taken back."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import psutil
+
+from chaos.faults import KILLS, SERVICES
+from chaos.producer import Load
+from chaos.services import Services
+from chaos.supervised import Supervised
+
+MINUTE_MS = 60_000
+POISON_SHARE = 0.05
+STORM_TIMES = 2.0
+CLOCKS_MS = {"clock-ahead": 10 * MINUTE_MS, "clock-behind": -60 * MINUTE_MS, "clock-far": 26 * 60 * MINUTE_MS}
+
+Undo = Callable[[], object]
+
+
+def nothing() -> None:
+    """Of what is over by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """``what``: in words, what was done; ``undo``: takes it back; ``met``: whether there was anything to strike."""
+
+    what: str
+    undo: Undo = nothing
+    met: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Striker:
+    """Strikes the parts of a drill."""
+
+    services: Services
+    pipeline: Supervised
+    load: Load
+    draw: random.Random
+
+    def strike(self, kind: str, seconds: float) -> Struck:
+        """Do it now; a fault of records lasts ``seconds`` by itself."""
+        if kind in KILLS:
+            return self._kill(kind)
+        if kind in SERVICES:
+            service = self.services.running[kind]
+            pid = service.pid
+            service.kill()
+            return Struck(f"SIGKILL to {kind} ({pid}), started again after {seconds} s", service.start)
+        if kind in CLOCKS_MS:
+            self.load.clock(seconds, CLOCKS_MS[kind])
+            return Struck(f"senders' clocks {CLOCKS_MS[kind] // MINUTE_MS:+} min for {seconds} s")
+        head, _, name = kind.partition("-")
+        return self._further()[head](name, seconds)
+
+    def _further(self) -> Mapping[str, Callable[[str, float], Struck]]:
+        return {
+            "cut": self._cut,
+            "stall": self._stall,
+            "fail": self._fail,
+            "freeze": self._freeze,
+            "disk": self._disk,
+            "poison": self._poison,
+            "storm": self._storm,
+        }
+
+    def _kill(self, kind: str) -> Struck:
+        found = self.pipeline.processes(kind)
+        if not found:
+            return Struck(f"no {kind} runs now", met=False)
+        one = self.draw.choice(found)
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+        return Struck(f"SIGKILL to {kind} ({one.pid}), one of {len(found)}")
+
+    def _cut(self, name: str, seconds: float) -> Struck:
+        proxy = self.services.proxies[name]
+        proxy.cut()
+        return Struck(f"connections to {name} cut and refused for {seconds} s", proxy.heal)
+
+    def _stall(self, name: str, seconds: float) -> Struck:
+        if name == "webhook":
+            answers = self.services.receiver.answers
+            answers.clear()
+            return Struck(f"the webhook does not answer for {seconds} s", answers.set)
+        proxy = self.services.proxies[name]
+        proxy.stall()
+        return Struck(f"bytes to and from {name} held for {seconds} s", proxy.heal)
+
+    def _fail(self, _: str, seconds: float) -> Struck:
+        receiver = self.services.receiver
+        receiver.busy = True
+        return Struck(f"the webhook answers 503 for {seconds} s", partial(setattr, receiver, "busy", False))
+
+    def _freeze(self, name: str, seconds: float) -> Struck:
+        if name in self.services.running:
+            self.services.freeze(name)
+            return Struck(f"SIGSTOP to {name}, thawed after {seconds} s", partial(self.services.thaw, name))
+        found = self.pipeline.processes(name)
+        if not found:
+            return Struck(f"no {name} runs now", met=False)
+        one = self.draw.choice(found)
+        one.suspend()
+        return Struck(f"SIGSTOP to {name} ({one.pid}), thawed after {seconds} s", partial(_thaw, one))
+
+    def _disk(self, _: str, seconds: float) -> Struck:
+        count = self.pipeline.fill_disk(full=True)
+        undo = partial(self.pipeline.fill_disk, full=False)
+        return Struck(f"no file takes a byte of the {count} processes of the run for {seconds} s", undo, count > 0)
+
+    def _poison(self, _: str, seconds: float) -> Struck:
+        self.load.poison(seconds, POISON_SHARE)
+        return Struck(f"{POISON_SHARE:.0%} of records cannot be read for {seconds} s")
+
+    def _storm(self, _: str, seconds: float) -> Struck:
+        self.load.storm(seconds, STORM_TIMES)
+        return Struck(f"one account sends {STORM_TIMES:g} times the whole rate for {seconds} s")
+
+
+def _thaw(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGCONT)

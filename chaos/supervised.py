@@ -1,0 +1,175 @@
+"""The pipeline under a supervisor: ``crossline run`` in a session of its own, started again whenever it ends."""
+
+from __future__ import annotations
+
+import os
+import resource
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import orjson
+import psutil
+
+from chaos.pipeline import TOPIC, WEBHOOK_KEY_ENV
+from crossline.engine.runtime.tied import end_with_parent
+
+AGAIN_S = 0.5
+# Numbers of processes come again: what is struck and ended is known by this, too.
+MARK = "CHAOS_RUN"
+STOP_S_MAX = 300.0
+DRAIN_S_MAX = 900.0
+LEAVE_S = 30.0
+EXECUTOR = "CoarseGrainedExecutorBackend"
+# What the processes of a run are called; ``driver`` is the one that was started.
+NAMES = {
+    "worker": "cl-worker",
+    "keeper": "cl-keeper",
+    "direct": "cl-direct",
+    "daemon": "cl-daemon",
+    "prefork": "cl-prefork",
+}
+
+
+@dataclass(slots=True)
+class Start:
+    """A run of the command: when it began and ended (epoch seconds), and how."""
+
+    began_s: float
+    ended_s: float | None = None
+    code: int | None = None
+
+
+@dataclass(slots=True)
+class Supervised:
+    """The pipeline in ``root``, whose file is ``pipeline``."""
+
+    root: Path
+    pipeline: Path
+    starts: list[Start] = field(default_factory=list)
+    token: str = field(default_factory=partial(secrets.token_hex, 8))
+    _process: subprocess.Popen[bytes] | None = None
+    _ending: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _sessions: list[int] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Begin to run it."""
+        self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
+        self._thread.start()
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """As an operator does; its exit code. It is not started again."""
+        self._ending.set()
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(how)
+        if self._thread is not None:
+            self._thread.join(STOP_S_MAX)
+        self.clear()
+        return self.starts[-1].code if self.starts and self.starts[-1].code is not None else -1
+
+    def drain(self) -> int:
+        """``run --drain``: to the end of what is there, those sinks included that no batch waits for."""
+        process = self._popen("--drain")
+        try:
+            return process.wait(DRAIN_S_MAX)
+        except subprocess.TimeoutExpired:
+            return -1
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self.clear()
+
+    def processes(self, kind: str) -> list[psutil.Process]:
+        """Those of the run that are of a kind, as named in ``faults``."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return []
+        if kind == "driver":
+            return [psutil.Process(process.pid)]
+        found = []
+        for each in family(process.pid, self.token):
+            with suppress(psutil.Error):
+                name, line = each.name(), " ".join(each.cmdline())
+                is_executor = EXECUTOR in line
+                if (
+                    (kind == "java" and name == "java" and not is_executor)
+                    or (kind == "executor" and is_executor)
+                    or NAMES.get(kind) in {name, line.strip()}
+                ):
+                    found.append(each)
+        return found
+
+    def fill_disk(self, *, full: bool) -> int:
+        """Whether the processes of the run may write to files; how many there are. See docs/chaos.md for what it is."""
+        process = self._process
+        count = 0
+        for each in family(process.pid, self.token) if process is not None else []:
+            with suppress(psutil.Error, ProcessLookupError, PermissionError):
+                hard = resource.prlimit(each.pid, resource.RLIMIT_FSIZE)[1]
+                resource.prlimit(each.pid, resource.RLIMIT_FSIZE, (0 if full else hard, hard))
+                count += 1
+        return count
+
+    def done(self) -> int:
+        """Records of the topic that committed batches took."""
+        folder = self.root / "out" / "checkpoint" / "spark"
+        with suppress(OSError, ValueError, orjson.JSONDecodeError):
+            last = max(int(path.name) for path in (folder / "commits").iterdir() if path.name.isdigit())
+            lines = (folder / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
+            return int(sum(orjson.loads(lines[-1])[TOPIC].values()))
+        return -1
+
+    def clear(self) -> None:
+        """What runs left behind goes by itself; whoever does not in time is killed."""
+        deadline_s = time.monotonic() + LEAVE_S
+        left = [each for session in self._sessions for each in family(session, self.token)]
+        while left and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+            left = [each for session in self._sessions for each in family(session, self.token)]
+        for each in left:
+            with suppress(psutil.Error):
+                each.kill()
+
+    def _watch(self) -> None:
+        while not self._ending.is_set():
+            self._process = self._popen()
+            self.starts.append(Start(time.time()))
+            code = self._process.wait()
+            self.starts[-1].ended_s, self.starts[-1].code = time.time(), code
+            self._ending.wait(AGAIN_S)
+
+    def _popen(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "crossline.cli.main", "run", str(self.pipeline), *arguments]
+        with (self.root / "run.log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.root,
+                env={**os.environ, WEBHOOK_KEY_ENV: "drilled", MARK: self.token},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system
+            )
+        self._sessions.append(process.pid)
+        return process
+
+
+def family(session: int, token: str) -> list[psutil.Process]:
+    """All processes of a session that were started with the token, those among them whose parents are gone."""
+    found = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, psutil.Error):
+            if os.getsid(pid) == session and psutil.Process(pid).environ().get(MARK) == token:
+                found.append(psutil.Process(pid))
+    return found

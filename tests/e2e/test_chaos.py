@@ -1,0 +1,39 @@
+"""The chaos drill in its short form: the faults that tell most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from chaos.drill import Plan, drill
+from chaos.faults import Fault
+from chaos.services import serving
+
+if TYPE_CHECKING:
+    from crossline.services.broker import LocalBroker
+    from crossline.services.redis import LocalRedis
+
+pytestmark = pytest.mark.kafka
+SEED = 20_261_123
+TOLD = [
+    ("poison", "keeper"),
+    ("storm", "cut-redis", "fail-webhook"),
+    ("disk-full", "clock-behind"),
+    ("freeze-keeper", "redis", "clock-far"),
+]
+
+
+@pytest.mark.timeout(1_200)
+def test_a_short_drill(kafka_broker: LocalBroker, redis_server: LocalRedis, tmp_path: Path) -> None:
+    """It ends with a driver that is killed under load, and started again."""
+    faults = [Fault(number, kinds, 1.0, 0.1, hurried=False) for number, kinds in enumerate(TOLD, 1)]
+    plan = Plan(SEED, 150, faults, warm_s=0.0, ends_killed=True)
+    with serving(kafka_broker, redis_server, with_postgres=False) as services:
+        outcome = drill(plan, tmp_path, services)
+    assert [each.fault.name for each in outcome.passed if not each.met] == []
+    assert [each.fault.name for each in outcome.passed if each.over_s is None] == []
+    assert outcome.faults_of_drill == []
+    assert [each for each in outcome.findings if not each.good] == []
+    by_what = {(each.sink, each.what): each.expected for each in outcome.findings}
+    assert min(by_what.values()) > 0, "nothing was to be found"
