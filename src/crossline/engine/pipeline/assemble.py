@@ -165,7 +165,9 @@ def _sinks(config: Config, options: RunOptions, folder: Path) -> list[Sink]:
     for settings in config.sinks:
         kinds[settings.kind] += 1
         sink = options.sink(settings, config.name)
-        sinks.append(Behind(sink, folder / f"{settings.kind}-{kinds[settings.kind]}") if settings.behind else sink)
+        if settings.behind:
+            sink = Behind(sink, folder / f"{settings.kind}-{kinds[settings.kind]}", watch=options.sink_watch)
+        sinks.append(sink)
     kept = {sink.folder for sink in sinks if isinstance(sink, Behind)}
     for each in folder.iterdir() if folder.is_dir() else ():
         if each not in kept and (left := waiting_in(each)):
