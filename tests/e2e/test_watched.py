@@ -123,7 +123,6 @@ def test_a_run_is_watched(
     place = watch.place
     assert asked(place, "/healthz") == (200, {"ok": True, "reasons": [], "state": "starting"})
     assert asked(place, "/readyz")[0] == 503
-
     spans = Spans(OtlpSettings(endpoint=collector.endpoint), "shop")
     with project.start(spark, watch=Watching(watch, spans)) as running:
         project.give("0.jsonl", lines(log[:80]) + b"{\n")

@@ -16,7 +16,7 @@ from crossline.cli.main import Crossline
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.settings.config import PipelineConfig, load_pipeline
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
