@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from crossline.core.alerts.hits import Brought, Correction, Hit, JudgedRows, told_at
 from crossline.core.plan.compile import LayerPlan, StreamPlan
-from crossline.core.windows.batch import Again, Cause
+from crossline.core.route.entering import CAUSE
+from crossline.core.windows.batch import Again, Cause, Hits
 
 _Name = tuple[int, str, int]  # line, id of the record that is hit, clock of the row
 
@@ -112,14 +113,27 @@ class _Telling:
         return (int(places.reached_ms[row]), came, sequence, int(places.offsets[row])) > cause.order
 
     def _brought(self, cause: Cause) -> Brought:
-        came, sequence, partition = cause.chunk
-        stream, log = self._plan.from_came(came)
-        place = cause.ingest_ms if self._logs > 1 else 0, stream, log, sequence, cause.offset, partition
-        if not self._plan.mixed:
-            return Brought(place, cause, place)
-        # It may be of another stream than the record that is hit: the order is that in which causes came, and what was
-        # told of that record when it came at the same time was told before.
-        return Brought(place, cause, (cause.reached_ms + 0.5, came, log, sequence, cause.offset, partition))
+        return _brought(self._plan, cause, self._logs)
+
+
+def caused(judged: JudgedRows, hits: Hits, found: Iterable[Hit], causes: Sequence[Cause], logs: int) -> Iterator[Hit]:
+    """The hits ``found`` of ``hits``, which are never corrected, with what brought their rows about: ``causes``."""
+    by = [_brought(judged.plan, cause, logs) for cause in causes]
+    for row, hit in zip(hits.row.tolist(), found, strict=True):
+        number = int(judged.rows[CAUSE][row])
+        other = number >= 0 and by[number].place[1:] != hit.place[1:]
+        yield replace(hit, cause=by[number]) if other else hit
+
+
+def _brought(plan: StreamPlan, cause: Cause, logs: int) -> Brought:
+    came, sequence, partition = cause.chunk
+    stream, log = plan.from_came(came)
+    place = cause.ingest_ms if logs > 1 else 0, stream, log, sequence, cause.offset, partition
+    if not plan.mixed:
+        return Brought(place, cause, place)
+    # It may be of another stream than the record that is hit: the order is that in which causes came, and what was
+    # told of that record when it came at the same time was told before.
+    return Brought(place, cause, (cause.reached_ms + 0.5, came, log, sequence, cause.offset, partition))
 
 
 def rows_again(plan: StreamPlan, layer_plan: LayerPlan, again: Again, logs: int) -> JudgedRows:

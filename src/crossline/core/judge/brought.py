@@ -174,7 +174,9 @@ def _places(judged: JudgedRows, found: Sequence[WirePart], known: _Causes) -> tu
     By where records stand, since two of one id may be two records under keys of their own, and by id, since several
     hits of a rule may be at one record; and by what brought them about, since that may be several, one after the other.
     """
-    number = {(log, sequence): at for at, (log, sequence, _) in enumerate(judged.chunks)}
+    # A chunk of hits comes in a part of each shard that they were judged in.
+    number: dict[tuple[str, int], int] = {}
+    chunk_of = np.array([number.setdefault(each[:2], len(number)) for each in judged.chunks], np.int64)
     rows = judged.ids(np.arange(len(judged.batch)))
     ids = pa.concat_arrays([*(_ids(arrays) for _, arrays in found), rows]).dictionary_encode().indices.to_numpy()
     chunks = [np.array([number.get((log, at), -1) for log, at in m["chunks"]])[a["chunk"]] for m, a in found]
@@ -183,7 +185,7 @@ def _places(judged: JudgedRows, found: Sequence[WirePart], known: _Causes) -> tu
     by = (
         ids,
         np.concatenate([*(arrays["offsets"] for _, arrays in found), judged.rows["offsets"]]),
-        np.concatenate([*chunks, judged.rows["chunk"]]),
+        np.concatenate([*chunks, chunk_of[judged.rows["chunk"]]]),
         caused,
     )
     order = np.lexsort(by)

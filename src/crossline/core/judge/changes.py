@@ -62,19 +62,21 @@ def by_cause(
     """``rows`` of ``parts`` in the order in which their causes came; of one cause first what goes.
 
     The cause of each row is then its number among those returned, -1 where it is the record itself. Rows of one source
-    whose records are never taken back stay as they are. A layer that judges nothing again is given what comes alone: of
-    the hits of one rule in that order too, since one that is told late was not there before, wherever batches are cut.
+    whose records are never taken back stay as they are. A layer that judges nothing again is given what comes alone, in
+    that order too: a hit that is told late was not there before, wherever batches are cut.
     """
     if not plan.corrected and (plan.met is None or not layer_plan.layer.reevaluate):
         return rows, []
     if layer_plan.layer.reevaluate:
         return _sorted(plan, rows, parts)
-    if plan.met is None:
-        rows, _ = _sorted(plan, rows, parts)
-    return taken(rows, np.flatnonzero(rows[GONE] == 0)), []
+    rows, causes = _sorted(plan, rows, parts, by_part=True)
+    return taken(rows, np.flatnonzero(rows[GONE] == 0)), causes
 
 
-def _sorted(plan: StreamPlan, rows: Arrays, parts: Sequence[WirePart]) -> tuple[Arrays, list[Cause]]:
+def _sorted(
+    plan: StreamPlan, rows: Arrays, parts: Sequence[WirePart], *, by_part: bool = False
+) -> tuple[Arrays, list[Cause]]:
+    """``by_part``: of equal times the rows of one part of a meeting come after those of another, as they do there."""
     ordered = sorted(parts, key=lambda part: (part[0]["log"], part[0]["sequence"]))
     known = [[read_cause(each) for each in meta.get("causes", ())] for meta, _ in ordered]
     causes = sorted({cause for mine in known for cause in mine}, key=lambda cause: (cause.order, cause.record_id))
@@ -86,7 +88,12 @@ def _sorted(plan: StreamPlan, rows: Arrays, parts: Sequence[WirePart]) -> tuple[
         rows = {**rows, CAUSE: of_row}
     own = [(plan.came(meta["log"]), meta["sequence"]) for meta, _ in ordered]
     gone = rows[GONE] if plan.corrected else np.zeros_like(of_row)
-    return taken(rows, np.lexsort((1 - gone, *_in_order(rows, of_row, own, causes)))), causes
+    *least, reached = _in_order(rows, of_row, own, causes)
+    if by_part and plan.met is not None:
+        names = [plan.met.part_of(meta["log"]) for meta, _ in ordered]
+        rank = {name: at for at, name in enumerate(sorted(set(names)))}
+        least.append(np.array([rank[name] for name in names], np.int64)[rows["chunk"]])
+    return taken(rows, np.lexsort((1 - gone, *least, reached))), causes
 
 
 def _in_order(

@@ -152,7 +152,7 @@ def _routed(
     stream, log, sequence, _, partition = hits[0].place[1:]
     log = told_log(stream, log, base)
     names = {field for each in columns_from(plan, source).values() for field in each.values()}
-    changes = changes_of(hits, plan.order) if plan.corrected else None
+    changes = changes_of(hits, plan.order) if plan.corrected and not scores else None
     told = hits if scores else [hit for hit, _ in changes.hits] if changes is not None else _new(hits)
     id_of = _score_id if scores else alert_id_of
     records, chunk = records_of(source, spec, names, partition, told, id_of), Chunk(log, sequence, partition)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from crossline.core.alerts.corrections import told_again
+from crossline.core.alerts.corrections import caused, told_again
 from crossline.core.alerts.hits import Hit, JudgedRows, once
 from crossline.core.alerts.waited import due_hits, origins_of
 from crossline.core.basics.values import I64, U8
@@ -125,7 +125,7 @@ def _judge_stream(
         mine = [settled(p, floors) for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
             layer = layer_plan.layer
-            reached = bool(plan.carried) or layer.waits or layer.reevaluate or waits(layer_plan)
+            reached = bool(plan.carried) or plan.corrected or layer.waits or layer.reevaluate or waits(layer_plan)
             rows = in_ingest_order(mine, floors, reached=reached, of_hits=plan.of_hits)
             rows, causes = by_cause(plan, layer_plan, rows, mine)
             rows["place_ms"] = rows["ingest_ms"] if len(logs) > 1 else np.zeros_like(rows["ingest_ms"])
@@ -265,6 +265,8 @@ def _judge_layer(
     meter.rows(layer_plan, batch.entries)
     if len(hits.line):
         found = judged.window_hits(hits)
+        if given.causes and not again:
+            found = caused(judged, hits, found, given.causes, given.logs)
         output.hits += found if plan.level == 1 else once(found)
     if waits(layer_plan) and not again:
         contexts = state.contexts.setdefault(layer_plan.layer.name, Contexts())

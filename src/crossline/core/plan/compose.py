@@ -57,7 +57,8 @@ def compile_all(
         mine = {rule_id: tuple(fields) for rule_id, fields in carried.items() if rule_id in here}
         level = sources.level_of(reading)
         corrected_ms = _corrected_by(reading, corrected)
-        change = _change(rules, reading, probing=level == probing, again=corrected_ms is not None)
+        again = corrected_ms is not None and not reading.told_once
+        change = _change(rules, reading, probing=level == probing, again=again)
         met = None if reading.single else _meeting(reading, sources)
         beside = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
         told = tellings.get(name, ())
@@ -91,8 +92,6 @@ def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str
 
 def _corrected_by(reading: Reading, corrected: Mapping[str, int]) -> int | None:
     """How late a record may be that takes back what is read; None: nothing is taken back."""
-    if reading.told_once:
-        return None
     read = {rule_of(source) for source in reading.sources}
     return max((late_ms for rule_id, late_ms in corrected.items() if rule_id in read), default=None)
 
@@ -143,7 +142,8 @@ def _tellings(
         rule = version.rule
         if rule.reading.brought:
             program = rule.program(sources.of_reading(rule.reading), defaults)
-            again = rule.judges_again or (_corrected_by(rule.reading, corrected) is not None and not program.in_panes)
+            below = not rule.reading.told_once and _corrected_by(rule.reading, corrected) is not None
+            again = rule.judges_again or (below and not program.in_panes)
             for each in program.brings:
                 told = replace(each.program, reevaluate=True) if again else each.program
                 found.setdefault(each.reading.name, []).append((version, told))

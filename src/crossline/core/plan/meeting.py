@@ -98,6 +98,10 @@ class Meeting:
         called = f"{name}{_MEMBER}{source}" if among else name
         return f"{self.levels[source]:04d}{'1' if look is None else '0'}{called}{_BETWEEN}{log}"
 
+    def part_of(self, log: str) -> str:
+        """What the logs of its part are called alike; sorted, parts are in the order of their ``log``s."""
+        return log.split(_BETWEEN, 1)[0]
+
     def judged_logs(self, clocks: Mapping[str, int]) -> dict[str, int]:
         """Of ``clocks`` by log those of the judged records, by what their logs are called among hits on these."""
         base = self.bases[self.reading.judged[0]]
