@@ -1,9 +1,10 @@
-# make setup | demo | test | services | bench | chaos | lint | lock | doctor | clean. Needs Python 3.11 or newer and make.
+# make setup | demo | test | services | bench | chaos | lint | lock | prometheus | check-deploy | doctor | clean.
+# Needs Python 3.11 or newer and make, nothing else.
 VENV := .venv/bin
 SETUP = @python=$$(sh tools/find-python.sh) && "$$python" tools/setup.py
 ARGS ?=
 
-.PHONY: help setup demo test services services-stop services-status bench chaos lint lock doctor clean
+.PHONY: help setup demo test services services-stop services-status bench chaos lint lock prometheus check-deploy doctor clean
 
 help:
 	@echo "make setup    .venv with the crossline command; Java and jars where they are missing"
@@ -16,6 +17,8 @@ help:
 	@echo "make lint     style, format, types"
 	@echo "make doctor   what is installed, what is missing and how to get it"
 	@echo "make lock     resolve the dependencies anew into the locks (ARGS=--upgrade for newer versions)"
+	@echo "make prometheus    build a Prometheus, and have it scrape a run and judge by deploy/watch (needs Go)"
+	@echo "make check-deploy  hold deploy/ against hadolint, compose, helm and the schemas of Kubernetes (needs Go)"
 	@echo "make clean    remove everything that make made"
 
 setup:
@@ -50,6 +53,13 @@ lint: setup
 
 lock: setup
 	sh tools/lock.sh $(ARGS)
+
+prometheus: setup
+	sh tools/go.sh prometheus
+	CROSSLINE_PROMETHEUS=$(CURDIR)/.cache/go $(VENV)/python -m pytest -n 0 tests/e2e/test_prometheus.py $(ARGS)
+
+check-deploy: setup
+	sh tools/check-deploy.sh
 
 doctor: setup
 	$(VENV)/crossline doctor $(ARGS)

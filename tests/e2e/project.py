@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from crossline.connectors.base import Delivery
-    from crossline.serve.watch.watch import Watch
+    from crossline.serve.watching import Watching
 
 # The instants of detection and delivery are those of the wall clock; all else of an alert must be the same everywhere.
 OF_THE_RUN = ("detected_at", "delivered_at")
@@ -96,7 +96,7 @@ class Project:
         *,
         complete: bool = False,
         hold_after: int | None = None,
-        watch: Watch | None = None,
+        watch: Watching | None = None,
     ) -> Running:
         """``hold_after``: as ``Running.hold_after``, from before the first batch."""
         return Running(self, spark, complete=complete, hold_after=hold_after, watch=watch)
@@ -140,7 +140,7 @@ class Running:
         *,
         complete: bool,
         hold_after: int | None,
-        watch: Watch | None = None,
+        watch: Watching | None = None,
     ) -> None:
         self._news = threading.Condition()
         self._project = project
@@ -148,7 +148,7 @@ class Running:
         self._last = hold_after
         self._held = threading.Event()
         self._watch = watch
-        options = RunOptions(complete, self._batch, sink_watch=None if watch is None else watch.figures)
+        options = RunOptions(complete, self._batch, sink_watch=None if watch is None else watch.sinks)
         self.pipeline: Pipeline = assemble(spark, project.config(), options)
         if watch is not None:
             watch.follow(self.pipeline)

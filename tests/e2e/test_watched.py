@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,15 @@ import pytest
 from crossline.connectors.base import Delivery
 from crossline.connectors.jsonl import JsonlSink
 from crossline.core.basics.errors import SinkError
-from crossline.core.settings.watch import WatchSettings
+from crossline.core.settings.watch import OtlpSettings, WatchSettings
 from crossline.rulelog.directory import find_log, ruleset_of_log
+from crossline.serve.spans import sending
+from crossline.serve.spans.sending import Spans
 from crossline.serve.watch import watch as watching
 from crossline.serve.watch.watch import Watch
+from crossline.serve.watching import Watching
 
+from .collector import Collector, attributes
 from .project import Project, figures, from_twin, read_jsonl
 from .scraping import Scrape, alerting_rules, asked, dashboard_expressions, names_in, until, until_scraped
 from .traffic import STREAM, Body, expected, lines, records, velocity
@@ -58,6 +62,32 @@ def down(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return event
 
 
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    monkeypatch.setattr(sending, "END_S", 60.0)  # of a machine that is busy
+    with Collector() as collector:
+        yield collector
+
+
+def assert_batches_are_traces(collector: Collector, deliveries: Sequence[Delivery]) -> None:
+    """A span of each batch with its counts, and below it its phases and what each sink did."""
+    spans = collector.spans()
+    batches = {attributes(span)["crossline.batch_id"]: span for span in spans if span.name == "batch"}
+    told = {number: attributes(span)["crossline.records"] for number, span in batches.items()}
+    assert told == {each.batch_id: each.figures["records"] for each in deliveries}
+    for each in batches.values():
+        below = {span.name: span for span in spans if span.parent_span_id == each.span_id}
+        assert {"plan", "tasks", "collect", "deliver", "mark"} == set(below)
+        assert all(span.trace_id == each.trace_id for span in below.values())
+        begun, ended = each.start_time_unix_nano, each.end_time_unix_nano
+        assert begun <= below["plan"].start_time_unix_nano
+        assert below["mark"].end_time_unix_nano == ended
+        sinks = [span.name for span in spans if span.parent_span_id == below["deliver"].span_id]
+        assert sorted(sinks) == ["deliver to jsonl", "deliver to sqlite"]
+    attempts = [attributes(span)["crossline.attempts"] for span in spans if span.name == "deliver to jsonl"]
+    assert max(attempts) > 1, "it was down"
+
+
 def as_logged(project: Project) -> list[Body]:
     """The rules as the twin takes them, with what the breaker made of them."""
     bodies: dict[Any, Body] = {}
@@ -84,15 +114,17 @@ def assert_files_name_what_is_there(scrape: Scrape) -> None:
     }
 
 
-def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, down: threading.Event) -> None:
+def test_a_run_is_watched(
+    spark: SparkSession, tmp_path: Path, watch: Watch, collector: Collector, down: threading.Event
+) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     project = Project(tmp_path, [OFTEN, PAIRS], sinks=SINKS, policy="policy.yaml")
     log = records(240, seed=5)
     place = watch.place
     assert asked(place, "/healthz") == (200, {"ok": True, "reasons": [], "state": "starting"})
     assert asked(place, "/readyz")[0] == 503
-
-    with project.start(spark, watch=watch) as running:
+    spans = Spans(OtlpSettings(endpoint=collector.endpoint), "shop")
+    with project.start(spark, watch=Watching(watch, spans)) as running:
         project.give("0.jsonl", lines(log[:80]) + b"{\n")
         running.until_read(81)
         until(place, "/readyz", 200)
@@ -120,6 +152,8 @@ def test_a_run_is_watched(spark: SparkSession, tmp_path: Path, watch: Watch, dow
         scrape = until_scraped(place, lambda each: each.values("crossline_records_total") == {(STREAM,): 240})
     assert until(place, "/healthz", 503)["reasons"] == ["the query is dead: see the log of the run"]
 
+    spans.close()
+    assert_batches_are_traces(collector, running.deliveries)
     alerts = project.alerts()
     told = scrape.values("crossline_alerts_total")
     for rule in ("often", "pairs"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
     from crossline.core.settings.config import PipelineConfig
     from crossline.engine.work.totals import Totals
-    from crossline.serve.watch.watch import Watch
+    from crossline.serve.watching import Watching
 
 
 def register(app: typer.Typer) -> None:
@@ -70,7 +71,7 @@ def _run(
         config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
         stopping.check()
         of_run(pipeline=config.name)
-        watch = _watch(config)
+        watch = _watching(config)
         startup.step("Java and Spark")
         spark = session_for(config)
     except BaseException:
@@ -89,9 +90,10 @@ def _run(
     try:
         stopping.check()
         startup.step("rules and sinks")
-        told = None if watch is None else watch.figures
         screen = sys.stderr if as_json else None
-        options = RunOptions(complete=drain, on_batch=on_batch, screen=screen, sink_watch=told)
+        options = RunOptions(
+            complete=drain, on_batch=on_batch, screen=screen, sink_watch=None if watch is None else watch.sinks
+        )
         running = assemble(spark, config, options)
         if watch is not None:
             watch.follow(running)
@@ -114,14 +116,15 @@ def _run(
     return summary_text(config, totals, startup.spent_ms)
 
 
-def _watch(config: PipelineConfig) -> Watch | None:
-    """What serves its figures, from before Java is up: whether the place is free shows at once."""
-    if config.watch is None:
-        return None
-    from crossline.engine.pipeline.assemble import clocks_of
-    from crossline.serve.watch.watch import Watch
+def _watching(config: PipelineConfig) -> Watching | None:
+    """Who watches it, from before Java is up: whether the place is free shows at once."""
+    from crossline.serve.wanted import spans_wanted
 
-    return Watch(config.watch, config.name, clocks_of(config))
+    if config.watch is None and not spans_wanted(None, os.environ):
+        return None
+    from crossline.serve.watching import Watching
+
+    return Watching.of(config)
 
 
 def _launch_ahead(pipeline: Path) -> Started | None:

@@ -119,13 +119,17 @@ class Heedful(Protocol):
 
 
 class SinkWatch(Protocol):
-    """Who is told how sinks do; called from the threads that serve them, so quickly."""
+    """Who is told how sinks do; called from the threads that serve them, so quickly.
+
+    Of a sink that no batch waits for, two are told of: the ``Behind`` that has the batch on the disk, and, later, the
+    sink in it.
+    """
 
     def failed(self, sink: Sink, error: BaseException | None) -> None:
         """``sink`` did not take the batch, and is tried again."""
         ...
 
-    def took(self, sink: Sink, spent_s: float) -> None:
+    def took(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
         """``sink`` has the batch, ``spent_s`` after it was first asked."""
         ...
 
@@ -285,7 +289,7 @@ def _until_taken(
         reraise=True,
     )(sink.deliver, delivery)
     if watch is not None:
-        watch.took(sink, time.monotonic() - begun_s)
+        watch.took(sink, delivery, time.monotonic() - begun_s)
 
 
 class _Pause:

@@ -123,7 +123,7 @@ def open_store(place: str) -> Store:
 
     Raises UsageError where there is none, or where a password stands in an address.
     """
-    if place.startswith(_URLS):
+    if in_a_database(place):
         from crossline.connectors.postgres.client import place_of_url  # noqa: PLC0415 - loads a client
         from crossline.connectors.postgres.reader import PostgresReader  # noqa: PLC0415 - as above
 
@@ -131,6 +131,22 @@ def open_store(place: str) -> Store:
     from crossline.connectors.sqlite_reader import StoreReader  # noqa: PLC0415 - a store of the other kind needs none
 
     return StoreReader(Path(place))
+
+
+def in_a_database(place: str) -> bool:
+    """Whether ``place`` is the address of a store, and not a file."""
+    return place.startswith(_URLS)
+
+
+def labels_of(place: str, streams: Collection[str] | None) -> Iterator[Mapping[str, Any]]:
+    """The verdicts on records of ``streams`` (None: of all) in the store at the address ``place``.
+
+    Each has ``record_id``, ``is_fraud`` and ``fraud_id``. Raises UsageError as ``open_store``.
+    """
+    from crossline.connectors.postgres.client import place_of_url  # noqa: PLC0415 - loads a client
+    from crossline.connectors.postgres.labels import labels_in  # noqa: PLC0415 - as above
+
+    return labels_in(place_of_url(place), streams)
 
 
 def store_of(config: PipelineConfig) -> Store | None:

@@ -32,8 +32,8 @@ def reshard(
     config = in_folder(read_pipeline(str(pipeline)), str(pipeline.parent.absolute()))
     if "://" in config.engine.checkpoint:
         raise UsageError(
-            f"engine.checkpoint: found {config.engine.checkpoint}, expected a folder: a checkpoint on a store keeps the "
-            "number of shards that it began with, in this version"
+            f"engine.checkpoint: found {config.engine.checkpoint}, expected a folder: a checkpoint on a store "
+            "keeps the number of shards that it began with, in this version"
         )
     folder = Path(config.engine.checkpoint).absolute()
     if not folder.is_dir():

@@ -67,15 +67,15 @@ def compare(
     note(f"{found.records:,} records of {found.days:,.3g} days")
 
 
-def marks_of(labels: Path | None, judged: Judged, amount: str | None) -> Marks | None:
+def marks_of(labels: str | None, judged: Judged, amount: str | None) -> Marks | None:
     """The labels that were given. Raises UsageError where an amount is asked for without."""
-    from crossline.replay.workbench.labels import read_labels
+    from crossline.replay.workbench.labels import labels_at
 
     if labels is None:
         if amount is not None:
             raise UsageError("--amount says what was at stake in frauds: name them with --labels")
         return None
-    return read_labels(labels, [judged.history.streams[name].id for name in judged.history.inputs])
+    return labels_at(labels, {name: judged.history.streams[name].id for name in judged.history.inputs})
 
 
 def _judged(given: Given, named: str) -> Judged:

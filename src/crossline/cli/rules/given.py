@@ -47,13 +47,12 @@ SomeInput = Annotated[
 ]
 OneRule = Annotated[str | None, typer.Option("--rule", metavar="ID", help="Only this rule.")]
 Labels = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--labels",
-        help="What was fraud: CSV, JSON lines or Parquet with the record's id and is_fraud; or labels of crossline "
-        "generate.",
-        exists=True,
-        dir_okay=False,
+        metavar="FILE|URL",
+        help="What was fraud: CSV, JSON lines or Parquet with the record's id and is_fraud; labels of crossline "
+        "generate; or table labels of a store, postgresql://HOST/DB.",
     ),
 ]
 Amount = Annotated[

@@ -96,7 +96,7 @@ def shadow(
         note(f"alerts of {found.days:,.3g} days")
 
 
-def _judged(rules: Path, given: Given, labels: Path | None, amount: str | None) -> Found:
+def _judged(rules: Path, given: Given, labels: str | None, amount: str | None) -> Found:
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.workbench.together import judge_together
 
@@ -111,14 +111,14 @@ def _judged(rules: Path, given: Given, labels: Path | None, amount: str | None) 
     return Found(found.alerts[0], shadow, found.days, marks, found.amounts)
 
 
-def _marks(labels: Path | None, stream: Path | None) -> Marks | None:
+def _marks(labels: str | None, stream: Path | None) -> Marks | None:
     """Labels for alerts of a store; a stream file says what records call their id."""
-    from crossline.replay.workbench.labels import read_labels
+    from crossline.replay.workbench.labels import labels_at
 
     if labels is None:
         return None
     streams = load_streams(read_text(stream), str(stream)) if stream is not None else {}
-    return read_labels(labels, [spec.id for spec in streams.values()])
+    return labels_at(labels, {name: spec.id for name, spec in streams.items()})
 
 
 def _stored(alerts: Sequence[Mapping[str, Any]], marks: Marks | None) -> Found:

@@ -54,7 +54,7 @@ def suggest_threshold(
     from crossline.replay.workbench.suggest import Wanted, suggest
 
     if alerts_per_day is None and labels is None:
-        raise UsageError("name what is wanted: --alerts-per-day N, or --labels FILE for the best F1")
+        raise UsageError("name what is wanted: --alerts-per-day N, or --labels FILE|URL for the best F1")
     given = Given(stream, lists, pipeline, tuple(input_))
     every = chosen(given.rules(rules), None)
     (mine,) = chosen(every, rule)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all, wall_clock_ms
+from crossline.connectors.base import Delivery, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
 from crossline.connectors.behind.parcels import packed, unpacked
 from crossline.connectors.objects.files import FileStore, LocalFiles, StoreAwayError, patiently
 from crossline.core.basics.errors import CrosslineError, SinkError, StateError
@@ -46,14 +46,22 @@ class Behind:
     again where a kill came between its taking it and the file's going, as any sink does.
 
     A sink that fails for good is told of as an error and tried again after half a minute, without end: the batches do
-    not stop for it, and what it does not have is not let go of. A disk that is full holds the batches.
+    not stop for it, and what it does not have is not let go of. A disk that is full holds the batches. ``watch`` is
+    told how ``sink`` does.
     """
 
-    def __init__(self, sink: Sink, folder: Path | FileStore, policy: RetryPolicy | None = None) -> None:
-        self._sink = sink
+    def __init__(
+        self,
+        sink: Sink,
+        folder: Path | FileStore,
+        policy: RetryPolicy | None = None,
+        watch: SinkWatch | None = None,
+    ) -> None:
+        self.sink = sink
         self.folder = folder
         self._store = _store(folder)
         self._policy = policy or RetryPolicy()
+        self._watch = watch
         self._stop = threading.Event()
         self._news = threading.Condition()
         self._waiting: dict[int, int] = {}  # number of the file -> when it came
@@ -70,7 +78,7 @@ class Behind:
     @property
     def name(self) -> str:
         """Of the sink, for logs."""
-        return type(self._sink).__name__
+        return type(self.sink).__name__
 
     @property
     def closed(self) -> bool:
@@ -131,7 +139,7 @@ class Behind:
             self._thread = None
         if self._opened:
             self._opened = False
-            self._sink.close()
+            self.sink.close()
 
     def _work(self) -> None:
         while (number := self._next()) is not None:
@@ -142,6 +150,8 @@ class Behind:
                     return
                 told = {"sink": self.name, "file": f"{self.folder}/{self._path(number)}", "error": str(error)}
                 log.error("a sink fails; trying again in a while", **told)  # noqa: TRY400 - told, and tried again
+                if self._watch is not None:
+                    self._watch.failed(self.sink, error)
                 with self._news:
                     self._failed = error if isinstance(error, CrosslineError) else SinkError(repr(error))
                     self._news.notify_all()
@@ -156,11 +166,11 @@ class Behind:
 
     def _give(self, number: int) -> None:
         if not self._opened:
-            self._sink.open()
+            self.sink.open()
             self._opened = True
         name = self._path(number)
         raw = patiently(lambda: self._store.get(name), self._stop)
-        deliver_all([self._sink], unpacked(raw, f"{self.folder}/{name}"), self._policy, self._stop)
+        deliver_all([self.sink], unpacked(raw, f"{self.folder}/{name}"), self._policy, self._stop, self._watch)
         patiently(lambda: self._store.delete(name), self._stop)
         with self._news:
             self._waiting.pop(number, None)

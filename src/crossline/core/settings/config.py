@@ -386,6 +386,7 @@ def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
         tables={name: _moved(each, folder) for name, each in pipeline.tables.items()},
         decisions=_moved(pipeline.decisions, folder),
         figures=None if pipeline.figures is None else posixpath.join(folder, pipeline.figures),
+        watch=_moved(pipeline.watch, folder) if pipeline.watch is not None else None,
     )
 
 

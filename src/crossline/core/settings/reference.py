@@ -26,7 +26,7 @@ from crossline.core.settings.registry import RegistrySettings
 from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
 from crossline.core.settings.tables import TableSettings
-from crossline.core.settings.watch import BreakerSettings, WatchSettings
+from crossline.core.settings.watch import BreakerSettings, OtlpSettings, WatchSettings
 
 _HEAD = """\
 # pipeline.yaml
@@ -88,6 +88,7 @@ def reference() -> str:
     parts += _section("`engine`", EngineSettings)
     parts += _section("`decisions`", DecisionSettings)
     parts += _section("`watch`", WatchSettings)
+    parts += _section("`otlp`, in `watch`", OtlpSettings)
     parts += [*_section("A policy file", Policy), *_section("`decide`, in a policy file", Branch), _WHEN]
     parts += _section("`bands`, in a policy file", Band)
     return "\n".join(parts)

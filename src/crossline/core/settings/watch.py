@@ -6,11 +6,13 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
 from crossline.core.settings.fields import DurationMs, Settings
-from crossline.core.texts.problems import Finding
+from crossline.core.settings.secrets import A_SECRET, Password
+from crossline.core.texts.problems import Finding, shown
 from crossline.core.texts.validation import refusal
 
 LOOPBACK = "127.0.0.1"
@@ -61,6 +63,47 @@ def _listen(value: Any) -> str:
     return str(place)
 
 
+_COLLECTOR = "http:// or https://, a host, and the path above /v1/traces"
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+
+
+class OtlpSettings(Password):
+    """A collector of OpenTelemetry that is sent spans of batches, by OTLP over HTTP.
+
+    What stands here goes before the environment's `OTEL_EXPORTER_OTLP_…`; of those that name what is not here
+    (`OTEL_TRACES_SAMPLER`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_BSP_…`) all hold. The password is a header's content.
+    """
+
+    endpoint: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Address, without `/v1/traces`; else what the environment says, else port 4318 of this machine.",
+    )
+    header: str = Field(default="authorization", description="The header that the password is sent in, as it stands.")
+    ca_file: str | None = Field(default=None, description="File with the certificates to trust, in PEM form.")
+
+    def findings(self) -> list[Finding]:
+        """An address that is none, that holds a password, or that a password would be sent to in the clear."""
+        found = super().findings()
+        if _HEADER.fullmatch(self.header) is None:
+            found.append(Finding(("header",), shown(self.header), "the name of a header, such as authorization"))
+        if self.endpoint is None:
+            return found
+        try:
+            parts = urlsplit(self.endpoint)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            return [*found, Finding(("endpoint",), "an address that cannot be read", _COLLECTOR)]
+        if "@" in parts.netloc or parts.query:
+            hint = "say in header which one holds the key, and in password_env or password_file where it stands"
+            return [*found, Finding(("endpoint",), A_SECRET, "no user, no password and no key in an address", hint)]
+        if parts.scheme not in {"http", "https"} or not host or parts.fragment:
+            return [*found, Finding(("endpoint",), shown(self.endpoint), _COLLECTOR)]
+        if parts.scheme == "http" and (self.password_env or self.password_file) and not Place(host, 0).loopback:
+            found.append(Finding(("endpoint",), f"http:// to {host}", "https://, for a password is sent there"))
+        return found
+
+
 class WatchSettings(Settings):
     """A server of the run: `/metrics` for Prometheus, `/healthz` and `/readyz` for who starts and stops it.
 
@@ -75,6 +118,9 @@ class WatchSettings(Settings):
     )
     rules_max: int = Field(
         default=100, ge=1, le=10_000, description="Rules that figures name; those of the rest are told together."
+    )
+    otlp: OtlpSettings | None = Field(
+        default=None, description="A collector of OpenTelemetry that gets spans of batches. None: the environment says."
     )
 
     @property

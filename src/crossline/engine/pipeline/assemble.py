@@ -202,7 +202,8 @@ def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:
         name = f"{settings.kind}-{kinds[settings.kind]}"
         if settings.behind:
             kept.add(name)
-        sinks.append(Behind(sink, held.sink_store(name)) if settings.behind else sink)
+            sink = Behind(sink, held.sink_store(name), watch=options.sink_watch)
+        sinks.append(sink)
     for name in held.sinks_waiting():
         if name not in kept and (left := waiting_in(held.sink_store(name))):
             log.warning("a sink that is not there any more has not got all", folder=f"behind/{name}", batches=left)

@@ -245,6 +245,7 @@ class Batches:
         self.totals.cost(cost_ms)
         figures = {
             **outcome.figures,
+            "began_ms": round(begun_ms),
             "detect_ms": round((time.monotonic() - begun_s) * 1000),
             "wall_ms": outcome.spent.wall_ms(begun_ms, time.time() * 1e3),
             "spent_ms": outcome.spent.spent_ms,

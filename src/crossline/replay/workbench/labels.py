@@ -1,14 +1,14 @@
-"""Labels from a file: which records were fraud.
+"""Labels: which records were fraud. They come from a file, or from the table in which investigators put them.
 
-A row a record (CSV, JSON lines, Parquet), with its id and ``is_fraud``; or the labels of ``crossline generate cards``,
-a line for each fraud with the ids of its records.
+A file has a row a record (CSV, JSON lines, Parquet), with its id and ``is_fraud``; or it is the labels of ``crossline
+generate cards``, a line for each fraud with the ids of its records.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from crossline.connectors.stores import in_a_database, labels_of
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import nearest, shown
 from crossline.core.workbench.catch import Marks
@@ -27,17 +28,35 @@ _FALSE = {"false", "0", "no", "n", "f", "", "none"}
 _IS_FRAUD = "is_fraud"
 
 
+def labels_at(place: str, ids: Mapping[str, str]) -> Marks:
+    """The labels at ``place``, a file or the address of a store; ``ids``: by stream, the field that is its id.
+
+    Of a store those of these streams, or, where none is named, of all. Raises UsageError where there are none.
+    """
+    if in_a_database(place):
+        rows = labels_of(place, list(ids) or None)
+        return _marks(((place, row) for row in rows), [], f"table labels of {place}")
+    path = Path(place)
+    if not path.is_file():
+        raise UsageError(f"--labels: found no file {place}; expected one, or postgresql://HOST/DB")
+    return read_labels(path, ids.values())
+
+
 def read_labels(path: Path, id_fields: Iterable[str]) -> Marks:
     """The labels in ``path``; the id is in one of ``id_fields``, or in ``record_id`` or ``id``.
 
     Raises UsageError with the line of what is no label.
     """
-    names = [*dict.fromkeys((*id_fields, "record_id", "id"))]
+    return _marks(((f"{path}:{line}", row) for line, row in _rows(path)), id_fields, str(path))
+
+
+def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str], told: str) -> Marks:
+    """Of rows with their places; ``told`` names all of them."""
+    names: Collection[str] = [*dict.fromkeys((*id_fields, "record_id", "id"))]
     frauds: dict[str, set[str]] = {}
     asked: set[str] = set()
     named: set[str] = set()
-    for line, row in _rows(path):
-        where = f"{path}:{line}"
+    for where, row in rows:
         if "record_ids" in row and "fraud_id" in row:
             fraud, ids = str(row["fraud_id"]), [str(each) for each in row["record_ids"]]
             complete = row.get("complete", True)
@@ -52,7 +71,7 @@ def read_labels(path: Path, id_fields: Iterable[str]) -> Marks:
         for each in ids:
             frauds.setdefault(each, set()).add(fraud)
     if not named:
-        raise UsageError(f"{path}: found no labels; expected a row for each record, with its id and {_IS_FRAUD}")
+        raise UsageError(f"{told}: found no labels; expected a row for each record, with its id and {_IS_FRAUD}")
     return Marks({each: frozenset(found) for each, found in frauds.items()}, frozenset(asked), len(named))
 
 
@@ -86,7 +105,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield number, row
 
 
-def _id(row: Mapping[str, Any], names: Sequence[str], where: str) -> str:
+def _id(row: Mapping[str, Any], names: Collection[str], where: str) -> str:
     for name in names:
         if row.get(name) is not None:
             return str(row[name])

@@ -18,6 +18,7 @@ from crossline.connectors.base import Delivery, Sink
 from crossline.connectors.behind.sink import Behind
 from crossline.core.alerts.breaker import instants_ms
 from crossline.engine.work.totals import Totals
+from crossline.serve.sinks import named
 
 OTHERS, NO_RULE = "(others)", "(no rule)"  # no rule can have such a name
 PHASES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -95,15 +96,12 @@ class Figures:
 
     def name_sinks(self, sinks: Iterable[Sink]) -> None:
         """By their kind, a later one of a kind with its number."""
-        kinds: Counter[str] = Counter()
-        for sink in sinks:
-            kind = (sink.name if isinstance(sink, Behind) else type(sink).__name__).removesuffix("Sink").lower()
-            kinds[kind] += 1
-            name = kind if kinds[kind] == 1 else f"{kind}-{kinds[kind]}"
+        for name, sink in named(sinks):
             self._sink_names[id(sink)] = name
             self.sinks[name] = SinkFigures()
             if isinstance(sink, Behind):
                 self.behind[name] = sink
+                self._sink_names[id(sink.sink)] = name
 
     def failed(self, sink: Sink, error: BaseException | None) -> None:
         """A sink did not take a batch; it is tried again."""
@@ -111,15 +109,22 @@ class Figures:
             mine = self._sink(sink)
             mine.retries += 1
             mine.error = "" if error is None else str(error)
-            if mine.behind_since_s is None:
+            if mine.behind_since_s is None and not self._gets_later(sink):
                 mine.behind_since_s = time.time()
 
-    def took(self, sink: Sink, spent_s: float) -> None:
+    def took(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:  # noqa: ARG002 - others ask for it
         """A sink has a batch, ``spent_s`` after it was first asked to take it."""
         with self.lock:
             mine = self._sink(sink)
-            mine.behind_since_s, mine.error = None, ""
-            mine.delivery_s.add(spent_s)
+            mine.error = ""
+            if not self._gets_later(sink):
+                mine.behind_since_s = None
+            if not isinstance(sink, Behind):  # that is the disk
+                mine.delivery_s.add(spent_s)
+
+    def _gets_later(self, sink: Sink) -> bool:
+        """Whether no batch waits for it: what it lacks is a backlog."""
+        return any(each.sink is sink for each in self.behind.values())
 
     def _sink(self, sink: Sink) -> SinkFigures:
         return self.sinks.setdefault(self._sink_names.get(id(sink), type(sink).__name__), SinkFigures())

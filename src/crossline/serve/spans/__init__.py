@@ -1,0 +1,1 @@
+"""Spans of batches for a collector of OpenTelemetry, where somebody wants them."""

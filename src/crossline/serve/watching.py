@@ -1,0 +1,86 @@
+"""All who watch a run: what serves its figures, and what sends its spans."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Self
+
+from crossline.connectors.base import Delivery, SinkWatch
+from crossline.core.basics.errors import UsageError
+from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.watch import OtlpSettings
+from crossline.engine.pipeline.assemble import clocks_of
+from crossline.engine.work.totals import Totals
+from crossline.logs import get_logger
+from crossline.serve.sinks import SinkWatches
+from crossline.serve.wanted import spans_wanted
+from crossline.serve.watch.watch import Followed, Watch
+
+if TYPE_CHECKING:
+    from crossline.serve.spans.sending import Spans
+
+log = get_logger(__name__)
+
+
+class Watching:
+    """What serves figures (``watch``) and what sends ``spans``, each where it is wanted."""
+
+    def __init__(self, watch: Watch | None, spans: Spans | None) -> None:
+        self._watch = watch
+        self._spans = spans
+        told: list[SinkWatch] = [] if watch is None else [watch.figures]
+        self.sinks = SinkWatches(told if spans is None else [*told, spans])
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> Self:
+        """Those that the pipeline and the environment ask for.
+
+        Raises UsageError where the pipeline asks for spans and what makes them is not installed, or where the place to
+        listen is taken; PermanentError where the key of the collector is not to be had.
+        """
+        spans = _spans(config)
+        try:
+            watch = None if config.watch is None else Watch(config.watch, config.name, clocks_of(config))
+        except BaseException:
+            if spans is not None:
+                spans.close()
+            raise
+        return cls(watch, spans)
+
+    def follow(self, pipeline: Followed) -> None:
+        """They watch ``pipeline`` from now on, which was not started yet."""
+        if self._watch is not None:
+            self._watch.follow(pipeline)
+        if self._spans is not None:
+            self._spans.name_sinks(pipeline.sinks)
+
+    def batch(self, delivery: Delivery, totals: Totals) -> None:
+        """A batch is with every sink."""
+        if self._watch is not None:
+            self._watch.batch(delivery, totals)
+        if self._spans is not None:
+            self._spans.batch(delivery, totals)
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._watch is not None:
+            self._watch.close()
+        if self._spans is not None:
+            self._spans.close()
+
+
+def _spans(config: PipelineConfig) -> Spans | None:
+    asked: OtlpSettings | None = None if config.watch is None else config.watch.otlp
+    if not spans_wanted(asked, os.environ):
+        return None
+    try:
+        from crossline.serve.spans.sending import Spans  # noqa: PLC0415 - an extra that few have
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "crossline":
+            raise
+        said = f"spans need {error.name}, which is not installed: pip install 'crossline[otlp]'"
+        if asked is not None:
+            raise UsageError(f"watch.otlp: {said}") from None
+        log.warning("no spans are sent, for which the environment asks", error=said)  # others may have set it
+        return None
+    return Spans(asked, config.name)

@@ -1,0 +1,161 @@
+"""What stands in deploy/ fits together: pinned, without rights, with paths that are there and commands that we have."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crossline.cli.main import Crossline
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.settings.config import PipelineConfig, load_pipeline
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+CHART = DEPLOY / "helm" / "crossline"
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+DOCKERFILE = (DEPLOY / "container" / "Dockerfile").read_text()
+PINNED = re.compile(r"[a-z0-9./-]+:v?[0-9]+\.[0-9]+(\.[0-9]+)?(-[a-z0-9.-]+)?")
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Of the Dockerfile, in their order."""
+    whole = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", DOCKERFILE, flags=re.MULTILINE))
+    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in whole.splitlines()) if word]
+
+
+def said(name: str) -> list[str]:
+    return [rest for word, rest in instructions() if word == name]
+
+
+def parsed(command: list[str], tmp_path: Path) -> Any:
+    """``command`` as our command line takes it, with a file in the place of that of the container."""
+    (tmp_path / "pipeline.yaml").write_text("")
+    given = [each.replace("/etc/crossline", str(tmp_path)) for each in command]
+    return Crossline.load(given[0]).make_context(given[0], given[1:])
+
+
+def test_images_are_pinned() -> None:
+    images = [each["image"] for each in SERVICES.values()] + [each.partition(" ")[0] for each in said("FROM")]
+    assert [image for image in images if PINNED.fullmatch(image) is None] == []
+    assert len({each.partition(" ")[0] for each in said("FROM")}) == 1, "the environment is made for that Python"
+
+
+def test_the_image_has_no_rights() -> None:
+    assert said("USER") == ["10001:10001"]
+    assert said("ENTRYPOINT") == ['["crossline"]']
+
+
+def test_the_image_copies_what_is_there() -> None:
+    kept = (DEPLOY / "container" / "Dockerfile.dockerignore").read_text().splitlines()
+    names = [line[1:] for line in kept if line.startswith("!")]
+    assert [name for name in names if not (ROOT / name).exists()] == []
+    from_setup = re.findall(r'"(requirements[\w-]*\.lock)"', (ROOT / "tools" / "setup.py").read_text())
+    assert {*from_setup, "src", "tools", "pyproject.toml", "README.md"} == set(names)
+
+
+def test_the_image_drops_packages_of_developers_alone() -> None:
+    (removal,) = [rest for rest in said("RUN") if "uninstall" in rest]
+    removed = set(shlex.split(removal.partition("/python ")[2].partition("uninstall")[2])[2:])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    name = re.compile(r"[A-Za-z0-9-]+")
+    extras = [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
+    needed = {name.match(each)[0] for each in [*project["project"]["dependencies"], *extras]}  # type: ignore[index]
+    developers = {name.match(each)[0] for each in project["dependency-groups"]["dev"]}  # type: ignore[index]
+    assert removed <= developers
+    assert removed & needed == set()
+
+
+def commands() -> Iterator[list[str]]:
+    yield yaml.safe_load(said("CMD")[0])
+    yield SERVICES["crossline"]["command"]
+    yield yaml.safe_load(re.findall(r"args: (\[run.*\])", (CHART / "templates" / "statefulset.yaml").read_text())[0])
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=["Dockerfile", "compose", "chart"])
+def test_the_commands_are_ours(command: list[str], tmp_path: Path) -> None:
+    assert parsed(command, tmp_path).params["log_format"] == "json"
+
+
+def test_compose_takes_rights_away() -> None:
+    for name, service in SERVICES.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+    mine = SERVICES["crossline"]
+    assert (mine["read_only"], mine["user"], mine["init"]) == (True, "10001:10001", True)
+    assert "/healthz" in mine["healthcheck"]["test"][-1]
+    assert [name for name, each in SERVICES.items() if "healthcheck" not in each] == ["rules", "topics"], "which end"
+
+
+def test_compose_names_what_is_there() -> None:
+    folder = DEPLOY / "compose"
+    for name, service in SERVICES.items():
+        for mount in service.get("volumes", []):
+            source = mount.partition(":")[0]
+            assert source in COMPOSE["volumes"] or (folder / source).exists(), f"{name}: {source}"
+        for needed in service.get("depends_on", {}):
+            assert needed in SERVICES
+        for secret in service.get("secrets", []):
+            assert secret in COMPOSE["secrets"]
+    build = SERVICES["crossline"]["build"]
+    assert (folder / build["context"] / build["dockerfile"]).samefile(DEPLOY / "container" / "Dockerfile")
+
+
+def test_no_secret_is_written() -> None:
+    """Passwords stand in files that are named."""
+    told = re.compile(r"(?i)(?:password|secret|token)\w*:[ ]*(\S.*)")
+    for path in (path for path in DEPLOY.rglob("*") if path.is_file()):
+        found = [each for each in told.findall(path.read_text()) if not each.startswith(("/run/secrets/", "{file:"))]
+        assert [
+            each for each in found if each not in {'""', "false"} and not each.startswith(("[", "{{", "{secretName"))
+        ] == []
+
+
+def pipeline_of(text: str, streams: str) -> PipelineConfig:
+    return load_pipeline(text, "pipeline.yaml", lambda name: {"stream.yaml": streams}[name])
+
+
+def pipelines() -> Iterator[tuple[PipelineConfig, list[str]]]:
+    cards = ROOT / "examples" / "cards"
+    text = (DEPLOY / "compose" / "pipeline.yaml").read_text()
+    rules = [path.read_text() for path in sorted((cards / "rules").glob("*.yaml"))]
+    yield pipeline_of(text, (cards / "stream.yaml").read_text()), rules
+    files = VALUES["files"]
+    yield pipeline_of(files["pipeline.yaml"], files["stream.yaml"]), list(VALUES["rules"].values())
+
+
+@pytest.mark.parametrize(("config", "rules"), list(pipelines()), ids=["compose", "chart"])
+def test_the_pipelines_are_ours(config: PipelineConfig, rules: list[str]) -> None:
+    assert config.watch is not None
+    assert config.watch.place.port == 9464
+    assert config.engine.checkpoint.startswith("/var/lib/crossline/"), "where the volume is"
+    assert rules
+    for text in rules:
+        assert load_rules_text(text, "rules.yaml", config.streams)
+
+
+def test_compose_has_what_the_pipeline_names() -> None:
+    config, _ = next(pipelines())
+    topics = re.findall(r"make ([\w-]+) --partitions", SERVICES["topics"]["command"][0])
+    assert set(topics) == {"payments", "alerts", "payments-dead"}
+    hosts = {getattr(sink, "host", None) for sink in config.sinks} - {None}
+    assert hosts <= set(SERVICES)
+
+
+def test_the_chart_probes_what_is_served() -> None:
+    told = (CHART / "templates" / "statefulset.yaml").read_text()
+    assert re.findall(r"path: (/\w+)", told) == ["/healthz", "/healthz", "/readyz"]
+    for right in ("runAsNonRoot: true", "runAsUser: 10001", "automountServiceAccountToken: false"):
+        assert right in told
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version
+    assert SERVICES["crossline"]["image"] == f"crossline:{version}"
