@@ -13,11 +13,12 @@ nothing that it may still write is what another reads (see ``mirror.py``).
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,13 @@ class Claim:
         return f"{self.epoch:012d}-{self.who}-{self.count:012d}.json"
 
 
-def _read(name: str) -> Claim:
-    epoch, who, count = name.removesuffix(".json").split("-")
-    return Claim(int(epoch), who, int(count))
+_NAME = re.compile(r"(\d+)-([0-9a-f]+)-(\d+)\.json")
+
+
+def _read(names: Iterable[str]) -> list[Claim]:
+    """The claims of these names, the newest last; other files are none of ours."""
+    found = [match for match in map(_NAME.fullmatch, names) if match]
+    return sorted((Claim(int(m[1]), m[2], int(m[3])) for m in found), key=lambda each: (each.epoch, each.count))
 
 
 class Lease:
@@ -123,7 +128,7 @@ class Lease:
                     self._store.delete(f"{CLAIMS}/{each.name}")
 
     def _claims(self) -> list[Claim]:
-        return sorted(map(_read, self._store.names(CLAIMS)), key=lambda each: (each.epoch, each.count))
+        return _read(self._store.names(CLAIMS))
 
     def _put(self) -> None:
         about = {"process": os.getpid(), "host": socket.gethostname(), **_life(os.getpid())}

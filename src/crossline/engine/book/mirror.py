@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ NOTES, PARTS = "notes", "parts"
 INLINE_BYTES = 32 << 10  # of a file, in the note itself
 PART_BYTES = 8 << 20
 PARTS_MAX = 64  # of a file that grows, until it is put anew
+_NOTE = re.compile(r"\d{12}-\d{12}\.json")
 _CHECKED = 256  # bytes of its end by which a file that grew is known to be the same one
 # Elsewhere on the store, of this run alone, or made anew from what the rule log keeps.
 _NOT = frozenset({"state", "behind", "tables", "held"})
@@ -70,7 +72,11 @@ class Mirror:
 
     def epochs(self) -> list[int]:
         """The numbers of drivers of which there are notes."""
-        return [int(name.partition("-")[0]) for name in self._store.names(NOTES)]
+        return [int(name.partition("-")[0]) for name in self._notes()]
+
+    def _notes(self) -> list[str]:
+        """The names of the notes, the one that counts last; other files are none of ours."""
+        return [name for name in self._store.names(NOTES) if _NOTE.fullmatch(name)]
 
     def restore(self, epoch: int) -> None:
         """Fill the folder with what the store has, and go on from there as driver ``epoch``.
@@ -86,7 +92,7 @@ class Mirror:
 
     def look(self) -> list[str]:
         """Fill the folder, and that is all; the names of the notes that there are."""
-        notes = self._store.names(NOTES)
+        notes = self._notes()
         if notes:
             for path, known in self._noted(notes[-1]).items():
                 self._known[path] = self._filled(path, known)
