@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Origin:
     """Of a publication; None: it does not say.
 
-    ``at_ms``: by the topic's clock; ``place``: topic/partition/offset; ``author``: who published what ``who`` gave another
-    status.
+    ``at_ms``: by the topic's clock; ``place``: topic/partition/offset; ``author``: who published what ``who`` gave
+    another status.
     """
 
     who: str | None = None
