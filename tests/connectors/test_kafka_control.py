@@ -111,9 +111,9 @@ def test_of_two_who_publish_at_the_same_moment_the_first_stays(
     (tmp_path / "mine.yaml").write_bytes(written(1))
     send = Place.send
 
-    def too_late(self: Place, key: str, value: bytes | None) -> int:
+    def too_late(self: Place, key: str, value: bytes | None, author: str | None = None) -> int:
         self.writer.send(key, written(2), {"who": "bob"})
-        return send(self, key, value)
+        return send(self, key, value, author)
 
     monkeypatch.setattr(Place, "send", too_late)
     with pytest.raises(PermanentError, match="bob published the same version at this moment and was first"):

@@ -61,7 +61,7 @@ class History:
     def __init__(self, events: Iterable[RuleEvent] = ()) -> None:
         self.rules: dict[str, RuleHistory] = {}
         self.refused: set[tuple[str, str]] = set()
-        self.waiting: set[tuple[str | None, int | None, str | None]] = set()  # rule, version, and what of it
+        self.waiting: dict[tuple[str | None, int | None, str | None], str | None] = {}  # who published it first
         self._bodies: list[Rule] = []
         for event in events:
             self.add(event)
@@ -86,7 +86,7 @@ class History:
             case "refused" if event.list_name is None and event.table_name is None:
                 self.refused.add((str(event.source), str(event.digest)))
             case "waiting":
-                self.waiting.add((event.rule_id, event.version, event.digest))
+                self.waiting.setdefault((event.rule_id, event.version, event.digest), event.who)
             case "absent" if event.rule_id in self.rules:
                 self.rules[event.rule_id].absent = True
             case _:
@@ -111,7 +111,7 @@ class History:
             rule_id: RuleHistory(dict(each.versions), each.source, each.absent, set(each.tripped))
             for rule_id, each in self.rules.items()
         }
-        other.refused, other.waiting, other._bodies = set(self.refused), set(self.waiting), list(self._bodies)
+        other.refused, other.waiting, other._bodies = set(self.refused), dict(self.waiting), list(self._bodies)
         return other
 
     def in_force_elsewhere(self, rule: Rule) -> Rule | None:

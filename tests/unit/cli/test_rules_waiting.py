@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from crossline.cli.rules.tables import pending
-from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.events import EventKind, RuleEvent
 
 
-def of(event: str, version: int, status: str | None = None, rule_id: str = "large") -> RuleEvent:
-    return RuleEvent(event, version, rule_id, version, status)  # type: ignore[arg-type] - the names of events are texts here
+def of(event: EventKind, version: int, status: str | None = None, rule_id: str = "large") -> RuleEvent:
+    return RuleEvent(event, version, rule_id, version, status)
 
 
 def test_a_version_waits_until_it_or_a_later_one_is_published() -> None:

@@ -28,7 +28,7 @@ from crossline.rulelog.logfile import read_log
 from crossline.rulelog.reading import Known
 from crossline.rulelog.sources.desk import Message, TopicDesk
 from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.keys import HOST, WHO, ListKey, key_of
+from crossline.rulelog.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
 from crossline.rulelog.sources.topic import TopicPublications, rule_name
 
 if TYPE_CHECKING:
@@ -82,9 +82,10 @@ class Place:
 
         return sorted(lists_in(self.config.lists.path))
 
-    def send(self, key: str, value: bytes | None) -> int:
-        """Its offset."""
-        return self.writer.send(key, value, {WHO: self.who, HOST: self.host})
+    def send(self, key: str, value: bytes | None, author: str | None = None) -> int:
+        """Its offset. ``author``: whose version it is, where another one published that."""
+        headers = {WHO: self.who, HOST: self.host}
+        return self.writer.send(key, value, headers if author is None else {**headers, AUTHOR: author})
 
 
 def goes_to_topic(pipeline: Path | None) -> bool:
@@ -96,8 +97,9 @@ def publish_rules(file: Path, pipeline: Path, as_: str | None, *, as_json: bool)
     """Send the rules of a file, where they are right and may follow what stands there."""
     with _at(pipeline, as_) as place:
         files = place.files()
-        messages = place.desk(files).publish(file)
-        offsets = [None if each.value is None else place.send(each.key, each.value) for each in messages]
+        desk = place.desk(files)
+        messages = desk.publish(file)
+        offsets = [_sent(place, desk, each) for each in messages]
         _check_first(place, files, file, messages, offsets)
         _tell(place, messages, offsets, as_json=as_json)
 
@@ -107,15 +109,17 @@ def set_status_there(
 ) -> None:
     """Send a version again, under another status."""
     with _at(pipeline, as_) as place:
-        message = place.desk(place.files()).set_status(rule_id, status, version)
-        _tell(place, [message], [_sent(place, message)], as_json=as_json)
+        desk = place.desk(place.files())
+        message = desk.set_status(rule_id, status, version)
+        _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
 
 
 def approve_there(rule_id: str, version: int | None, pipeline: Path, as_: str | None, *, as_json: bool) -> None:
     """Send that somebody approves of a version."""
     with _at(pipeline, as_) as place:
-        message = place.desk(place.files()).approve(rule_id, place.who, version)
-        _tell(place, [message], [_sent(place, message)], as_json=as_json)
+        desk = place.desk(place.files())
+        message = desk.approve(rule_id, place.who, version)
+        _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
 
 
 def publish_list(
@@ -178,8 +182,8 @@ def _user() -> str:
         raise UsageError("this user has no name; expected who publishes: --as NAME") from None
 
 
-def _sent(place: Place, message: Message) -> int | None:
-    return None if message.value is None else place.send(message.key, message.value)
+def _sent(place: Place, desk: TopicDesk, message: Message) -> int | None:
+    return None if message.value is None else place.send(message.key, message.value, desk.author(message))
 
 
 def _check_first(

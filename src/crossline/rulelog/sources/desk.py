@@ -99,13 +99,16 @@ class TopicDesk:
         Raises PermanentError where ``who`` published it, or nobody says that he did.
         """
         each = self._one(rule_id, version)
-        author = self._files[each.source].origin.who
-        if author is None:
+        origin = self._files[each.source].origin
+        if origin.who is None:
             raise PermanentError(
                 f"version {each.rule.version} of {rule_id} does not say who published it; have it published again with "
                 "crossline rules publish"
             )
-        if same_principal(author, who):
+        author = next(
+            (name for name in (origin.author, origin.who) if name is not None and same_principal(name, who)), None
+        )
+        if author is not None:
             raise PermanentError(
                 f"version {each.rule.version} of {rule_id} was published by {author}; expected another one's approval"
             )
@@ -115,9 +118,11 @@ class TopicDesk:
         return Message(each.rule, key, None if there else value, "unchanged" if there else "approved")
 
     def author(self, message: Message) -> str | None:
-        """Who published the rule of ``message``, as it stands there."""
-        content = self._files.get(str(_key(message.rule)))
-        return content.origin.who if content is not None else None
+        """Who published what ``message`` has under another status; None for what is new."""
+        content = self._files.get(message.key)
+        if content is None or message.change != "status_changed":
+            return None
+        return content.origin.author or content.origin.who
 
     def _near(self, file: Path) -> Known:
         return replace(self._known, folder=file.parent)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 WHO = "who"  # the header that says who published
 HOST = "host"  # and on which machine
+AUTHOR = "author"  # who published what this message has under another status
 
 FORMS = "rule/ID/VERSION, approval/ID/VERSION/WHO or list/FILE"
 KEY_MAX = 512

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Of a publication; None: it does not say. ``at_ms``: by the topic's clock; ``place``: topic/partition/offset."""
+    """Of a publication; None: it does not say.
+
+    ``at_ms``: by the topic's clock; ``place``: topic/partition/offset; ``author``: who published what ``who`` gave
+    another status.
+    """
 
     who: str | None = None
     at_ms: int | None = None
     host: str | None = None
     place: str | None = None
+    author: str | None = None
 
 
 UNKNOWN = Origin()

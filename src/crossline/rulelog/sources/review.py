@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import orjson
@@ -90,8 +90,10 @@ def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, 
             )
             left[each.source] = refused(each.source, "a publication that does not say who made it", expected, each.line)
             continue
+        first = history.waiting.get((*name, review_digest(each.rule)), origin.who)
+        authors = [who for who in (origin.author, first, origin.who) if who is not None]
         for approval in given.get(name, ()):
-            problem = _problem(approval, each, origin)
+            problem = _problem(approval, each, authors)
             if problem is None:
                 found.setdefault(name, approval)
             else:
@@ -105,8 +107,9 @@ def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, 
     return Reviewed(left, tuple(waiting), found)
 
 
-def _problem(approval: Approval, each: FileRule, origin: Origin) -> RefusedError | None:
-    if same_principal(approval.origin.who, origin.who):
+def _problem(approval: Approval, each: FileRule, authors: Collection[str]) -> RefusedError | None:
+    """``authors``: whoever had a hand in it: one who writes a version and has another one pause it stays its author."""
+    if any(same_principal(approval.origin.who, who) for who in authors):
         found = (
             f"an approval by {approval.origin.who}, who published version {each.rule.version} of {each.rule.rule_id}"
         )

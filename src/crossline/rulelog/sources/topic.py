@@ -17,7 +17,7 @@ from crossline.logs import get_logger
 from crossline.rulelog.content import FileContent
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.keys import FORMS, HOST, WHO, Key, ListKey, key_of_bytes
+from crossline.rulelog.sources.keys import AUTHOR, FORMS, HOST, WHO, Key, ListKey, key_of_bytes
 from crossline.rulelog.sources.origin import Origin
 
 # Where more messages of one key wait, older ones are not taken up by themselves: each look reads all rules.
@@ -171,7 +171,8 @@ class TopicPublications:
         if message.value is None:
             files.pop(name, None)
             return
-        origin = Origin(message.header(WHO), message.at_ms, message.header(HOST), message.place)
+        said = (message.header(WHO), message.at_ms, message.header(HOST), message.place, message.header(AUTHOR))
+        origin = Origin(*said)
         if name == message.place:
             found = (
                 "no key" if message.key is None else f"the key {message.key[:100].decode(errors='backslashreplace')}"

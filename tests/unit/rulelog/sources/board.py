@@ -27,11 +27,19 @@ class Board:
         self.messages: list[TopicMessage] = []
         self.answers = True
 
-    def post(self, key: str | bytes | None, value: str | bytes | None, who: str | None = None, at_ms: int = 7) -> int:
+    def post(
+        self,
+        key: str | bytes | None,
+        value: str | bytes | None,
+        who: str | None = None,
+        at_ms: int = 7,
+        author: str | None = None,
+    ) -> int:
         offset = self.messages[-1].offset + 1 if self.messages else 0
         named = key.encode() if isinstance(key, str) else key
         data = value.encode() if isinstance(value, str) else value
-        headers = () if who is None else (("who", who.encode()), ("host", b"desk"))
+        said = {"who": who, "host": None if who is None else "desk", "author": author}
+        headers = tuple((name, text.encode()) for name, text in said.items() if text is not None)
         self.messages.append(TopicMessage(TOPIC, 0, offset, named, data, headers, at_ms))
         return offset
 

@@ -150,6 +150,31 @@ def test_what_is_in_force_may_be_paused_by_anybody_and_a_draft_needs_nobody(boar
     assert told(pipeline.look()) == [("status_changed", "large", 2, "retired")]
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_who_has_another_one_pause_his_version_is_its_author_still(
+    board: Board, pipeline: Pipeline, *, seen: bool
+) -> None:
+    pipeline.start()
+    board.post("rule/large/1", rule(), "alice")
+    if seen:
+        assert [each.event for each in pipeline.look()] == ["waiting"]
+    message = desk_of(board).set_status("large", "paused")
+    author = None if seen else desk_of(board).author(message)  # some other program may leave it out
+    board.post(message.key, message.value, "bob", author=author)
+    board.compact()
+    other = Board()
+    other.post("rule/large/1", rule(), "carol")
+    for who in ("alice", "bob"):
+        approval = desk_of(other).approve("large", who)
+        board.post(approval.key, approval.value, who)
+    assert {(each.event, each.source) for each in pipeline.look()} - {("waiting", "rule/large/1")} == {
+        ("refused", "approval/large/1/alice"),
+        ("refused", "approval/large/1/bob"),
+    }
+    approve(board, "carol")
+    assert told(pipeline.look()) == [("published", "large", 1, "paused")]
+
+
 def test_one_that_reads_the_hits_of_one_that_waits_waits_too(board: Board, pipeline: Pipeline) -> None:
     pipeline.start()
     board.post("rule/large/1", rule(), "alice")
