@@ -216,10 +216,10 @@ class OncePost:
                 limit = limits.get(message.name)
                 self._produce(producer, message if limit is None else message.cut(limit), refused)
                 if message.topic in self._narrow:
-                    self._flush(producer)
+                    self._flush(producer, refused)
             if refused:
                 break
-        self._flush(producer)
+        self._flush(producer, refused)
         blamed = [each for each in refused if each[1].code() not in _WITH_IT]
         if blamed:
             self._until_done(producer.abort_transaction)
@@ -257,9 +257,10 @@ class OncePost:
                 producer.poll(0)
                 return
 
-    def _flush(self, producer: Producer) -> None:
+    def _flush(self, producer: Producer, refused: Refused) -> None:
+        """Wait for the answers. Once one is a refusal, others may not come: the client sends nothing more then."""
         patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
-        while left := producer.flush(_LOOK_S):
+        while (left := producer.flush(_LOOK_S)) and not refused:
             if patience.ended:
                 text = f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms"
                 raise SinkError(text + self._heard.and_why())
