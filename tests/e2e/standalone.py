@@ -98,9 +98,9 @@ class Standalone:
                 found += [each for each in psutil.Process(worker.pid).children() if _is_executor(each)]
         return found
 
-    def lose(self, number: int) -> bool:
-        """A worker dies with all that it started; whether it had an executor."""
-        worker = self.workers[number]
+    def lose(self) -> bool:
+        """The oldest worker dies with all that it started; whether it had an executor."""
+        worker = next(each for each in self.workers if each.poll() is None)
         busy = any(_is_executor(each) for each in psutil.Process(worker.pid).children())
         kill_all(worker.pid)
         worker.wait()

@@ -102,9 +102,9 @@ def test_executors_and_workers_die(
         for _ in range(KILLS):
             while not feed.strike(process, draw, kill_one):
                 pass
-        for number in range(LOST):
-            while not feed.strike(process, draw, lambda lost=number: cluster.lose(lost)):
-                cluster.add()
+        for _ in range(LOST):
+            while not feed.strike(process, draw, cluster.lose):
+                cluster.add()  # it does not count, and is replaced all the same
             cluster.add()
         until(lambda: len(cluster.executors()) == 2, project, process)
         before = len(project.alerts())

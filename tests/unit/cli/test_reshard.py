@@ -51,6 +51,10 @@ def refused(pipeline: Path, code: int, capsys: pytest.CaptureFixture[str]) -> st
 def test_a_checkpoint_gets_other_shards(pipeline: Path, checkpoint: Path) -> None:
     checkpoint.mkdir(parents=True)
     life = lived(checkpoint)
+    parcel = checkpoint / "behind" / "jsonl-1" / "000000000007.json"  # what a sink has not got yet
+    parcel.parent.mkdir(parents=True)
+    parcel.write_bytes(b"{}")
+    others = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file() and "state" not in path.parts}
     result = CliRunner().invoke(app, ["reshard", str(pipeline), "--shards", "5", "--json"])
     told = json.loads(result.stdout)
     size = sum(path.stat().st_size for path in checkpoint.glob("state/shard-*/*.seg"))
@@ -62,6 +66,8 @@ def test_a_checkpoint_gets_other_shards(pipeline: Path, checkpoint: Path) -> Non
         "bytes": True,
     }
     assert len(list(checkpoint.glob("state/shard-*"))) == 5
+    changed = {path.name for path, before in others.items() if path.read_bytes() != before}
+    assert changed <= {"book.json", "held"}
     life.shards = 5
     assert go_on(life) == [("t11", {"account": "a1"}, 3)]
 
