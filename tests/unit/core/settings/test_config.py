@@ -50,7 +50,7 @@ def test_no_secret_stands_in_a_report() -> None:
     assert "hunter2" not in (GOLDEN / "secrets.txt").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["tx", "cards", "payments-kafka"])
+@pytest.mark.parametrize("name", ["tx", "cards"])
 def test_examples_are_read(name: str) -> None:
     folder = ROOT / "examples" / name
     pipeline = load_pipeline((folder / "pipeline.yaml").read_text(encoding="utf-8"), "pipeline.yaml", reader(folder))
