@@ -14,7 +14,6 @@ from crossline.core.alerts import alert
 from crossline.core.basics import wire
 from crossline.core.decode import REASONS
 from crossline.engine.book import book
-from crossline.engine.source.messages import BAD_HEADER, TOMBSTONE
 from crossline.rulelog import events
 
 from .pages import ROOT
@@ -50,7 +49,7 @@ def test_there_are_messages() -> None:
 
 def test_every_reason_is_told() -> None:
     told = re.findall(r"^\| `(\w+)` \|", PAGE.partition("## Dead letters")[2], re.MULTILINE)
-    assert told == [TOMBSTONE, BAD_HEADER, *REASONS, "duplicate_id"]
+    assert told == [*REASONS, "duplicate_id"]
 
 
 def test_the_versions_are_those_of_the_code() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 Reason = Literal[
+    "tombstone",
+    "bad_header",
     "line_too_long",
     "bad_encoding",
     "malformed_json",
@@ -24,6 +26,8 @@ Reason = Literal[
 
 # In the order in which they are looked for: a record with several faults is told the first.
 REASONS: dict[Reason, str] = {
+    "tombstone": "a message of a topic without a value",
+    "bad_header": "a message with a header that is not of the type that the stream declares",
     "line_too_long": "the record has more bytes than the limit; only its first 4 KiB are kept",
     "bad_encoding": "not UTF-8, a byte order mark inside the file, or half of a surrogate pair",
     "malformed_json": "not one JSON document, a key twice in an object, or nested too deep",

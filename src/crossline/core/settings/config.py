@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from crossline.core.basics.times import PARTITION_LAG_MS, format_duration
 from crossline.core.decide.policy import Deciding, Policy, load_policy
@@ -16,7 +16,7 @@ from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound
 from crossline.core.settings.decisions import DecisionSettings
-from crossline.core.settings.fields import DurationMs, Settings, SparkSettings
+from crossline.core.settings.fields import DurationMs, FolderOrUri, Settings, SparkSettings
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
 from crossline.core.settings.secrets import A_SECRET
 from crossline.core.settings.sinks import Sink, takes_decisions
@@ -34,7 +34,6 @@ from crossline.core.settings.watch import BreakerSettings, WatchSettings
 from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, nearest, one_of, shown
 from crossline.core.texts.report import Report, place
-from crossline.core.texts.uris import check_uri
 from crossline.core.texts.validation import findings_from_validation, refusal
 from crossline.core.texts.yamltext import Document, load_yaml
 
@@ -80,14 +79,6 @@ def _check_shards(value: Any) -> Any:
     raise refusal(f"auto, or a whole number from 1 to {SHARDS_MAX}")
 
 
-def _check_checkpoint(value: str) -> str:
-    wrong = check_uri(value) if "://" in value else None
-    if wrong is not None:
-        found, expected = wrong
-        raise refusal(expected, found=found)
-    return value
-
-
 class EngineSettings(Settings):
     """How the pipeline runs; nothing here changes an answer."""
 
@@ -99,7 +90,7 @@ class EngineSettings(Settings):
         default="auto",
         description="In how many parts keys are judged: `auto`, or 1 to 4096. A checkpoint keeps its own: `reshard`.",
     )
-    checkpoint: Annotated[str, AfterValidator(_check_checkpoint)] = Field(
+    checkpoint: FolderOrUri = Field(
         default="out/checkpoint",
         min_length=1,
         description="Where progress and state are: a folder, or `s3://BUCKET/PREFIX`, `hdfs://HOST:PORT/PATH`.",

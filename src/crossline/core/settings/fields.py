@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from crossline.core.basics.times import DURATION_FORM, parse_duration_ms
 from crossline.core.texts.problems import Finding, nearest, one_of, shown
+from crossline.core.texts.uris import check_uri
 from crossline.core.texts.validation import findings_from_validation, refusal, refusals
 
 
@@ -100,3 +101,15 @@ def _spark_settings(value: Any) -> dict[str, str]:
 
 # Settings of Spark by name, all of them texts, as Spark has them.
 SparkSettings = Annotated[dict[str, str], BeforeValidator(_spark_settings)]
+
+
+def _check_uri(value: str) -> str:
+    wrong = check_uri(value) if "://" in value else None
+    if wrong is not None:
+        found, expected = wrong
+        raise refusal(expected, found=found)
+    return value
+
+
+# A folder, or a place on a store.
+FolderOrUri = Annotated[str, AfterValidator(_check_uri)]

@@ -63,7 +63,7 @@ def put_aside(rows: pa.RecordBatch, path: Path) -> pa.RecordBatch:
 
 def body_of(body: bytes | memoryview) -> memoryview:
     """The body itself, wherever it stands."""
-    view = memoryview(body)
+    view = memoryview(body).cast("B")  # one of Arrow has signed bytes, which are never equal to the mark
     if view[: len(_MARK)] != _MARK:
         return view
     path, at, size = orjson.loads(view[len(_MARK) :])

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.decode import Reason
 from crossline.core.enrich.headers import header_columns
 from crossline.core.streams.schema import StreamSpec
 
 HEADERS = "headers"
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-TOMBSTONE, BAD_HEADER = "tombstone", "bad_header"  # reasons
 _WITHOUT = "a message without a value"
 _NO_VALUES = pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(bytes(4)), pa.py_buffer(bytes(8))])
 
@@ -25,13 +25,13 @@ def without_faults(
     """
     values = rows.column("value")
     columns: dict[str, pa.Array] = {}
-    faults: dict[int, tuple[str, str]] = {}
+    faults: dict[int, tuple[Reason, str]] = {}
     if spec.headers:
         columns, wrong = header_columns(spec, rows.column(HEADERS))
-        faults = {row: (BAD_HEADER, detail) for row, detail in wrong.items()}
+        faults = {row: ("bad_header", detail) for row, detail in wrong.items()}
     if values.null_count:
         nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist()
-        faults |= dict.fromkeys(nulls, (TOMBSTONE, _WITHOUT))
+        faults |= dict.fromkeys(nulls, ("tombstone", _WITHOUT))
     if not faults:
         return rows, columns, []
     offsets = rows.column("offset")

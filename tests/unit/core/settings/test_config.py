@@ -72,7 +72,7 @@ def test_a_checkpoint_on_a_store_is_the_same_in_any_folder() -> None:
     assert pipeline.engine.checkpoint == "s3a://bucket/p?region=eu-central-1"
 
 
-@pytest.mark.parametrize("name", ["tx", "cards", "payments-kafka"])
+@pytest.mark.parametrize("name", ["tx", "cards"])
 def test_examples_are_read(name: str) -> None:
     folder = ROOT / "examples" / name
     pipeline = load_pipeline((folder / "pipeline.yaml").read_text(encoding="utf-8"), "pipeline.yaml", reader(folder))

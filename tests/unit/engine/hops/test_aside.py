@@ -45,6 +45,12 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert moved == [hop != OUT and len(each) >= BODY_BYTES_MIN for hop, _, _, each in rows()]
 
 
+def test_bodies_are_read_as_arrow_has_them(tmp_path: Path) -> None:
+    """Its buffers are of signed bytes: those who decide, and who judge, are given them as they are."""
+    made = put_aside(rows_of(rows()), tmp_path / "aside" / "a")
+    assert [bytes(body_of(memoryview(each.as_buffer()))) for each in made.column(3)] == [each for *_, each in rows()]
+
+
 def test_small_rows_make_no_file_and_stay_as_they_are(tmp_path: Path) -> None:
     given = rows_of([(1, 0, "parts", body(BODY_BYTES_MIN - 1, 1)), (OUT, 0, "alerts", body(10**6, 2))])
     assert put_aside(given, tmp_path / "aside" / "a") is given
