@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from chaos.pipeline import ALERTS, DEAD, NAME, STREAM, TOPIC
 from chaos.producer import NUMBER_HEADER, digest_of
@@ -80,7 +80,14 @@ def arrived(brokers: str) -> list[Arrived]:
 def read_topic(brokers: str, topic: str) -> Iterator[Message]:
     """All that stands in a topic now."""
     consumer = Consumer(
-        {"bootstrap.servers": brokers, "group.id": "chaos-count", "enable.auto.commit": False, "log_level": 0}
+        {
+            "bootstrap.servers": brokers,
+            "group.id": "chaos-count",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,  # the last offsets may be of no records, but of the ends of transactions
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
     )
     try:
         partitions = sorted(consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic].partitions)
@@ -93,6 +100,8 @@ def read_topic(brokers: str, topic: str) -> Iterator[Message]:
                 if message is None:
                     raise TimeoutError(f"{topic}-{number} has records up to {end} and gives none after {at}")
                 if message.error():
+                    if message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's name
+                        break
                     continue
                 at = message.offset() + 1
                 yield message

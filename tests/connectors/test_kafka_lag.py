@@ -17,7 +17,10 @@ AWAY = "127.0.0.1:1"  # a reserved port, where nobody listens
 
 
 @pytest.mark.kafka
-def test_what_lies_behind_offsets(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> None:
+def test_what_lies_behind_offsets(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag, "ANSWER_S_MAX", 60.0)
     first, second = kafka_topic(2), kafka_topic()
     behind = TopicLag({"bootstrap.servers": kafka_broker.brokers})
     assert behind(None) is None, "nothing was read, and where it begins is not known"
