@@ -59,6 +59,10 @@ def test_it_names_what_make_services_starts() -> None:
     assert (EXAMPLE / postgres["password_file"]).resolve() == EXAMPLE.parents[1].joinpath(
         ".cache", "services", "postgres", "password"
     )
+    store = next(each for each in MEMBERS if each.name == "store").address.format(port=ports["store"])
+    on_store = yaml.safe_load((EXAMPLE / "on-store.yaml").read_text())
+    assert f"?endpoint={store}&" in on_store["engine"]["checkpoint"]
+    assert on_store | {"name": settings["name"], "engine": settings["engine"]} == settings
     given = client().arguments([])
     assert (given.brokers, given.topic, given.registry) == (source["brokers"], source["topic"], registry)
 
