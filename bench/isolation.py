@@ -18,14 +18,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from confluent_kafka import TopicPartition
 
-from bench.latency import Bench, Phase, await_start, consumer, end_offsets, process, settle
+from bench.latency import Bench, Phase, await_start, end_offsets, first_sent_us, process, settle
 from bench.report import Report, percentile, say
 from bench.runs import LOG_TAIL
 from bench.workload import STREAM, rule_set, write_pipeline
 from crossline.engine.machine.temp import own_folder_for
-from crossline.generate.kafka import SENT_HEADER
 from crossline.generate.tx import TxWorkload
 from crossline.services.broker import LocalBroker
 
@@ -80,7 +78,7 @@ def run(turn: Turn, bench: Bench, beside_first: int) -> None:
         arguments = _arguments(bench, phase.rate, phase.count, phase.first)
         log = bench.folder / "load.log"
         load = stack.enter_context(process("crossline.cli.main", *arguments, "--json", log=log))
-        phase.began_us = _began_us(bench.brokers, before, phase)
+        phase.began_us = first_sent_us(bench.brokers, before, phase, lambda number: number < STORM_FIRST)
         if load.wait() != 0:
             raise SystemExit(f"the load failed:\n{log.read_text(encoding='utf-8')[-LOG_TAIL:]}")
         phase.behind_ms = orjson.loads(log.read_text(encoding="utf-8").splitlines()[-1])["behind_ms_max"]
@@ -94,23 +92,6 @@ def _arguments(bench: Bench, rate: int, count: int, first: int) -> list[str]:
     arguments = ["generate", "tx", "--records", str(count), "--start", str(first), "--rate", str(rate)]
     arguments += ["--event-rate", str(rate), "--base-time", base, "--disorder-ms", "2000"]
     return [*arguments, "--brokers", bench.brokers, "--topic", STREAM]
-
-
-def _began_us(brokers: str, offsets: Mapping[int, int], phase: Phase) -> float:
-    """When the phase's first record was due, from any of its records: each says when it was, and they are even."""
-    looking = consumer(brokers)
-    looking.assign([TopicPartition(STREAM, partition, offset) for partition, offset in offsets.items()])
-    try:
-        while True:
-            message = looking.poll(1.0)
-            if message is None or message.error():
-                continue
-            number = int(orjson.loads(message.value())["transaction_id"][1:])
-            if number < STORM_FIRST:
-                sent_us = float(dict(message.headers())[SENT_HEADER])
-                return sent_us - (number - phase.first) * 1e6 / phase.rate
-    finally:
-        looking.close()
 
 
 def measure(planned: Sequence[Turn]) -> list[Mapping[str, Any]]:

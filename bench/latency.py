@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -175,8 +175,13 @@ def end_offsets(brokers: str) -> dict[int, int]:
         looking.close()
 
 
-def first_sent_us(brokers: str, offsets: Mapping[int, int], phase: Phase) -> float:
-    """When the phase's first record was due: its records say when each was, and they are evenly spaced."""
+def first_sent_us(
+    brokers: str, offsets: Mapping[int, int], phase: Phase, mine: Callable[[int], bool] = lambda _: True
+) -> float:
+    """When the phase's first record was due: its records say when each was, and they are evenly spaced.
+
+    ``mine``: whether a record of that number is one of them.
+    """
     looking = consumer(brokers)
     looking.assign([TopicPartition(STREAM, partition, offset) for partition, offset in offsets.items()])
     try:
@@ -184,9 +189,10 @@ def first_sent_us(brokers: str, offsets: Mapping[int, int], phase: Phase) -> flo
             message = looking.poll(1.0)
             if message is None or message.error():
                 continue
-            sent_us = float(dict(message.headers())[SENT_HEADER])
             number = number_of(message.value())
-            return sent_us - (number - phase.first) * 1e6 / phase.rate
+            if mine(number):
+                sent_us = float(dict(message.headers())[SENT_HEADER])
+                return sent_us - (number - phase.first) * 1e6 / phase.rate
     finally:
         looking.close()
 

@@ -104,5 +104,5 @@ def _await(condition: Callable[[], bool]) -> None:
 
 
 def test_outside_of_with_there_is_no_broker() -> None:
-    with pytest.raises(PermanentError, match="use it as `with LocalBroker\\(\\) as broker:`"):
+    with pytest.raises(PermanentError, match="use it as `with LocalBroker\\(\\) as server:`"):
         _ = LocalBroker().folder

@@ -10,7 +10,7 @@ from crossline.services.registry import LocalRegistry
 
 
 def test_outside_of_with_there_is_no_registry() -> None:
-    with pytest.raises(PermanentError, match="use it as `with LocalRegistry\\(\\) as registry:`"):
+    with pytest.raises(PermanentError, match="use it as `with LocalRegistry\\(\\) as server:`"):
         _ = LocalRegistry().folder
 
 

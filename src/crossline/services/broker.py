@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
@@ -26,15 +24,14 @@ from confluent_kafka.admin import (
 from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.services.guarded import Home, end_at_once, end_in_order, free_ports
+from crossline.services.guarded import Home, free_ports
+from crossline.services.server import Server
 
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
 # On a machine that does much else, 6 s of a core are a minute; a broker that fails ends, and that is told at once.
 _START_S_MAX = 300.0
 _ASK_S = 0.5
 _ADMIN_S_MAX = 120.0
-_STOP_S_MAX = 30.0
-_TRIES = 3
 _LOG_TAIL = 15
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -89,7 +86,7 @@ class Secured:
     scram: Mapping[str, str] = field(default_factory=dict)
 
 
-class LocalBroker:
+class LocalBroker(Server):
     """A broker as a context manager: ready inside, gone after, its data with it unless ``folder`` names a place for it.
 
     ``brokers`` is the address to give to clients; ``log_file`` what the broker says. The broker dies with this process,
@@ -99,6 +96,8 @@ class LocalBroker:
     ``brief``: it has little to do, and its Java compiles quickly, not well: a start takes 6 s of a core, not 9.
     Raises PermanentError without Java or jars, SourceError where the broker does not come up.
     """
+
+    log_name = "broker.log"
 
     def __init__(
         self,
@@ -110,11 +109,10 @@ class LocalBroker:
         alone: bool = False,
         secured: Secured | None = None,
     ) -> None:
-        self._kept, self._port, self._alone = folder, port, alone
+        super().__init__(folder, alone=alone)
+        self._port = port
         self._heap_mb = heap_mb
         self._brief = brief
-        self._home: Home | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._command: list[str] = []
         self._asking = secured
         self.brokers = ""
@@ -132,68 +130,23 @@ class LocalBroker:
         ]
         self._home = Home.open("broker", self._kept, alone=self._alone)
         try:
-            for tries_left in reversed(range(_TRIES)):
-                self._choose_ports()
-                self._format()
-                try:
-                    self.start()
-                    self._let_in()
-                    break
-                except SourceError:
-                    # Somebody may have taken a port between our choosing it and the broker's binding it.
-                    if (
-                        self._port
-                        or tries_left == 0
-                        or "already in use" not in self.log_file.read_text(errors="replace")
-                    ):
-                        raise
+            self._come_up(self._begin, "already in use", fixed=bool(self._port))
         except BaseException:
             self.close()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the broker."""
-        return self._opened.path
-
-    @property
-    def log_file(self) -> Path:
-        """Where the broker's own log is."""
-        return self.folder / "broker.log"
-
-    @property
-    def pid(self) -> int | None:
-        """The broker's process, None while it does not run."""
-        return self._process.pid if self._process is not None else None
+    def _begin(self) -> None:
+        self._choose_ports()
+        self._format()
+        self.start()
+        self._let_in()
 
     def start(self) -> None:
         """Start the broker on its data and address, and wait until it answers."""
         command = [*self._command, "kafka.Kafka", str(self.folder / "server.properties")]
         self._process = self._opened.start(command, self.log_file)
         self._await_answer(self._process)
-
-    def kill(self) -> None:
-        """End the broker at once, as a crash would."""
-        process, self._process = self._process, None
-        if process is not None:
-            end_at_once(process)
-
-    def close(self) -> None:
-        """End the broker; its data goes too, unless it was given a folder."""
-        process, self._process = self._process, None
-        if process is not None and self._kept is not None:
-            end_in_order(process, signal.SIGTERM, _STOP_S_MAX)
-        elif process is not None:
-            end_at_once(process)
-        if self._home is not None:
-            self._home.remove()
-            self._home = None
 
     def admin(self) -> AdminClient:
         """A client to administer the broker with."""
@@ -216,12 +169,6 @@ class LocalBroker:
             if time.monotonic() > deadline_s:
                 raise SourceError(f"topic {name} was made and has no leader after {_ADMIN_S_MAX:.0f} s")
         return name
-
-    @property
-    def _opened(self) -> Home:
-        if self._home is None:
-            raise PermanentError("the broker is not open: use it as `with LocalBroker() as broker:`")
-        return self._home
 
     def _choose_ports(self) -> None:
         port, controller, secured = free_ports(3)

@@ -6,18 +6,16 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psycopg
 
 from crossline.core.basics.errors import PermanentError, SinkError
-from crossline.services.guarded import HOST, Home, end_at_once, end_in_order, free_ports
+from crossline.services.guarded import HOST, Home, end_in_order, free_ports
 from crossline.services.postgres_binaries import (
     Binaries,
     Identity,
@@ -27,12 +25,12 @@ from crossline.services.postgres_binaries import (
     identity,
     run_as,
 )
+from crossline.services.server import Server
 
 USER = DATABASE = "crossline"
 _START_S_MAX = 60.0
 _STOP_S_MAX = 20.0
 _LOOK_S = 0.02
-_TRIES = 3
 _LOG_TAIL = 15
 _AS_ANOTHER = "import os, sys; os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[2])); os.execv(sys.argv[3], sys.argv[3:])"  # noqa: E501 - a program
 # What tests do without: nothing they write has to outlive the machine.
@@ -40,7 +38,7 @@ _BRIEF = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
 _STILL = "pre-existing shared memory block"
 
 
-class LocalPostgres:
+class LocalPostgres(Server):
     """A server as a context manager: ready inside, gone after, its data with it unless ``folder`` names a place for it.
 
     ``host``, ``port``, ``user``, ``dbname`` and ``password_file`` are what a sink is given; ``url`` has all but the
@@ -53,13 +51,12 @@ class LocalPostgres:
 
     host, user, dbname = HOST, USER, DATABASE
 
+    log_name = "postgres.log"
+
     def __init__(self, folder: Path | None = None, *, port: int = 0, brief: bool = False, alone: bool = False) -> None:
-        self._kept = folder.absolute() if folder is not None else None
+        super().__init__(folder.absolute() if folder is not None else None, alone=alone)
         self._wanted_port = port
         self._settings = _BRIEF if brief else {}
-        self._alone = alone
-        self._home: Home | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._who: Identity | None = None
         self._binaries: Binaries | None = None
         self.port = port
@@ -71,36 +68,17 @@ class LocalPostgres:
         self._home = Home.open("postgres", self._kept, alone=self._alone)
         try:
             self._make_ready()
-            for tries_left in reversed(range(_TRIES)):
-                if not self._wanted_port:
-                    (self.port,) = free_ports()
-                try:
-                    self.start()
-                    break
-                except SinkError:
-                    # Somebody may have taken a port between our choosing it and the server's binding it.
-                    if self._wanted_port or tries_left == 0 or "could not bind" not in self._log():
-                        raise
+            self._come_up(self._begin, "could not bind", fixed=bool(self._wanted_port))
             self._make_database()
         except BaseException:
             self.close()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def folder(self) -> Path:
-        """Where the data, the log and the password are."""
-        return self._opened.path
-
-    @property
-    def log_file(self) -> Path:
-        """What the server says."""
-        return self.folder / "postgres.log"
+    def _begin(self) -> None:
+        if not self._wanted_port:
+            (self.port,) = free_ports()
+        self.start()
 
     @property
     def password_file(self) -> Path:
@@ -116,11 +94,6 @@ class LocalPostgres:
     def url(self) -> str:
         """The address, without the password."""
         return f"postgresql://{USER}@{HOST}:{self.port}/{DATABASE}"
-
-    @property
-    def pid(self) -> int | None:
-        """The server's first process, None while it does not run."""
-        return self._process.pid if self._process is not None else None
 
     def connect(self, dbname: str = DATABASE) -> psycopg.Connection[tuple[object, ...]]:
         """A connection of its owner, which commits each statement."""
@@ -148,14 +121,6 @@ class LocalPostgres:
                 raise SinkError(self._failure(f"PostgreSQL did not come up on port {self.port} (exit code {code})"))
             time.sleep(_LOOK_S)
 
-    def kill(self) -> int | None:
-        """End the server at once, as a crash would; its exit code."""
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        end_at_once(process)
-        return process.returncode
-
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End the server as an operator does: what is under way is rolled back, what was committed is on disk."""
         process, self._process = self._process, None
@@ -165,9 +130,7 @@ class LocalPostgres:
     def close(self) -> None:
         """End the server; its data goes too, unless it was given a folder."""
         self.stop(signal.SIGINT if self._kept is not None else signal.SIGQUIT)
-        if self._home is not None:
-            self._home.remove()
-            self._home = None
+        self._remove()
 
     def _make_ready(self) -> None:
         """The folder, who may enter it, and a fresh cluster where there is none."""
@@ -223,12 +186,6 @@ class LocalPostgres:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone()
             if found is None:
                 connection.execute(f"CREATE DATABASE {DATABASE}")
-
-    @property
-    def _opened(self) -> Home:
-        if self._home is None:
-            raise PermanentError("the server is not open: use it as `with LocalPostgres() as server:`")
-        return self._home
 
     @property
     def _programs(self) -> Binaries:

@@ -6,30 +6,26 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
 import tarfile
 import time
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from crossline.core.basics.errors import PermanentError, SourceError
+from crossline.core.basics.errors import SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.services.guarded import HOST, Home, end_at_once, end_in_order, free_ports
+from crossline.services.guarded import HOST, Home, end_at_once, free_ports
+from crossline.services.server import Server
 
 JAVA = (21, 25)
 PATH = "/apis/ccompat/v7"
 _START_S_MAX = 300.0  # of a core it takes half a minute
-_STOP_S_MAX = 30.0
 _ASK_S, _PAUSE_S = 2.0, 0.2
 _LOG_TAIL = 15
-_TRIES = 3
 
 
-class LocalRegistry:
+class LocalRegistry(Server):
     """A registry as a context manager: ready inside, gone after, its schemas with it unless ``folder`` is theirs.
 
     ``url`` is what ``registry: {url: …}`` of a source takes; ``log_file`` what the registry says. It dies with this
@@ -37,12 +33,12 @@ class LocalRegistry:
     what it is made of, SourceError where it does not come up.
     """
 
+    log_name = "registry.log"
+
     def __init__(self, folder: Path | None = None, *, port: int = 0, heap_mb: int = 384, alone: bool = False) -> None:
-        self._kept, self._alone = folder, alone
+        super().__init__(folder, alone=alone)
         self._heap_mb = heap_mb
         self._port = self._wanted_port = port
-        self._home: Home | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         java, (archive,) = find_java(fitting=JAVA), ensure_jars("registry")
@@ -54,59 +50,23 @@ class LocalRegistry:
             options += ["-Dapicurio.storage.kind=sql", "-Dapicurio.storage.sql.kind=h2"]
             # Records name schemas by number: one that was given is on the disk before it is told.
             options += [f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / 'schemas'};WRITE_DELAY=0"]
-            for tries_left in reversed(range(_TRIES)):
-                if not self._wanted_port:
-                    (self._port,) = free_ports()
-                own = f"-Dquarkus.http.port={self._port}"
-                try:
-                    self._start([str(java.binary), *options, own, "-jar", str(app / "quarkus-run.jar")])
-                    break
-                except SourceError:
-                    # Somebody may have taken the port in the half minute between our choosing it and its being bound.
-                    taken = "already in use" in self.log_file.read_text(errors="replace")
-                    if self._wanted_port or tries_left == 0 or not taken:
-                        raise
+            command = [str(java.binary), *options]
+            self._come_up(lambda: self._begin(command, app), "already in use", fixed=bool(self._wanted_port))
         except BaseException:
             self.close()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the registry."""
-        return self._opened.path
+    def _begin(self, java: list[str], app: Path) -> None:
+        if not self._wanted_port:
+            (self._port,) = free_ports()
+        own = f"-Dquarkus.http.port={self._port}"
+        self._start([*java, own, "-jar", str(app / "quarkus-run.jar")])
 
     @property
     def url(self) -> str:
         """Its address."""
         return f"http://{HOST}:{self._port}{PATH}"
-
-    @property
-    def log_file(self) -> Path:
-        """Where the registry's own log is."""
-        return self.folder / "registry.log"
-
-    def close(self) -> None:
-        """End the registry; what it had goes too, unless it was given a folder."""
-        process, self._process = self._process, None
-        if process is not None and self._kept is not None:
-            end_in_order(process, signal.SIGTERM, _STOP_S_MAX)
-        elif process is not None:
-            end_at_once(process)
-        if self._home is not None:
-            self._home.remove()
-            self._home = None
-
-    @property
-    def _opened(self) -> Home:
-        if self._home is None:
-            raise PermanentError("the registry is not open: use it as `with LocalRegistry() as registry:`")
-        return self._home
 
     def _start(self, command: list[str]) -> None:
         self._process = self._opened.start(command, self.log_file)

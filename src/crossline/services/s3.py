@@ -8,27 +8,24 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import signal
 import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from crossline.core.basics.errors import PermanentError, SourceError
+from crossline.core.basics.errors import SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.services.guarded import HOST, Home, end_at_once, end_in_order, free_ports
+from crossline.services.guarded import HOST, Home, free_ports
+from crossline.services.server import Server
 
 REGION = "us-east-1"
 # On a machine that does much else, 3 s of a core are half a minute; a server that fails ends, and that is told at once.
 _START_S_MAX = 300.0
-_STOP_S_MAX = 30.0
 _ASK_S, _PAUSE_S = 2.0, 0.05
-_TRIES = 3
 _LOG_TAIL = 15
 _SETTINGS = """\
 s3proxy.endpoint=http://{host}:{port}
@@ -48,7 +45,7 @@ _WRITTEN = re.compile(r".-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _HASH = "user.user.content-md5"
 
 
-class LocalS3:
+class LocalS3(Server):
     """A server as a context manager: ready inside, gone after, its objects with it unless ``folder`` names a place.
 
     ``bucket`` is there; ``environment`` is what clients need to know, as AWS's own libraries read it, the secret
@@ -57,6 +54,8 @@ class LocalS3:
     that is killed, unless it is ``alone`` (see Home). Raises PermanentError without Java or jars, SourceError where it
     does not come up.
     """
+
+    log_name = "s3.log"
 
     def __init__(
         self,
@@ -78,9 +77,7 @@ class LocalS3:
         self._fixed = port != 0
         self._data = data
         self._heap_mb = heap_mb
-        self._kept, self._alone = folder, alone
-        self._home: Home | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(folder, alone=alone)
         self._command: list[str] = []
 
     def __enter__(self) -> Self:
@@ -99,41 +96,21 @@ class LocalS3:
                 "org.gaul.s3proxy.Main",
             ]
             (self.data / self.bucket).mkdir(parents=True, exist_ok=True)
-            for tries_left in reversed(range(_TRIES)):
-                if not self._fixed:
-                    (self.port,) = free_ports()
-                try:
-                    self.start()
-                    break
-                except SourceError:
-                    # Somebody may have taken the port between our choosing it and the server's binding it.
-                    taken = "already in use" in self.log_file.read_text(errors="replace")
-                    if tries_left == 0 or self._fixed or not taken:
-                        raise
+            self._come_up(self._begin, "already in use", fixed=self._fixed)
         except BaseException:
             self.close()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the server."""
-        return self._opened.path
+    def _begin(self) -> None:
+        if not self._fixed:
+            (self.port,) = free_ports()
+        self.start()
 
     @property
     def data(self) -> Path:
         """Where its objects are: a folder for each bucket."""
         return self._data or self.folder / "data"
-
-    @property
-    def log_file(self) -> Path:
-        """What it says."""
-        return self.folder / "s3.log"
 
     @property
     def endpoint(self) -> str:
@@ -153,11 +130,6 @@ class LocalS3:
             "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
         }
 
-    @property
-    def pid(self) -> int | None:
-        """Its process; None while it does not run."""
-        return self._process.pid if self._process is not None else None
-
     def start(self) -> None:
         """Start it on its data and address, and wait until it answers."""
         self._drop_cut_off()
@@ -167,29 +139,6 @@ class LocalS3:
         settings.write_text(_SETTINGS.format(host=self.host, port=self.port, **known), encoding="utf-8")
         self._process = self._opened.start([*self._command, "--properties", str(settings)], self.log_file)
         self._await_answer(self._process)
-
-    def kill(self) -> None:
-        """End it at once, as a crash would."""
-        process, self._process = self._process, None
-        if process is not None:
-            end_at_once(process)
-
-    def close(self) -> None:
-        """End it; what it had goes, where nobody gave it a folder that stays."""
-        process, self._process = self._process, None
-        if process is not None and self._kept is not None:
-            end_in_order(process, signal.SIGTERM, _STOP_S_MAX)
-        elif process is not None:
-            end_at_once(process)
-        if self._home is not None:
-            self._home.remove()
-            self._home = None
-
-    @property
-    def _opened(self) -> Home:
-        if self._home is None:
-            raise PermanentError("the server is not open: use it as `with LocalS3() as server:`")
-        return self._home
 
     def _drop_cut_off(self) -> None:
         """Remove what a crash left half written: the server would fail to list whatever lies beside it."""
