@@ -1,11 +1,17 @@
-"""What every Kafka client of ours shares: connection settings, for librdkafka and for Spark's Java client."""
+"""What every Kafka client of ours shares: connection settings, for librdkafka and for Spark's Java client; headers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crossline.core.settings.kafka import KafkaSecurity
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 def _read(path: str) -> str:
@@ -44,6 +50,17 @@ def java_settings(security: KafkaSecurity, environment: Mapping[str, str]) -> di
     if security.ca_file is not None:
         settings |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": security.ca_file}
     return settings
+
+
+def headers_of(message: Message) -> Headers:
+    """The headers of ``message``; none where the client cannot give them, since the name of one is not UTF-8.
+
+    Anybody who may write to a topic may put such a message there, and nothing that reads it should end by that.
+    """
+    try:
+        return tuple((name, value) for name, value in message.headers() or ())
+    except (SystemError, UnicodeDecodeError):  # the client raises the first, and means the second
+        return ()
 
 
 def _quoted(text: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType, TopicMetadata
 
+from crossline.connectors.kafka.client import headers_of
 from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 from crossline.core.basics.message import TopicMessage
 from crossline.logs import get_logger
@@ -227,14 +228,13 @@ def _cleanup(settings: Mapping[str, str], topic: str) -> str | None:
 
 def _message(message: Message) -> TopicMessage:
     kind, at_ms = message.timestamp()
-    headers = tuple((name, value) for name, value in message.headers() or ())
     return TopicMessage(
         str(message.topic()),
         int(message.partition() or 0),
         int(message.offset() or 0),
         message.key(),
         message.value(),
-        headers,
+        headers_of(message),
         at_ms if kind != _NO_TIME else None,
     )
 
