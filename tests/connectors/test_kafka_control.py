@@ -17,6 +17,8 @@ from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicW
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.settings.config import load_pipeline
 
+from .remaking import remake, send
+
 if TYPE_CHECKING:
     from crossline.core.basics.message import TopicMessage
     from crossline.services.broker import LocalBroker
@@ -87,6 +89,21 @@ def test_brokers_that_do_not_answer_give_nothing() -> None:
     reader = ControlTopicReader({"bootstrap.servers": "127.0.0.1:1"}, "control")
     assert reader.read() == ([], False)
     assert reader.trouble
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning_however_many_messages_it_has(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], reading: Callable[[str], ControlTopicReader]
+) -> None:
+    """Of a reader that heard nothing of it, as in a process that stood still: no offset tells."""
+    topic = kafka_topic()
+    send(kafka_broker, topic, 2)
+    reader = reading(topic)
+    assert [each.offset for each in read_until(reader, 2)] == [0, 1]
+    reader.close()
+    remake(kafka_broker, topic)
+    send(kafka_broker, topic, 3)
+    assert [each.offset for each in read_until(reader, 3)] == [0, 1, 2]
+    assert reader.trouble is None
 
 
 def test_of_two_who_publish_at_the_same_moment_the_first_stays(
