@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.core.settings.kafka import KafkaSecurity
+from crossline.core.settings.kafka import KafkaSecurity, KafkaSourceSettings
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+
+_ISOLATION = "isolation.level"
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -30,6 +32,15 @@ def librdkafka_settings(brokers: str, security: KafkaSecurity, environment: Mapp
     if security.ca_file is not None:
         settings["ssl.ca.location"] = security.ca_file
     return settings
+
+
+def reading_settings(source: KafkaSourceSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """As ``librdkafka_settings``, for who reads records of ``source`` beside Spark: it is to find those that Spark does.
+
+    Those are all, also what was given up, unless the source's options say otherwise; librdkafka by itself skips that.
+    """
+    level = str(source.options.get(_ISOLATION, "read_uncommitted"))
+    return {**librdkafka_settings(source.brokers, source.security, environment), _ISOLATION: level}
 
 
 def java_settings(security: KafkaSecurity, environment: Mapping[str, str]) -> dict[str, str]:
