@@ -123,6 +123,33 @@ def test_an_approval_that_was_taken_back_in_time_counts_no_more(board: Board, pi
     assert [each.event for each in pipeline.look()] == ["waiting"]
 
 
+@pytest.mark.parametrize("last", ["another body", "the approval is taken back"])
+def test_a_start_that_comes_later_meets_what_was_effective_in_between(
+    board: Board, pipeline: Pipeline, tmp_path: Path, last: str
+) -> None:
+    """Of one version, its approval and its message are undone by each other's successors; each look meets both whole."""
+    other = Board()
+    other.post("rule/large/1", rule(), "alice")
+    approval = desk_of(other).approve("large", "bob")
+    messages = [("rule/large/1", rule(), "alice"), (approval.key, approval.value, "bob")]
+    if last == "another body":
+        undone: tuple[str, str | None, str] = ("rule/large/1", rule(amount=7), "alice")
+    else:
+        messages.reverse()
+        undone = (approval.key, None, "bob")
+    first, second = messages
+    between = [("rule/other/1", rule("other", status=status), "carol") for status in ("draft", "retired")]
+    pipeline.start()
+    for message in (first, *between, second, undone):
+        board.post(*message)
+        pipeline.look()
+    later = Pipeline(board, tmp_path / "later", review=True)
+    later.start()
+    for each in (pipeline, later):
+        mine = [event for event in each.log if event.event == "published" and event.rule_id == "large"]
+        assert [(event.who, event.approved_by) for event in mine] == [("alice", "bob")]
+
+
 def test_who_published_has_to_be_said(board: Board, pipeline: Pipeline) -> None:
     pipeline.start()
     board.post("rule/large/1", rule())
