@@ -66,7 +66,7 @@ def test_an_approval_may_come_first(board: Board, pipeline: Pipeline) -> None:
     assert (event.event, event.approved_by) == ("published", "bob")
 
 
-@pytest.mark.parametrize("who", ["alice", "Alice ", "ALICE"])
+@pytest.mark.parametrize("who", ["alice", "Alice ", "ALICE", "\N{FULLWIDTH LATIN SMALL LETTER A}lice", "ali\u200bce"])
 def test_nobody_approves_of_his_own(board: Board, pipeline: Pipeline, who: str) -> None:
     board.post("rule/large/1", rule(), "alice")
     with pytest.raises(PermanentError, match="expected another one's approval"):
