@@ -35,7 +35,7 @@ def librdkafka_settings(brokers: str, security: KafkaSecurity, environment: Mapp
 
 
 def reading_settings(source: KafkaSourceSettings, environment: Mapping[str, str]) -> dict[str, str]:
-    """As ``librdkafka_settings``, for who reads records of ``source`` beside Spark: it is to find those that Spark does.
+    """As ``librdkafka_settings``, for who reads records of ``source`` beside Spark, and is to find those that it does.
 
     Those are all, also what was given up, unless the source's options say otherwise; librdkafka by itself skips that.
     """

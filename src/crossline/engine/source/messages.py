@@ -1,6 +1,4 @@
-"""Messages of topics that are no records: without a value, with headers that are not what the stream declares, or of no
-time at all, where that is their ingest time.
-"""
+"""Messages of topics that are no records: without a value, or with headers or a time that a record cannot have."""
 
 from __future__ import annotations
 

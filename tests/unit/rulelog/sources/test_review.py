@@ -127,7 +127,7 @@ def test_an_approval_that_was_taken_back_in_time_counts_no_more(board: Board, pi
 def test_a_start_that_comes_later_meets_what_was_effective_in_between(
     board: Board, pipeline: Pipeline, tmp_path: Path, last: str
 ) -> None:
-    """Of one version, its approval and its message are undone by each other's successors; each look meets both whole."""
+    """Its message and its approval were there together, before either was undone."""
     other = Board()
     other.post("rule/large/1", rule(), "alice")
     approval = desk_of(other).approve("large", "bob")
