@@ -174,7 +174,8 @@ class OncePost:
                 self._narrow.add(topic)  # a request is refused as a whole; alone, each message is answered for itself
                 continue
             smallest = min(large, key=lambda message: message.size)
-            tried = min(smallest.size, limits.get(smallest.name, smallest.size))  # some stay larger than they are cut to
+            # Some stay larger than they are cut to: what counts is how far they were.
+            tried = min(smallest.size, limits.get(smallest.name, smallest.size))
             if tried <= LIMIT_MIN:
                 text = f"topic {topic} takes no message of {smallest.size} bytes; raise max.message.bytes of the topic"
                 failures[topic] = SinkError(text)
