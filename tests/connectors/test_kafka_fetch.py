@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_what_was_given_up_is_found_where_the_source_reads_it(
         assert producer.flush(WAIT_S) == 0
         if ends:
             producer.abort_transaction(WAIT_S)
-    place = {"kind": "kafka", "brokers": kafka_broker.brokers, "topic": topic}
+    place: dict[str, Any] = {"kind": "kafka", "brokers": kafka_broker.brokers, "topic": topic}
     asked = reading_settings(KafkaSourceSettings(**place), {})
     found = {0: b"given up", 2: b"under way"}
     assert KafkaFetch(asked)(f"{topic}-0", [0, 2], soon_s()) == found
