@@ -64,7 +64,7 @@ def test_the_image_finds_its_kernels_where_it_may_write(tmp_path: Path) -> None:
     """Numba passes over a folder that it may not write to, and would compile for many minutes at each start."""
     built, own = Path(environment_of(0)["NUMBA_CACHE_DIR"]), Path(environment_of(1)["NUMBA_CACHE_DIR"])
     assert built.is_relative_to("/opt/crossline"), "it goes into the image"
-    assert own.is_relative_to("/tmp"), "the one folder beside the state that may be written"
+    assert str(own).startswith("/tmp/"), "the one folder beside the state that may be written"  # noqa: S108 - its name
     (tmp_path / "built" / "decode").mkdir(parents=True)
     (tmp_path / "built" / "decode" / "a.nbi").write_text("compiled")
     (tmp_path / "bin").mkdir()

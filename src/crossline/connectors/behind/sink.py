@@ -14,6 +14,7 @@ from crossline.core.basics.errors import CrosslineError, SinkError, StateError
 from crossline.logs import get_logger
 
 SUFFIX = ".json"
+PLACE = "place"  # the file that says whom a folder is for
 TELL_EACH = 1_000  # batches: how far a sink must fall back until it is told again
 END_MS = 30_000
 AWAY_S_MAX = 60.0  # how long a start waits for a store
@@ -24,6 +25,14 @@ log = get_logger(__name__)
 def waiting_in(folder: Path | FileStore) -> int:
     """How many batches stand there."""
     return sum(name.endswith(SUFFIX) for name in _store(folder).names())
+
+
+def place_in(folder: Path | FileStore) -> str | None:
+    """The place of the sink that the folder is for; None where it does not say."""
+    try:
+        return patiently(lambda: _store(folder).get(PLACE), within_s=AWAY_S_MAX).decode()
+    except FileNotFoundError:
+        return None
 
 
 def _store(folder: Path | FileStore) -> FileStore:
@@ -47,7 +56,7 @@ class Behind:
 
     A sink that fails for good is told of as an error and tried again after half a minute, without end: the batches do
     not stop for it, and what it does not have is not let go of. A disk that is full holds the batches. ``watch`` is
-    told how ``sink`` does.
+    told how ``sink`` does. ``place``: of the sink, by which the folder is known to be its own, see ``folders``.
     """
 
     def __init__(
@@ -56,12 +65,14 @@ class Behind:
         folder: Path | FileStore,
         policy: RetryPolicy | None = None,
         watch: SinkWatch | None = None,
+        place: str = "",
     ) -> None:
         self.sink = sink
         self.folder = folder
         self._store = _store(folder)
         self._policy = policy or RetryPolicy()
         self._watch = watch
+        self._place = place
         self._stop = threading.Event()
         self._news = threading.Condition()
         self._waiting: dict[int, int] = {}  # number of the file -> when it came
@@ -93,6 +104,8 @@ class Behind:
             found = patiently(self._store.listed, within_s=AWAY_S_MAX)
             self._waiting = {int(name.removesuffix(SUFFIX)): ms for name, ms in found.items() if name.endswith(SUFFIX)}
             self._last = max(self._waiting, default=0)
+            if self._place and place_in(self._store) != self._place:
+                patiently(lambda: self._store.put(PLACE, self._place.encode()), within_s=AWAY_S_MAX)
         except (OSError, ValueError, StoreAwayError) as error:
             raise StateError(f"{self.folder}: what sinks are to get cannot be read: {error}") from error
         self._thread = threading.Thread(target=self._work, name=f"behind-{self.name}", daemon=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,8 @@ Port = Annotated[int, Field(ge=1, le=65_535)]
 
 class RedisSettings(SinkSettings, Password):
     """Alerts once, the status of each entity, the last decision about each record, in Redis or what speaks like it."""
+
+    PLACE: ClassVar = ("host", "port", "db", "prefix")
 
     kind: Literal["redis"] = Field(description="Which kind of sink this is.")
     host: str = Field(default="127.0.0.1", min_length=1, description="Host of the server.")
