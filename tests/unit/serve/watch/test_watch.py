@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import promql_parser
@@ -19,6 +21,7 @@ from crossline.connectors.base import Sink
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.watch import Place, WatchSettings, place_of
 from crossline.engine.pipeline.standing import Standing, Waiting
+from crossline.serve.watch import watch as module
 from crossline.serve.watch.listener import Listener, Page
 from crossline.serve.watch.space import space_of
 from crossline.serve.watch.watch import Watch
@@ -46,13 +49,44 @@ class Stuck:
         return []
 
 
+class Cut:
+    """A pipeline that lives, and cannot ask its brokers until it is let go."""
+
+    def __init__(self) -> None:
+        self.asked, self.released = threading.Event(), threading.Event()
+        self.sinks: Sequence[Sink] = ()
+        self.alive = True
+
+    def standing(self) -> Standing:
+        return Standing(started=True, rules={"active": 1})
+
+    def waiting(self) -> list[Waiting]:
+        self.asked.set()
+        self.released.wait(60)
+        raise OSError("no broker")
+
+
+def test_brokers_that_do_not_answer_restart_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, pipeline = Watch(WatchSettings(listen="0"), "p", {}), Cut()
+    try:
+        watch.follow(pipeline)
+        assert pipeline.asked.wait(30)
+        later_s = time.monotonic() + 600  # each source may take its time
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: later_s, time=time.time))
+        assert watch.healthz().ok
+    finally:
+        pipeline.released.set()
+        watch.close()
+
+
 def test_a_page_waits_for_nobody() -> None:
     watch, pipeline = Watch(WatchSettings(listen="0"), "p", {}), Stuck()
     try:
         watch.follow(pipeline)
         assert pipeline.asked.wait(30)
         assert watch.healthz().ok
-        watch._answered_s -= 60.0
+        assert watch._asked_s is not None
+        watch._asked_s -= 60.0
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(f"http://{watch.place}/healthz", timeout=30)
         assert caught.value.code == 503
