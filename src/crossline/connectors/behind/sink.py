@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from crossline.connectors.base import Delivery, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
+from crossline.connectors.base import Delivery, Heedful, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
 from crossline.connectors.behind.parcels import packed, unpacked
 from crossline.connectors.objects.files import FileStore, LocalFiles, StoreAwayError, patiently
 from crossline.core.basics.errors import CrosslineError, SinkError, StateError
@@ -179,6 +179,8 @@ class Behind:
 
     def _give(self, number: int) -> None:
         if not self._opened:
+            if isinstance(self.sink, Heedful):
+                self.sink.heed(self._stop)
             self.sink.open()
             self._opened = True
         name = self._path(number)
