@@ -130,12 +130,44 @@ def test_an_action_is_in_force_for_its_time(made: Callable[..., Seen]) -> None:
     left_ms = long.client.pttl(f"{long.prefix}:entity:account_id=a1")
     assert HOUR_MS < left_ms <= 2 * HOUR_MS
     short.tell(alert("b", action="block"))
+    short.tell(alert("other", action="block", key={"account_id": "a2"}))
     deadline_s = time.monotonic() + WAIT_S
-    while long.client.exists(f"{long.prefix}:entity:account_id=a1"):  # its time is told by the server's clock
-        assert time.monotonic() < deadline_s
-    long.tell(alert("c", action="allow"))
+    while long.client.exists(f"{long.prefix}:entity:account_id=a1", f"{long.prefix}:entity:account_id=a2"):
+        assert time.monotonic() < deadline_s  # its time is told by the server's clock
+    assert [name for name, _ in long.client.zrange(f"{long.prefix}:due", 0, -1, withscores=True)] == ["account_id=a1"]
+    long.tell(alert("c", key={"account_id": "a3"}))
+    assert long.status() == standing("review", 40, "a"), "what outlasts a graver action, with the next delivery"
+    assert long.status("account_id=a2") == {}
+    assert long.client.exists(f"{long.prefix}:due") == 0
+    long.tell(alert("d", action="allow"))
     assert long.status() == standing("review", 40, "a")
     assert long.client.hlen(f"{long.prefix}:standing:account_id=a1") == 2
+
+
+def test_a_correction_changes_the_figure_of_its_alert_alone(made: Callable[..., Seen]) -> None:
+    def figure() -> tuple[int, str] | None:
+        found = seen.get("figure", "card_burst", "account_id=a1")
+        return None if found is None else (found["value"], found["alert_id"])
+
+    seen = made()
+    seen.tell(alert("a", value=10), alert("b", value=20))
+    seen.tell(corrected("a", "amended", value=11))
+    assert figure() == (20, "id-b")
+    seen.tell(corrected("b", "amended", value=21))
+    assert figure() == (21, "id-b")
+    seen.tell(corrected("a", "retracted", value=None))
+    assert figure() == (21, "id-b")
+    seen.tell(corrected("b", "retracted", value=None))
+    assert figure() is None
+    seen.tell(corrected("b", "reinstated", value=22))
+    assert figure() == (22, "id-b")
+
+
+@pytest.mark.parametrize("field", ["in_force", "known"])
+@pytest.mark.parametrize("value", ["0s", "100000000d"])
+def test_times_that_a_server_refuses_are_refused(field: str, value: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        RedisSettings.model_validate({"kind": "redis", field: value})
 
 
 def test_the_newest_word_about_a_record_stays(made: Callable[..., Seen]) -> None:
