@@ -185,3 +185,20 @@ def test_the_chart_probes_what_is_served() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version
     assert SERVICES["crossline"]["image"] == f"crossline:{version}"
+
+
+def test_a_full_redis_holds_the_batch_and_forgets_nobody() -> None:
+    command = SERVICES["redis"]["command"]
+    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+
+
+@pytest.mark.parametrize("names", [[], ["burst.yaml"], ["a.yml", "b c.yaml"]])
+def test_the_chart_copies_the_rules_that_there_are(names: list[str], tmp_path: Path) -> None:
+    """Rules may all come from a topic; then there are none to copy, and the pod has to start all the same."""
+    (program,) = re.findall(r'args: (\["mkdir.*\])', (CHART / "templates" / "statefulset.yaml").read_text())
+    (tmp_path / "from").mkdir()
+    for name in names:
+        (tmp_path / "from" / name).write_text("")
+    script = yaml.safe_load(program)[0].replace("/etc/crossline-rules", str(tmp_path / "from"))
+    subprocess.run(["/bin/sh", "-ec", script.replace("/var/lib/crossline", str(tmp_path / "to"))], check=True)
+    assert sorted(path.name for path in (tmp_path / "to" / "rules").iterdir()) == names
