@@ -65,20 +65,7 @@ class RedisSink:
 
     def open(self) -> None:
         """Make the client, which connects at the first delivery. Raises PermanentError without its password."""
-        settings = self._settings
-        self._client = redis.Redis(
-            host=settings.host,
-            port=settings.port,
-            db=settings.db,
-            username=settings.username,
-            password=settings.password(os.environ, lambda path: Path(path).read_text(encoding="utf-8")),
-            ssl=settings.tls,
-            ssl_ca_certs=settings.ca_file,
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),  # the batch is tried again as a whole, and told of
-            client_name="crossline",
-        )
+        self._client = client_of(self._settings, os.environ)
 
     def deliver(self, delivery: Delivery) -> None:
         """Tell what is not known yet. Raises SinkError where the server cannot be asked now."""
@@ -163,6 +150,23 @@ class RedisSink:
 
     def _key(self, *parts: str) -> str:
         return ":".join((self._prefix, *parts))
+
+
+def client_of(settings: RedisSettings, environment: Mapping[str, str]) -> redis.Redis:
+    """A client, which connects when it is used. Raises PermanentError where its password is not to be had."""
+    return redis.Redis(
+        host=settings.host,
+        port=settings.port,
+        db=settings.db,
+        username=settings.username,
+        password=settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8")),
+        ssl=settings.tls,
+        ssl_ca_certs=settings.ca_file,
+        socket_timeout=TIMEOUT_S,
+        socket_connect_timeout=TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),  # the batch is tried again as a whole, and told of
+        client_name="crossline",
+    )
 
 
 def _figure(alert: Mapping[str, Any]) -> bytes:
