@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -75,7 +76,8 @@ class Behind:
         self._place = place
         self._stop = threading.Event()
         self._news = threading.Condition()
-        self._waiting: dict[int, int] = {}  # number of the file -> when it came
+        # Numbers of files and when each came, in order. It may get long: nothing here looks through it.
+        self._waiting: deque[tuple[int, int]] = deque()
         self._last = 0
         self._failed: CrosslineError | None = None
         self._thread: threading.Thread | None = None
@@ -102,8 +104,9 @@ class Behind:
             if isinstance(self._store, LocalFiles):
                 self._store.drop_asides()  # a kill cut them off: their batches come again
             found = patiently(self._store.listed, within_s=AWAY_S_MAX)
-            self._waiting = {int(name.removesuffix(SUFFIX)): ms for name, ms in found.items() if name.endswith(SUFFIX)}
-            self._last = max(self._waiting, default=0)
+            numbers = ((int(name.removesuffix(SUFFIX)), ms) for name, ms in found.items() if name.endswith(SUFFIX))
+            self._waiting = deque(sorted(numbers))
+            self._last = self._waiting[-1][0] if self._waiting else 0
             if self._place and place_in(self._store) != self._place:
                 patiently(lambda: self._store.put(PLACE, self._place.encode()), within_s=AWAY_S_MAX)
         except (OSError, ValueError, StoreAwayError) as error:
@@ -119,7 +122,7 @@ class Behind:
         try:
             self._store.put(path, packed(delivery))
             with self._news:
-                self._waiting[number] = wall_clock_ms()
+                self._waiting.append((number, wall_clock_ms()))
                 behind = len(self._waiting)
                 self._news.notify_all()
         except OSError as error:
@@ -132,7 +135,7 @@ class Behind:
     def backlog(self) -> Backlog:
         """What the sink does not have yet."""
         with self._news:
-            return Backlog(len(self._waiting), min(self._waiting.values(), default=None))
+            return Backlog(len(self._waiting), self._waiting[0][1] if self._waiting else None)
 
     def catch_up(self, stop: threading.Event) -> None:
         """Wait until the sink has all, or ``stop`` is set. Raises what it failed with, where it failed for good."""
@@ -175,7 +178,7 @@ class Behind:
         with self._news:
             while not self._waiting and not self._stop.is_set():
                 self._news.wait()
-            return None if self._stop.is_set() else min(self._waiting)
+            return None if self._stop.is_set() else self._waiting[0][0]
 
     def _give(self, number: int) -> None:
         if not self._opened:
@@ -188,7 +191,7 @@ class Behind:
         deliver_all([self.sink], unpacked(raw, f"{self.folder}/{name}"), self._policy, self._stop, self._watch)
         patiently(lambda: self._store.delete(name), self._stop)
         with self._news:
-            self._waiting.pop(number, None)
+            self._waiting.popleft()
             self._failed = None
             self._news.notify_all()
 
