@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
+import socket
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +24,7 @@ from crossline.connectors.base import Sink
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.watch import Place, WatchSettings, place_of
 from crossline.engine.pipeline.standing import Standing, Waiting
+from crossline.serve.watch import listener as listening
 from crossline.serve.watch import watch as module
 from crossline.serve.watch.listener import Listener, Page
 from crossline.serve.watch.space import space_of
@@ -133,6 +137,47 @@ def test_other_paths_methods_and_faults() -> None:
         assert ask("GET", "/") == (404, b"found no '/'; expected /ok, /bad\n")
         assert ask("POST", "/ok")[0] == 501
         assert ask("GET", "/bad") == (500, b"it could not be made: see the log\n")
+    finally:
+        listener.close()
+
+
+def answered(listener: Listener) -> bool:
+    """Whether somebody who asks now gets the page."""
+    try:
+        with urllib.request.urlopen(f"http://{listener.place}/ok", timeout=60) as answer:
+            return bool(answer.read() == b"yes")
+    except OSError:
+        return False
+
+
+def test_clients_that_say_nothing_take_no_more_than_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "CLIENTS_MAX", 3)
+    monkeypatch.setattr(listening, "REQUEST_S_MAX", 600.0)
+    monkeypatch.setattr(listening._Handler, "timeout", 600.0)
+    listener = Listener(Place("127.0.0.1", 0), {"/ok": lambda _: Page(b"yes", "text/plain")})
+    try:
+        silent = [socket.create_connection((listener.place.host, listener.place.port)) for _ in range(3)]
+        while answered(listener):  # until all three are met
+            pass
+        for each in silent:
+            each.close()
+        while not answered(listener):
+            pass
+    finally:
+        listener.close()
+
+
+def test_a_client_that_dribbles_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "REQUEST_S_MAX", 0.05)
+    listener = Listener(Place("127.0.0.1", 0), {"/ok": lambda _: Page(b"yes", "text/plain")})
+    try:
+        with socket.create_connection((listener.place.host, listener.place.port)) as slow, suppress(ConnectionError):
+            slow.settimeout(60)
+            while True:
+                slow.sendall(b"G")
+                select.select([slow], [], [], 0.01)
+                if select.select([slow], [], [], 0)[0] and slow.recv(1) == b"":
+                    break
     finally:
         listener.close()
 
