@@ -29,7 +29,7 @@ _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
 _OF_ONE = {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT}  # noqa: SLF001 - the client's public names
 # What is not read within two seconds of its publication is late: ask again soon after an outage, too.
-_SOON = {
+SOON = {
     "group.id": "crossline-control",
     "enable.auto.commit": False,
     "enable.partition.eof": True,
@@ -71,7 +71,7 @@ class ControlTopicReader:
             return [], False
         messages: list[TopicMessage] = []
         while len(messages) < _AT_ONCE and (found := self._consume(consumer, 0.0 if messages else wait_s)):
-            messages += [_message(each) for each in found if each.error() is None]
+            messages += [message_of(each) for each in found if each.error() is None]
             self._next = messages[-1].offset + 1 if messages else self._next
             for each in found:
                 error = each.error()
@@ -98,7 +98,7 @@ class ControlTopicReader:
 
     def _started(self) -> Consumer:
         try:
-            return Consumer({**_SOON, **self._settings, "error_cb": self._failed}, logger=_SILENT)
+            return Consumer({**SOON, **self._settings, "error_cb": self._failed}, logger=_SILENT)
         except KafkaException as error:
             raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
 
@@ -225,7 +225,8 @@ def _cleanup(settings: Mapping[str, str], topic: str) -> str | None:
     return str(found["cleanup.policy"].value) if "cleanup.policy" in found else None
 
 
-def _message(message: Message) -> TopicMessage:
+def message_of(message: Message) -> TopicMessage:
+    """As the client gives it."""
     kind, at_ms = message.timestamp()
     headers = tuple((name, value) for name, value in message.headers() or ())
     return TopicMessage(
