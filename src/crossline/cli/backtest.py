@@ -24,13 +24,11 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.conditions.lists import Lists
 from crossline.core.decide.policy import Deciding, Policy, load_policy
-from crossline.core.enrich.versions import TableVersion
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.composition import Sources
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig, rule_defaults
 from crossline.core.settings.sources import Directory, RulesTopic
-from crossline.core.settings.tables import TableOfTopic
 from crossline.core.streams.schema import StreamSpec, load_streams
 from crossline.core.texts.plaintext import printable
 from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_text
@@ -351,21 +349,14 @@ def with_tables(
     if config is None or not wanted:
         return list(judged)
     from crossline.engine.changes.control import row_reader
-    from crossline.rulelog.rows.tables import declared_of, rows_of_now, tables_of_rows
+    from crossline.rulelog.rows.tables import tables_of_topics
     from crossline.rulelog.tablelog import tables_of_log
     from crossline.rulelog.tables import forms_of, streams_of, tables_in
 
     mine = {name: streams for name, streams in streams_of(config).items() if name in wanted}
-    topics = {name: each for name, each in declared_of(config).items() if name in wanted}
-    logged: dict[str, tuple[TableVersion, ...]] = {}
-    if log is not None:
-        logged |= tables_of_log(log, forms_of(config), mine, folder)
-        logged |= tables_of_rows(log, topics, folder)
+    logged = tables_of_log(log, forms_of(config), mine, folder) if log is not None else {}
+    logged = {**logged, **tables_of_topics(config, wanted, log, folder, row_reader)}
     tables = {**tables_in(config, folder, sorted(wanted - set(logged))), **logged}
-    for name in topics.keys() - tables.keys():
-        settings = config.tables[name]
-        if isinstance(settings, TableOfTopic):
-            tables[name] = rows_of_now(name, topics[name], row_reader(settings), folder)
     return [replace(each, tables=tables) for each in judged]
 
 

@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.core.basics.values import I64
+from crossline.core.basics.values import I64, Records
 from crossline.core.decode import Decoded, decode_values, table_layout
 from crossline.core.enrich.rows import TableForm
 from crossline.core.enrich.table import FIELD, FROM, HASH, KEY, U64, from_of, row_order, stored
@@ -55,9 +55,7 @@ def read_messages(
     there = np.asarray(values.is_valid())
     valued = np.flatnonzero(there & known.good)
     optional = {*form.key, form.valid_from} if not lenient else set(form.columns)
-    columns = {
-        name: replace(each, optional=True) if name in optional else each for name, each in form.columns.items()
-    }
+    columns = {name: replace(each, optional=True) if name in optional else each for name, each in form.columns.items()}
     texts = values.take(pa.array(valued)) if len(valued) < len(values) else values
     decoded = decode_values(table_layout(form.name, columns), _plain(texts), "", valued, None)
     _refuse(decoded, refused)
@@ -213,3 +211,31 @@ def _order_of(rows: pa.Table) -> tuple[U64, I64, I64 | None]:
 def _one(column: pa.ChunkedArray) -> pa.Array:
     found = column.combine_chunks()
     return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+
+
+def messages_of(form: TableForm, keyed: KeyFormat, rows: Records) -> list[tuple[bytes, bytes]]:
+    """Rows as messages that ``read_messages`` reads as them: the key and the value of each."""
+    columns = {name: rows.fields[name].to_pylist() for name in form.columns}
+    known = [*form.key, *([form.valid_from] if form.valid_from is not None else [])]
+    found = []
+    for number in range(len(rows)):
+        row = {name: values[number] for name, values in columns.items()}
+        if keyed == "text":
+            value = row[form.key[0]]
+            key = value.encode() if isinstance(value, str) else orjson.dumps(value)
+        else:
+            key = orjson.dumps(_nested({name: row[name] for name in known if row[name] is not None}))
+        found.append((key, orjson.dumps(_nested({name: value for name, value in row.items() if value is not None}))))
+    return found
+
+
+def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of dotted names as objects within each other."""
+    whole: dict[str, Any] = {}
+    for name, value in row.items():
+        *path, leaf = name.split(".")
+        here = whole
+        for part in path:
+            here = here.setdefault(part, {})
+        here[leaf] = value
+    return whole

@@ -11,7 +11,7 @@ import orjson
 
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicTeller
-from crossline.connectors.kafka.rows import RowTopicReader
+from crossline.connectors.kafka.tables.rows import RowTopicReader
 from crossline.core.settings.sources import ControlTopic, Directory, RulesDirectory, RulesTopic, TopicPlace
 from crossline.core.settings.tables import TableOfTopic
 from crossline.core.texts.yamltext import SIZE_MAX

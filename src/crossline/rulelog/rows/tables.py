@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from crossline.core.basics.errors import UsageError
@@ -10,9 +10,10 @@ from crossline.core.enrich.versions import Tables, TableVersion
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.tables import TableOfTopic
 from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.rows.reader import RowReader
 from crossline.rulelog.rows.rowlog import Declared, RowLog, RowLogs
 from crossline.rulelog.rows.segments import Undo, segments_of
-from crossline.rulelog.rows.topictable import RowChange, RowReader, TopicTable
+from crossline.rulelog.rows.topictable import RowChange, TopicTable
 from crossline.rulelog.tablelog import write_rows
 from crossline.rulelog.tables import forms_of, streams_of
 
@@ -43,10 +44,10 @@ class TopicTables:
     def start(self, events: Sequence[RuleEvent], now_ms: int) -> list[RuleEvent]:
         """As ``TopicTable.start``, each; ``events``: of the log, none at the first start."""
         of_files = {event.table_name for event in events if event.files is not None}
-        both = sorted(of_files & self._tables.keys())
-        if both:
+        both = next((name for name in self._tables if name in of_files), None)
+        if both is not None:
             raise UsageError(
-                f"table {both[0]} was one of files when records were judged; expected it to stay so: give the table of "
+                f"table {both} was one of files when records were judged; expected it to stay so: give the table of "
                 "the topic another name, or run under another pipeline name"
             )
         return [event for each in self._tables.values() for event in each.start(now_ms, first=not events)]
@@ -110,6 +111,22 @@ def tables_of_rows(log: Path, declared: Mapping[str, Declared], folder: Path) ->
     return found
 
 
+def tables_of_topics(
+    config: PipelineConfig, names: Collection[str], log: Path | None, folder: Path, reader_of: ReaderOf
+) -> Tables:
+    """Those of the tables ``names`` that come from topics: as they judged, by ``log``; what that lacks, as of now.
+
+    Raises UsageError where there is no topic, SourceError where it does not answer.
+    """
+    declared = {name: each for name, each in declared_of(config).items() if name in names}
+    found = {} if log is None else dict(tables_of_rows(log, declared, folder))
+    for name, each in declared.items():
+        settings = config.tables[name]
+        if name not in found and isinstance(settings, TableOfTopic):
+            found[name] = rows_of_now(name, each, reader_of(settings), folder)
+    return found
+
+
 def rows_of_now(name: str, declared: Declared, reader: RowReader, folder: Path) -> tuple[TableVersion, ...]:
     """A table as its topic has it now, from the beginning on, sorted into ``folder``."""
     table = TopicTable(name, declared, reader, segments_of(folder / "log.jsonl", name), folder)
@@ -119,5 +136,3 @@ def rows_of_now(name: str, declared: Declared, reader: RowReader, folder: Path) 
     finally:
         table.close()
     return (TableVersion({}, str(path)),)
-
-

@@ -8,24 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from crossline.core.basics.errors import CrosslineError, SourceError
+from crossline.core.basics.errors import CrosslineError
 from crossline.core.basics.message import TopicMessage
 from crossline.core.enrich.messages import GONE, MESSAGE, last_of_each, whole_table
 from crossline.logs import get_logger
 from crossline.rulelog.content import digest_of
 from crossline.rulelog.events import RuleEvent, published_by
+from crossline.rulelog.rows.reader import FIRST_WAIT_S, RowReader, messages_to_the_end
 from crossline.rulelog.rows.rowlog import Declared, RowLog, content_after, raw_of
 from crossline.rulelog.rows.segments import Begins, Change, Header, Read, Segments, Undo
 from crossline.rulelog.sources.keys import HOST, WHO
 from crossline.rulelog.sources.origin import UNKNOWN, Origin
 from crossline.rulelog.tablelog import write_rows
 
-FIRST_WAIT_S = 60.0
 PAUSE_S = 1.0  # between two changes of a table
 TOLD_EVERY_S = 60.0  # of a table that changes all the time
 REFUSED_TOLD_MAX = 100  # by themselves, in that time
@@ -33,36 +32,6 @@ MESSAGES_MAX = 100_000  # of one change
 FOLD_ROWS = 20_000  # a content is written anew once its changes have so many rows, or a tenth of its own
 
 log = get_logger(__name__)
-
-
-class RowReader(Protocol):
-    """Messages of a topic, each partition in its order; see ``RowTopicReader``."""
-
-    topic: str
-    topic_id: str | None
-    next: dict[int, int]
-
-    def begin(self, offsets: Mapping[int, int], topic_id: str | None) -> None:
-        """Go on there."""
-        ...
-
-    def read(self, wait_s: float = 0.0) -> list[TopicMessage]:
-        """Those that came since. Raises UsageError where there is no such topic."""
-        ...
-
-    @property
-    def whole(self) -> bool:
-        """Whether the end was met."""
-        ...
-
-    @property
-    def trouble(self) -> str | None:
-        """Why nothing comes."""
-        ...
-
-    def close(self) -> None:
-        """Leave the brokers."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,20 +235,11 @@ class TopicTable:
 
     def _to_the_end(self) -> tuple[list[pa.Table], list[tuple[int, int]]]:
         """The messages of the topic as they are now, and where each stands."""
-        self.reader.begin({}, None)
-        deadline_s = self.clock_s() + self.wait_s
         raws, places = [raw_of([], [])], list[tuple[int, int]]()
-        while not self.reader.whole:
-            found = self.reader.read(0.1)
-            if found:
-                deadline_s = self.clock_s() + self.wait_s
-                raws.append(raw_of([each.key for each in found], [each.value for each in found]))
-                places += [(each.partition, each.offset) for each in found]
-            elif self.clock_s() > deadline_s:
-                said = self.reader.trouble or f"it was not read to its end in {self.wait_s:.0f} s"
-                raise SourceError(
-                    f"table {self.name}: topic {self.reader.topic} cannot be read: {said}; see that its brokers are up"
-                )
+        messages = messages_to_the_end(self.reader, self.wait_s, self.clock_s)
+        while some := list(islice(messages, MESSAGES_MAX)):
+            raws.append(raw_of([each.key for each in some], [each.value for each in some]))
+            places += [(each.partition, each.offset) for each in some]
         return raws, places
 
     def _begun(self) -> RowChange:
@@ -300,9 +260,7 @@ class TopicTable:
 
     def _prepared(self) -> RowChange:
         begun_s, topic_id = self.clock_s(), self._waiting[0][0]
-        messages = [
-            each for of, each in takewhile(lambda one: one[0] == topic_id, islice(self._waiting, MESSAGES_MAX))
-        ]
+        messages = [each for of, each in takewhile(lambda one: one[0] == topic_id, islice(self._waiting, MESSAGES_MAX))]
         raw = raw_of([each.key for each in messages], [each.value for each in messages])
         read = self.declared.read(raw)
         rows = last_of_each(read.rows)

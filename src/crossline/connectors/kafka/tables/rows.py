@@ -86,7 +86,10 @@ class RowTopicReader:
                         self._ended.add(int(each.partition() or 0))
                         self._down = None
                     else:
-                        self._down, self._asked_s = error.str(), min(self._asked_s, time.monotonic() - _AGAIN_S + _ASK_S)
+                        self._down, self._asked_s = (
+                            error.str(),
+                            min(self._asked_s, time.monotonic() - _AGAIN_S + _ASK_S),
+                        )
                 if len(found) < _TOGETHER:
                     break
         except KafkaException as error:
