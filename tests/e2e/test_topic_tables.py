@@ -34,7 +34,7 @@ GOLD: Body = {
     "version": 1,
     "rule_type": "threshold",
     "source_topic": STREAM,
-    "conditions": [{"field": "tier.name", "operator": "=", "value": "gold"}],
+    "conditions": [{"field": "tier.name", "operator": "==", "value": "gold"}],
 }
 
 

@@ -72,8 +72,8 @@ class TableOfTopic(Table, TopicPlace):
     key_format: KeyFormat | None = Field(
         default=None,
         description="What the key of a message is: `text`, the value of the one column of the table's key; `json`, an "
-        "object with all of its columns, and with that of `valid_from`. By default `text` where there is one column and "
-        "no `valid_from`.",
+        "object with all of its columns, and with that of `valid_from`. By default `text` where there is one "
+        "column and no `valid_from`.",
     )
 
     @property

@@ -48,8 +48,8 @@ class Declared:
         if read.refused:
             told = "; ".join(list(read.refused.values())[:_TOLD_MAX])
             raise StateError(
-                f"table {self.form.name} is declared in a way that {len(read.refused):,} rows of its earlier content do "
-                f"not fit, which records may still meet: {told}\n"
+                f"table {self.form.name} is declared in a way that {len(read.refused):,} rows of its earlier content "
+                f"do not fit, which records may still meet: {told}\n"
                 "Put the declaration back, or run under another pipeline name"
             )
         return read.rows

@@ -74,8 +74,7 @@ class Segments:
         try:
             with path.open("rb") as file:
                 said = orjson.loads(file.readline())
-            if said["format"] != FORMAT:
-                raise ValueError(f"format {said['format']}; this crossline reads {FORMAT}")
+            _check_format(said["format"])
             return Header(number, said["base"], said["rows"], said["begins"], _read(said))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _damaged(path, 1, error) from None
@@ -194,6 +193,11 @@ class Segments:
 def segments_of(log: Path, table: str) -> Segments:
     """Those of ``table`` beside the rule log at ``log``."""
     return Segments(log.parent / "rows" / log.stem / table)
+
+
+def _check_format(number: int) -> None:
+    if number != FORMAT:
+        raise ValueError(f"format {number}; this crossline reads {FORMAT}")
 
 
 def _said(read: Read) -> dict[str, object]:

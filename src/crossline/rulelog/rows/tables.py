@@ -23,9 +23,13 @@ ReaderOf = Callable[[TableOfTopic], RowReader]
 
 def declared_of(config: PipelineConfig) -> dict[str, Declared]:
     """How the tables of a pipeline that come from topics are declared, by name."""
+    return {name: declared for name, (_, declared) in _of_topics(config).items()}
+
+
+def _of_topics(config: PipelineConfig) -> dict[str, tuple[TableOfTopic, Declared]]:
     forms, streams = forms_of(config), streams_of(config)
     return {
-        name: Declared(forms[name], each.keyed, streams[name])
+        name: (each, Declared(forms[name], each.keyed, streams[name]))
         for name, each in config.tables.items()
         if isinstance(each, TableOfTopic)
     }
@@ -36,9 +40,7 @@ class TopicTables:
 
     def __init__(self, config: PipelineConfig, log: Path, folder: Path, reader_of: ReaderOf) -> None:
         self._tables: dict[str, TopicTable] = {}
-        for name, declared in declared_of(config).items():
-            settings = config.tables[name]
-            assert isinstance(settings, TableOfTopic)
+        for name, (settings, declared) in _of_topics(config).items():
             self._tables[name] = TopicTable(name, declared, reader_of(settings), segments_of(log, name), folder)
 
     def start(self, events: Sequence[RuleEvent], now_ms: int) -> list[RuleEvent]:
@@ -118,11 +120,11 @@ def tables_of_topics(
 
     Raises UsageError where there is no topic, SourceError where it does not answer.
     """
-    declared = {name: each for name, each in declared_of(config).items() if name in names}
-    found = {} if log is None else dict(tables_of_rows(log, declared, folder))
-    for name, each in declared.items():
-        settings = config.tables[name]
-        if name not in found and isinstance(settings, TableOfTopic):
+    mine = {name: each for name, each in _of_topics(config).items() if name in names}
+    logged = {} if log is None else tables_of_rows(log, {name: each for name, (_, each) in mine.items()}, folder)
+    found = dict(logged)
+    for name, (settings, each) in mine.items():
+        if name not in found:
             found[name] = rows_of_now(name, each, reader_of(settings), folder)
     return found
 

@@ -122,9 +122,7 @@ class TopicTable:
             self._reached = self._logged()
             self.reader.begin(self._reached.offsets, self._reached.topic_id)
             return []
-        change = self._begun()
-        assert change.content is not None
-        digest, rows = change.content
+        change, (digest, rows) = self._begun()
         header = Header(1, digest, rows, {}, change.read)
         self.segments.begin(header)
         self.log, self._reached = self.log.anew(header), change.read
@@ -155,7 +153,7 @@ class TopicTable:
         return self._ready
 
     def commit(self, change: RowChange, begins: Begins) -> Undo:
-        """Have it on the disk, in force from ``begins`` on. Raises RetryableError, with nothing kept, where it is not."""
+        """Have it on the disk, in force from ``begins`` on. Raises RetryableError, with nothing kept, else."""
         if not change.messages:
             return _nothing
         last = self.log.epochs[-1].header.number
@@ -242,7 +240,7 @@ class TopicTable:
             places += [(each.partition, each.offset) for each in some]
         return raws, places
 
-    def _begun(self) -> RowChange:
+    def _begun(self) -> tuple[RowChange, tuple[str, int]]:
         raws, places = self._to_the_end()
         raw = pa.concat_tables(raws).combine_chunks()
         read = self.declared.read(raw)
@@ -252,7 +250,7 @@ class TopicTable:
         standing = raw.take(pa.array(there))
         content = self._kept(standing, whole_table(last))
         reached = Read(dict(self.reader.next), self.reader.topic_id)
-        return RowChange(0, standing, last, refused, reached, content=content)
+        return RowChange(0, standing, last, refused, reached), content
 
     def _refusal(self, raw: pa.Table, number: int, why: str, place: tuple[int, int]) -> Refusal:
         key, value = raw.column("key")[number].as_py(), raw.column("value")[number].as_py()
@@ -328,7 +326,7 @@ class TopicTable:
     def _more_refused(self, count: int, now_ms: int) -> list[RuleEvent]:
         if count <= 0:
             return []
-        text = f"table {self.name}: {count:,} more messages of {self.reader.topic} are no rows; they were not told of singly"
+        text = f"table {self.name}: {count:,} more messages of {self.reader.topic} are no rows and were passed over"
         return [RuleEvent("refused", now_ms, source=self.reader.topic, text=text, count=count, table_name=self.name)]
 
 
