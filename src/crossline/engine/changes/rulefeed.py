@@ -84,6 +84,11 @@ class RuleFeed(Protocol):
         """Is there anything to take up? Cheap while nothing changes; what did is read and checked here."""
         ...
 
+    @property
+    def tables_alone(self) -> bool:
+        """Whether what ``changed`` found is of tables, and of nothing else."""
+        ...
+
     def preview(self) -> tuple[RuleSet, ListTimes]:
         """What rules, lists and tables would be with what ``changed`` found; what is new judges nothing yet."""
         ...
@@ -179,6 +184,11 @@ class DirectoryFeed:
         rules = self._log.poll()
         self._waiting = _Waiting(lists, tables, rows, rules)
         return any(each is not None for each in (lists, tables, rows, rules))
+
+    @property
+    def tables_alone(self) -> bool:
+        """As of the protocol."""
+        return self._waiting.lists is None and self._waiting.rules is None
 
     def preview(self) -> tuple[RuleSet, ListTimes]:
         """As the log would have it."""
@@ -277,6 +287,11 @@ class FixedFeed:
     def changed(self) -> bool:
         """Never."""
         return False
+
+    @property
+    def tables_alone(self) -> bool:
+        """Nothing changes."""
+        return True
 
     def preview(self) -> tuple[RuleSet, ListTimes]:
         """The same rules and lists."""
