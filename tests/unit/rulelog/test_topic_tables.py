@@ -12,15 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.basics.errors import UsageError
+from crossline.core.basics.errors import RetryableError, SourceError, StateError, UsageError
 from crossline.core.basics.message import TopicMessage
 from crossline.core.decode import decode_lines, make_layout
 from crossline.core.enrich.join import joined
+from crossline.core.enrich.messages import last_of_each, messages_of, whole_table
+from crossline.core.enrich.rows import TableFile, read_table, rows_as_written
 from crossline.core.settings.config import PipelineConfig, load_pipeline
-from crossline.engine.book.tables import join_of
+from crossline.engine.book.tables import join_of, open_table
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.rows import topictable
 from crossline.rulelog.rows.reader import RowReader
+from crossline.rulelog.rows.rowlog import raw_of
 from crossline.rulelog.rows.segments import segments_of
 from crossline.rulelog.rows.tables import TopicTables, declared_of, tables_of_rows
 
@@ -236,3 +239,113 @@ def _next(topic: Topic, run: Run, seen: list[int], count: int) -> list[TopicMess
                 found.append(message)
                 seen[number] = message.offset + 1
     return found
+
+
+def test_a_table_stays_of_the_kind_that_records_were_judged_by(tmp_path: Path) -> None:
+    run = Run(tmp_path, Topic())
+    run.events = [RuleEvent("table_changed", 0, table_name="profile", files={"a.csv": "0"})]
+    with pytest.raises(UsageError, match="table profile was one of files"):
+        run.start()
+    run.events = []
+    run.start()
+    of_files = PIPELINE.replace('kind: kafka, brokers: "b:1", topic: accounts', "kind: files, path: a.csv")
+    run.config = load_pipeline(of_files % ("", ""), "pipeline.yaml", str)
+    with pytest.raises(UsageError, match="table profile was one of a topic"):
+        run.start()
+
+
+def test_what_there_is_to_tell(tmp_path: Path) -> None:
+    topic = Topic()
+    topic.row("a", "NO")
+    topic.put(b"b", b"{")
+    run = Run(tmp_path, topic)
+    run.start()
+    said = [(each.event, each.text, each.place) for each in run.events]
+    assert said[0] == ("table_changed", "table profile: 1 rows", None)
+    assert said[1][0] == "refused"
+    assert said[1][2] == f"accounts/{ord('b') % PARTITIONS}/0"
+    assert "the message b at accounts/" in str(said[1][1])
+    topic.row("c", "SE")
+    topic.row("a", None)
+    (event,) = run.take_up(BASE)
+    assert (event.text, event.who) == ("table profile: 1 rows put, 1 taken away", "alice")
+    assert run.take_up(BASE) == []
+
+
+def test_brokers_that_are_away_at_first_and_later(tmp_path: Path) -> None:
+    topic = Topic()
+    topic.up = False
+    run = Run(tmp_path, topic)
+    with pytest.raises(SourceError, match="cannot be read: nobody answers"):
+        run.start()
+    topic.up = True
+    topic.row("a", "NO")
+    run.start()
+    topic.up = False
+    run.start()
+    assert run.take_up(BASE) == []
+    topic.there = False
+    assert run.take_up(BASE) == [], "nor does a topic that is gone keep rules from being taken up"
+    assert run.held("a", [BASE]) == ["NO"]
+
+
+def test_a_log_that_cannot_be_written_is_as_it_was(tmp_path: Path) -> None:
+    topic = Topic()
+    run = Run(tmp_path, topic)
+    run.start()
+    topic.row("a", "NO")
+    run.now_s += 100
+    changes = run.tables.poll()
+    assert changes is not None
+    run.tables.commit(changes, {"s": BASE + 5})()  # the rule log could not be written
+    run.tables.commit(changes, {"s": BASE + 9})
+    run.tables.take(changes, {"s": BASE + 9})
+    assert run.held("a", [BASE + 5, BASE + 9]) == [None, "NO"]
+    (tmp_path / "rules" / "rows" / "p" / "profile" / "00000001.jsonl").unlink()
+    topic.row("a", "SE")
+    run.now_s += 100
+    changes = run.tables.poll()
+    assert changes is not None
+    with pytest.raises(RetryableError, match="put it back"):
+        run.tables.commit(changes, {"s": BASE + 20})
+
+
+def test_another_declaration(tmp_path: Path) -> None:
+    """Rows are kept as they came: a further field is there from the beginning, and a type that does not fit is told."""
+    topic = Topic()
+    topic.put(b"a", b'{"country": "NO", "risk": "high"}')
+    run = Run(tmp_path, topic)
+    run.start()
+    run.config = load_pipeline(PIPELINE % ("", ", risk: string"), "pipeline.yaml", str)
+    run.start()
+    (version,) = run.tables.preview(None, {}).since({})["profile"]
+    assert open_table(version.path).fields["risk"].to_pylist() == ["high"]
+    run.config = load_pipeline(PIPELINE % ("", ", risk: integer"), "pipeline.yaml", str)
+    with pytest.raises(StateError, match="1 rows of its earlier content do not fit"):
+        run.start()
+
+
+def test_rows_that_hold_from_an_instant_and_are_known_by_it(tmp_path: Path) -> None:
+    topic = Topic()
+    run = Run(tmp_path, topic, before="valid_from: since, ")
+    topic.put(b'{"account": "a", "since": null}', b'{"country": "NO"}')
+    run.start()
+    topic.put(orjson.dumps({"account": "a", "since": BASE + 50}), b'{"country": "SE"}')
+    run.take_up(BASE + 10)
+    assert run.held("a", [BASE + 5, BASE + 20, BASE + 60]) == ["NO", "NO", "SE"]
+    topic.put(orjson.dumps({"account": "a", "since": BASE + 50}), None)
+    run.take_up(BASE + 70)
+    assert run.held("a", [BASE + 60, BASE + 80]) == ["SE", "NO"]
+
+
+def test_rows_are_sent_as_they_are_read(tmp_path: Path) -> None:
+    """What ``publish-table`` sends of a file is what the table has of that file."""
+    run = Run(tmp_path, Topic(), before="valid_from: since, ", more=", risk: number?, place: {city: string?}")
+    declared = declared_of(run.config)["profile"]
+    text = b"account,since,country,risk,place.city\na,,NO,0.5,Oslo\nb,2026-01-01T00:00:00Z,SE,,\n"
+    file = TableFile("rows.csv", text)
+    sent = messages_of(declared.form, declared.keyed, rows_as_written(declared.form, file))
+    assert [orjson.loads(key) for key, _ in sent] == [{"account": "a"}, {"account": "b", "since": 1767225600000}]
+    read = declared.read(raw_of([key for key, _ in sent], [value for _, value in sent]))
+    assert read.refused == {}
+    assert whole_table(last_of_each(read.rows)).equals(read_table(declared.form, [file]))

@@ -40,6 +40,8 @@ class TopicTables:
 
     def __init__(self, config: PipelineConfig, log: Path, folder: Path, reader_of: ReaderOf) -> None:
         self._tables: dict[str, TopicTable] = {}
+        self._log = log
+        self._of_files = config.tables.keys() - declared_of(config).keys()
         for name, (settings, declared) in _of_topics(config).items():
             self._tables[name] = TopicTable(name, declared, reader_of(settings), segments_of(log, name), folder)
 
@@ -48,10 +50,10 @@ class TopicTables:
         of_files = {event.table_name for event in events if event.files is not None}
         both = next((name for name in self._tables if name in of_files), None)
         if both is not None:
-            raise UsageError(
-                f"table {both} was one of files when records were judged; expected it to stay so: give the table of "
-                "the topic another name, or run under another pipeline name"
-            )
+            raise _another(both, "files")
+        both = next((name for name in self._of_files if events and segments_of(self._log, name).headers()), None)
+        if both is not None:
+            raise _another(both, "a topic")
         return [event for each in self._tables.values() for event in each.start(now_ms, first=not events)]
 
     def poll(self) -> RowChanges | None:
@@ -101,6 +103,13 @@ class TopicTables:
         """Leave the brokers."""
         for each in self._tables.values():
             each.close()
+
+
+def _another(table: str, was: str) -> UsageError:
+    return UsageError(
+        f"table {table} was one of {was} when records were judged; expected it to stay so: give it another name, "
+        "or run under another pipeline name"
+    )
 
 
 def tables_of_rows(log: Path, declared: Mapping[str, Declared], folder: Path) -> Tables:
