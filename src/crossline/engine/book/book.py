@@ -71,6 +71,8 @@ class Book:
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
     _joins: dict[str, tuple[Join, ...]] | None = None
+    # Those of the book before: what stands in both stays open.
+    _earlier: dict[str, tuple[Join, ...]] | None = None
 
     def _compiled(self) -> dict[str, StreamPlan]:
         if self._plans is None:
@@ -166,9 +168,13 @@ class Book:
             _joins=None,
         )
 
-    def with_tables(self, tables: Tables) -> Book:
-        """The book with other contents of tables, and all that was compiled: rules do not rest on them."""
-        return replace(self, tables=tables, _joins=None)
+    def with_tables(self, tables: Tables, last: Book | None = None) -> Book:
+        """The book with other contents of tables, and all that was compiled: rules do not rest on them.
+
+        ``last``: the book that this process used until now, where it is another.
+        """
+        before = last or self
+        return replace(self, tables=tables, _joins=None, _earlier=before._joins or before._earlier)
 
     def with_pasts(self, found: Mapping[str, Past]) -> Book:
         """The book with what was ``found`` of new layers' pasts; those of layers that are gone are left out."""
@@ -335,7 +341,8 @@ class BookFile:
             if known is None or known[0] != mine:
                 said = orjson.loads(self._tables.read_bytes())
                 given = tuple(said["of"]) == stamp
-                known = (mine, book.with_tables(_tables_of(said["tables"])) if given else book)
+                last = None if known is None else known[1]
+                known = (mine, book.with_tables(_tables_of(said["tables"]), last) if given else book)
                 _READ[str(self._tables)] = known
         except FileNotFoundError:
             return book

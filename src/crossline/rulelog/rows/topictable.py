@@ -102,6 +102,7 @@ class TopicTable:
     _taken_s: float = float("-inf")
     _pause_s: float = PAUSE_S
     _untold: _Untold | None = None
+    _telling: bool = False  # what ``events`` gave last has all that was untold
     _trouble: str | None = None
 
     def __post_init__(self) -> None:
@@ -177,7 +178,8 @@ class TopicTable:
         untold = self._counted(change)
         room = max(0, REFUSED_TOLD_MAX - (0 if self._untold is None else self._untold.refusals))
         events = self._refusals(change.refused[:room], now_ms)
-        if not self._tell_now(untold):
+        self._telling = self._tell_now(untold)
+        if not self._telling:
             return events
         if untold.put or untold.taken:
             text = f"table {self.name}: {untold.put:,} rows put, {untold.taken:,} taken away"
@@ -190,7 +192,7 @@ class TopicTable:
             self._waiting.popleft()
         self.log, self._reached = self.preview(change, begins), change.read
         untold = self._counted(change)
-        if self._tell_now(untold):
+        if self._telling:
             untold = _Untold(self.clock_s())
         self._untold = untold
         self._ready, self._taken_s = None, self.clock_s()
