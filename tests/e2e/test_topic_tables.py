@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crossline.cli.rules.publish_table import publish_table
 from crossline.connectors.kafka.control import ControlTopicWriter
 from crossline.core.settings.config import rule_defaults
 from crossline.engine.changes.control import row_reader
@@ -57,7 +58,11 @@ def until_logged(project: Project, messages: int) -> None:
 
 
 def test_rows_of_a_topic(
-    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tmp_path: Path
+    spark: SparkSession,
+    kafka_broker: LocalBroker,
+    kafka_topic: Callable[..., str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     topic = kafka_topic(3, config={"cleanup.policy": "compact"})
     table = {"kind": "kafka", "brokers": kafka_broker.brokers, "topic": topic, "key": "account"}
@@ -69,8 +74,13 @@ def test_rows_of_a_topic(
         value = None if name is None else json.dumps({"name": name}).encode()
         writer.send(account, value, {"who": "alice"})
 
-    for account, name in (("a0", "gold"), ("a1", "gold"), ("a2", "tin")):
-        put(account, name)
+    def publish(text: str, *, whole: bool = False) -> None:
+        (tmp_path / "tiers.csv").write_text(text)
+        publish_table("tier", tmp_path / "tiers.csv", pipeline=shop.pipeline, as_="bob", as_json=True, whole=whole)
+        sent.append(json.loads(capsys.readouterr().out))
+
+    sent: list[dict[str, Any]] = []
+    publish("account,name\na0,gold\na1,gold\na2,tin\n")
     with shop.start(spark) as running:
         feeder = Feeder(shop, running, log)
         feeder.give(20)
@@ -80,12 +90,15 @@ def test_rows_of_a_topic(
         put("a0", None)
         until_logged(shop, 6)
         feeder.give(20)
-    put("a0", "gold")
-    put("a1", "tin")
+    publish("account,name\na0,gold\na1,tin\na2,gold\n", whole=True)
     with shop.start(spark) as running:
-        until_logged(shop, 8)
+        until_logged(shop, 9)
         Feeder(shop, running, feeder.rest, "1-").give(38)
 
+    assert [(each["put"], each["taken_away"], each["unchanged"], each["who"]) for each in sent] == [
+        (3, 0, 0, "bob"),
+        (2, 1, 1, "bob"),
+    ]
     assert refused["place"].startswith(f"{topic}/")
     assert "field name: found number 3, expected string" in refused["text"]
     alerts = shop.alerts()

@@ -173,8 +173,11 @@ class Book:
 
         ``last``: the book that this process used until now, where it is another.
         """
-        before = last or self
-        return replace(self, tables=tables, _joins=None, _earlier=before._joins or before._earlier)
+        return replace(self, tables=tables, _joins=None, _earlier=(last or self).opened())
+
+    def opened(self) -> dict[str, tuple[Join, ...]] | None:
+        """The joins that this process opened last."""
+        return self._joins or self._earlier
 
     def with_pasts(self, found: Mapping[str, Past]) -> Book:
         """The book with what was ``found`` of new layers' pasts; those of layers that are gone are left out."""
