@@ -54,7 +54,8 @@ class Topic:
     def __init__(self) -> None:
         self.partitions: list[list[TopicMessage]] = [[] for _ in range(PARTITIONS)]
         self.id = "one"
-        self.there, self.up = True, True
+        self.forgotten: set[bytes | None] = set()  # keys without a message, since compaction took the last one
+        self.there, self.up, self.compacted = True, True, True
 
     def put(self, key: bytes | None, value: bytes | None) -> None:
         number = sum(key or b"") % PARTITIONS
@@ -97,8 +98,11 @@ class Reader:
         for number, log in enumerate(self._topic.partitions):
             new = log[self.next.get(number, 0) :][: self._at_once - len(found)]
             self.next[number] = self.next.get(number, 0) + len(new)
-            found += new
+            found += [each for each in new if each.key not in self._topic.forgotten]
         return found
+
+    def compacted(self) -> bool:
+        return self._topic.compacted
 
     def close(self) -> None:
         """Nothing is held."""
@@ -116,11 +120,11 @@ class Run:
     def reader(self, _: object) -> RowReader:
         return Reader(self.topic)
 
-    def start(self) -> None:
+    def start(self, now_ms: int = 0) -> None:
         self.tables = TopicTables(self.config, self.log_file, self.sorted, self.reader)
         for each in self.tables._tables.values():
             each.clock_s, each.wait_s = self._clock_s, 0.0
-        self.events += self.tables.start(self.events, 0)
+        self.events += self.tables.start(self.events, now_ms)
 
     def _clock_s(self) -> float:
         self.now_s += 0.001
@@ -349,3 +353,26 @@ def test_rows_are_sent_as_they_are_read(tmp_path: Path) -> None:
     read = declared.read(raw_of([key for key, _ in sent], [value for _, value in sent]))
     assert read.refused == {}
     assert whole_table(last_of_each(read.rows)).equals(read_table(declared.form, [file]))
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_tombstone_that_compaction_took_before_it_was_read(tmp_path: Path, compacted: bool) -> None:
+    topic = Topic()
+    for account in "abc":
+        topic.row(account, "NO")
+    run = Run(tmp_path, topic)
+    run.start()
+    topic.row("c", "SE")
+    run.take_up(BASE + 5)
+    assert run.take_up(BASE + 5) == [], "the end was met, and is noted"
+    seen = tmp_path / "rules" / "rows" / "p" / "profile" / "seen"
+    assert seen.exists()
+    topic.forgotten, topic.compacted = {b"b"}, compacted
+    topic.row("a", "SE")
+    run.start()
+    run.take_up(BASE + 10)
+    assert run.held("abc", [BASE + 10]) == ["SE", "NO", "SE"], "so soon nothing can be gone that was not read"
+    os.utime(seen, (0, 0))
+    run.start(now_ms=7 * 3_600_000)
+    run.take_up(BASE + 20)
+    assert run.held("abc", [BASE + 19, BASE + 20]) == ["SE", "NO", "SE", "SE", None if compacted else "NO", "SE"]

@@ -142,7 +142,7 @@ class ControlTopicReader:
     def _check_kept(self) -> None:
         """Tell where the topic forgets what is not repeated."""
         with suppress(KafkaException):
-            policy = _cleanup(self._settings, self.topic)
+            policy = cleanup(self._settings, self.topic)
             if policy is not None and "compact" not in policy.split(","):
                 log.warning(
                     "a control topic is not compacted: what is older than its retention is gone for a pipeline that "
@@ -215,7 +215,8 @@ def _check(topic: str, found: TopicMetadata) -> None:
         )
 
 
-def _cleanup(settings: Mapping[str, str], topic: str) -> str | None:
+def cleanup(settings: Mapping[str, str], topic: str) -> str | None:
+    """The topic's cleanup.policy; None where nobody says. Raises KafkaException as the brokers do."""
     admin = AdminClient(dict(settings), logger=_SILENT)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:

@@ -37,6 +37,10 @@ class RowReader(Protocol):
         """Why nothing comes."""
         ...
 
+    def compacted(self) -> bool:
+        """Whether the topic keeps the last message of each key for good; no where that is not known."""
+        ...
+
     def close(self) -> None:
         """Leave the brokers."""
         ...

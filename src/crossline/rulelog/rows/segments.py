@@ -24,6 +24,7 @@ FORMAT = 1
 RAW = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
 _ZSTD = pa.ipc.IpcWriteOptions(compression="zstd")
 
+_SEEN = "seen"
 Begins = Mapping[str, int]
 Undo = Callable[[], None]
 
@@ -164,6 +165,18 @@ class Segments:
         finally:
             os.close(descriptor)
         return undo
+
+    def mark(self) -> None:
+        """Note that the topic was read to its end now."""
+        with suppress(OSError):
+            self.folder.joinpath(_SEEN).touch()
+
+    def unread_ms(self, now_ms: int) -> int:
+        """For how long the topic was not read to its end; 0 where that is not known."""
+        try:
+            return now_ms - self.folder.joinpath(_SEEN).stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return 0
 
     def clear(self) -> None:
         """Nothing was taken up: a first start that ended before it was written down."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from pathlib import Path
@@ -30,6 +31,11 @@ TOLD_EVERY_S = 60.0  # of a table that changes all the time
 REFUSED_TOLD_MAX = 100  # by themselves, in that time
 MESSAGES_MAX = 100_000  # of one change
 FOLD_ROWS = 20_000  # a content is written anew once its changes have so many rows, or a tenth of its own
+
+# A message without value is gone from a compacted topic after `delete.retention.ms`, a day by default. Who read nothing
+# for this long reads it all again, and takes away the rows whose messages are not there.
+UNREAD_MS_MAX = 6 * 3_600_000
+MARK_S = 60.0
 
 log = get_logger(__name__)
 
@@ -104,6 +110,8 @@ class TopicTable:
     _untold: _Untold | None = None
     _telling: bool = False  # what ``events`` gave last has all that was untold
     _trouble: str | None = None
+    _there: set[bytes] | None = None  # keys that the topic has, where it is read again
+    _marked_s: float = float("-inf")
 
     def __post_init__(self) -> None:
         self.log = RowLog(self.segments, self.folder, self.declared)
@@ -121,7 +129,9 @@ class TopicTable:
         if self.log.epochs:
             self.log.newest()
             self._reached = self._logged()
-            self.reader.begin(self._reached.offsets, self._reached.topic_id)
+            again = self.segments.unread_ms(now_ms) > UNREAD_MS_MAX
+            self._there = set() if again else None
+            self.reader.begin({} if again else self._reached.offsets, self._reached.topic_id)
             return []
         change, (digest, rows) = self._begun()
         header = Header(1, digest, rows, {}, change.read)
@@ -141,11 +151,15 @@ class TopicTable:
         try:
             found = self.reader.read()
             self._waiting.extend((self.reader.topic_id, each) for each in found)
+            if self._there is not None:
+                self._there.update(each.key for each in found if each.key is not None)
             self._trouble = None
         except CrosslineError as error:  # a topic that is gone leaves the table as it is, and rules to be taken up
             if str(error) != self._trouble:
                 self._trouble = str(error)
                 log.error("the topic of a table cannot be read; the table stays", table=self.name, error=self._trouble)  # noqa: TRY400
+        if self._ready is None and self.reader.whole:
+            self._met_the_end()
         if self._ready is None and self.clock_s() >= self._taken_s + self._pause_s:
             if self._waiting:
                 self._ready = self._prepared()
@@ -258,6 +272,29 @@ class TopicTable:
         key, value = raw.column("key")[number].as_py(), raw.column("value")[number].as_py()
         return _refusal(key, value, why, Origin(place=f"{self.reader.topic}/{place[0]}/{place[1]}"))
 
+    def _met_the_end(self) -> None:
+        there, self._there = self._there, None
+        if there is not None and self.reader.topic_id == self._reached.topic_id:
+            self._take_away_but(there)
+        missed = bool(self._waiting) and self._waiting[0][1].partition < 0  # rows that go: not before that is logged
+        if not missed and self.clock_s() >= self._marked_s + MARK_S:
+            self._marked_s = self.clock_s()
+            self.segments.mark()
+
+    def _take_away_but(self, there: AbstractSet[bytes]) -> None:
+        """Rows whose keys are not ``there`` were taken away by messages that are gone themselves."""
+        last = self.log.epochs[-1].header
+        changes = [each.raw for each in self.segments.changes(last.number)]
+        standing, _ = content_after(self.declared, [self.segments.content(last), *changes])
+        gone = [key for key in standing.column("key").to_pylist() if key not in there]
+        if gone and not self.reader.compacted():
+            log.warning("rows are not in the topic any more; it is not compacted, so they stay", table=self.name)
+        elif gone:
+            log.warning("rows are not in the topic any more, and go", table=self.name, rows=len(gone))
+            # In front: what the topic has counts.
+            of = self.reader.topic_id
+            self._waiting.extendleft((of, TopicMessage(self.reader.topic, -1, -1, key, None)) for key in gone)
+
     def _prepared(self) -> RowChange:
         begun_s, topic_id = self.clock_s(), self._waiting[0][0]
         messages = [each for of, each in takewhile(lambda one: one[0] == topic_id, islice(self._waiting, MESSAGES_MAX))]
@@ -269,7 +306,7 @@ class TopicTable:
             for n, why in sorted(read.refused.items())
         )
         reached = dict(self._reached.offsets) if self._reached.topic_id == topic_id else {}
-        reached.update({each.partition: each.offset + 1 for each in messages})
+        reached.update({each.partition: each.offset + 1 for each in messages if each.partition >= 0})
         mine = raw.take(pa.array(np.sort(rows.column(MESSAGE).to_numpy())))
         change = RowChange(len(messages), mine, rows, refused, Read(reached, topic_id), _origin(messages[-1]))
         if len(rows) and self._is_to_fold(len(rows)):
@@ -337,6 +374,8 @@ def _nothing() -> None:
 
 
 def _origin(message: TopicMessage) -> Origin:
+    if message.partition < 0:  # one that is not in the topic any more
+        return UNKNOWN
     return Origin(message.header(WHO), message.at_ms, message.header(HOST), message.place)
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, TopicDescription
 
-from crossline.connectors.kafka.control import SOON, message_of
+from crossline.connectors.kafka.control import SOON, cleanup, message_of
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.message import TopicMessage
 from crossline.logs import get_logger
@@ -100,6 +100,13 @@ class RowTopicReader:
             self._down = None
         self._tell()
         return messages
+
+    def compacted(self) -> bool:
+        """Whether the topic keeps the last message of each key for good; no where that is not known."""
+        try:
+            return cleanup(self._settings, self.topic) == "compact"
+        except KafkaException:
+            return False
 
     def close(self) -> None:
         """Leave the brokers; safe to call twice."""
