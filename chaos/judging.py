@@ -9,35 +9,31 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import orjson
+import xxhash
 
 from chaos.contents import Arrived, Body, Contents, Place, lines
+from chaos.ledger import CHUNK, EXAMPLES, Entry, Finding, Ledger
+from chaos.log import Log, id_of, record_of
 from chaos.pipeline import ALLOWED_LATENESS_MS, IN_TIME_MS, INGEST, write_replay
-from chaos.producer import Sent
 
 # The instants of detection and delivery are those of the run; all else must be the same everywhere.
 OF_THE_RUN = frozenset({"detected_at", "delivered_at", "decided_at", "answered", "degraded"})
-EXAMPLES = 3
+FUTURE_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Alerts or decisions that must be there: by id a digest of what must stand in each. ``path``: where they stand."""
+    """Alerts or decisions that must be there, of those that stand in the file ``path`` under the field ``name``."""
 
     path: Path
     name: str
-    digests: Mapping[str, bytes]
-
-    def only(self, ids: Iterable[str]) -> Wanted:
-        """Some of them."""
-        return Wanted(self.path, self.name, {name: self.digests[name] for name in ids})
+    ledger: Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,113 +44,136 @@ class Expected:
     each record with hits the newest.
     """
 
-    in_time: frozenset[str]
+    in_time: Ledger
     alerts: Wanted
     decisions: Wanted
     with_hits: Wanted
     last: Wanted
-    dead: Mapping[Place, str]
-    late: frozenset[Place]
+    dead: Ledger
+    late: Ledger
 
 
 @dataclass(slots=True)
-class Finding:
-    """What was compared with what: how many there were to be, and what was wrong."""
+class Sorter:
+    """What must become of records as they arrive, by the sender's log and the broker's times.
 
-    sink: str
-    what: str
-    expected: int
-    found: int = 0
-    lost: int = 0
-    doubled: int = 0
-    strange: int = 0
+    ``times``: how often each number arrived; ``other``: records that are not what was sent; ``dead``: with reasons, as
+    ``told`` says them; ``late``: places; ``in_time``: by number of the record, whether it must be decided about.
+    """
+
+    log: Log
+    times: bytearray = field(default_factory=bytearray)
+    known: bytearray = field(default_factory=bytearray)
+    in_time: bytearray = field(default_factory=bytearray)
+    dead: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
     other: int = 0
-    examples: list[str] = field(default_factory=list)
 
-    @property
-    def good(self) -> bool:
-        """Whether all is there, each once, and as it must be."""
-        return not (self.lost or self.doubled or self.strange or self.other)
+    def __post_init__(self) -> None:
+        for each in (self.times, self.known, self.in_time):
+            each.extend(bytes(len(self.log)))
 
+    def readable(self, records: Iterable[Arrived]) -> Iterator[Arrived]:
+        """Those that can be read, in the order in which they come; the rest is known once all have come."""
+        for each in records:
+            sent = self.log[each.number]
+            self.times[each.number] = min(255, self.times[each.number] + 1)
+            self.other += each.digest != sent.digest
+            if sent.poison is not None or sent.event_ms is None or sent.record is None:
+                self.dead.append(told(each.place, sent.poison or "unknown"))
+                continue
+            if sent.event_ms - each.ms > FUTURE_MS:
+                self.dead.append(told(each.place, "time_in_future"))
+                continue
+            if each.ms - sent.event_ms > ALLOWED_LATENESS_MS:
+                self.late.append(placed(each.place))
+            elif self.known[sent.record]:
+                self.dead.append(told(each.place, "duplicate_id"))
+            else:
+                self.known[sent.record] = 1
+                self.in_time[sent.record] = each.ms - sent.event_ms <= IN_TIME_MS
+            yield each
 
-@dataclass(frozen=True, slots=True)
-class Sorted:
-    """What arrived: dead letters with their reasons, late records, ids to be decided about, all that can be read."""
+    def of_the_topic(self) -> Finding:
+        """Whether the broker kept what it acknowledged: without that nothing else could be said."""
+        finding = Finding("topic", "records sent", len(self.log), sum(self.times), other=self.other)
+        finding.lost, finding.doubled = self.times.count(0), sum(each - 1 for each in self.times if each > 1)
+        for title, number in (("lost", self.times.find(0)), ("doubled", self.times.find(2))):
+            if number >= 0:
+                finding.note(title, f"record {number}")
+        return finding
 
-    dead: dict[Place, str]
-    late: set[Place]
-    in_time: set[str]
-    readable: list[Arrived]
-
-
-def sorted_out(log: Sequence[Sent], records: Sequence[Arrived]) -> Sorted:
-    """What must become of the records that arrived, by the sender's log and the broker's times."""
-    dead: dict[Place, str] = {}
-    late: set[Place] = set()
-    readable = []
-    known: set[str] = set()
-    in_time: set[str] = set()
-    for each in records:
-        sent = log[each.number]
-        if sent.poison is not None or sent.event_ms is None or sent.record_id is None:
-            dead[each.place] = sent.poison or "unknown"
-            continue
-        if sent.event_ms - each.ms > 3_600_000:
-            dead[each.place] = "time_in_future"
-            continue
-        if each.ms - sent.event_ms > ALLOWED_LATENESS_MS:
-            late.add(each.place)
-        elif sent.record_id in known:
-            dead[each.place] = "duplicate_id"
-        else:
-            known.add(sent.record_id)
-            if each.ms - sent.event_ms <= IN_TIME_MS:
-                in_time.add(sent.record_id)
-        readable.append(each)
-    return Sorted(dead, late, in_time, readable)
+    def names_in_time(self) -> Iterator[str]:
+        """The ids of records that must be decided about."""
+        return (id_of(number) for number, wanted in enumerate(self.in_time) if wanted)
 
 
-def expected_of(root: Path, log: Sequence[Sent], records: Sequence[Arrived]) -> Expected:
-    """What must be at the sinks."""
-    found = sorted_out(log, records)
-    paths = backtested(root, found.readable)
-    alerts, decisions = wanted(paths[0], "alert_id"), wanted(paths[1], "decision_id")
-    hits: list[str] = []
+def placed(place: Place) -> str:
+    """A place as a name."""
+    return f"{place[0]}:{place[1]}"
+
+
+def told(place: Place, reason: str) -> str:
+    """A dead letter as a name."""
+    return f"{place[0]}:{place[1]} {reason}"
+
+
+def expected_of(root: Path, sorter: Sorter, records: Iterable[Arrived], decode: Callable[[bytes], Body]) -> Expected:
+    """What must be at the sinks; ``records`` in the order of their times."""
+    paths = backtested(root, sorter.readable(records), decode)
+    decisions = paths[1]
+    alerts = wanted(paths[0], "alert_id")
+    return Expected(
+        in_time=Ledger.named(sorter.names_in_time),
+        alerts=alerts,
+        decisions=wanted(decisions, "decision_id"),
+        with_hits=wanted(decisions, "decision_id", _has_hits),
+        last=wanted(decisions, "decision_id", _is_one_of(_newest(decisions))),
+        dead=Ledger.named(lambda: sorter.dead),
+        late=Ledger.named(lambda: sorter.late),
+    )
+
+
+def _has_hits(body: Body) -> bool:
+    return bool(body["reasons"]) or body["kind"] != "decision"
+
+
+def _newest(path: Path) -> frozenset[str]:
     last: dict[str, tuple[int, str]] = {}
-    for each in lines([paths[1]]):
-        if each["reasons"] or each["kind"] != "decision":
-            hits.append(each["decision_id"])
-            revision = each["revision"], each["decision_id"]
-            last[each["record_id"]] = max(revision, last.get(each["record_id"], revision))
-    newest = [name for _, name in last.values()]
-    in_time, late = frozenset(found.in_time), frozenset(found.late)
-    return Expected(in_time, alerts, decisions, decisions.only(hits), decisions.only(newest), found.dead, late)
+    for each in filter(_has_hits, lines([path])):
+        revision = each["revision"], each["decision_id"]
+        last[each["record_id"]] = max(revision, last.get(each["record_id"], revision))
+    return frozenset(name for _, name in last.values())
 
 
-def wanted(path: Path, name: str) -> Wanted:
+def _is_one_of(names: frozenset[str]) -> Callable[[Body], bool]:
+    return lambda body: body["decision_id"] in names
+
+
+def wanted(path: Path, name: str, which: Callable[[Body], bool] | None = None) -> Wanted:
     """What stands in a file of the backtest; raises where an id stands twice."""
-    digests: dict[str, bytes] = {}
-    for each in lines([path]):
-        if each[name] in digests:
-            raise RuntimeError(f"the backtest told {each[name]} twice")
-        digests[each[name]] = digest(each)
-    return Wanted(path, name, digests)
+
+    def bodies() -> Iterator[Body]:
+        return filter(which, lines([path])) if which is not None else lines([path])
+
+    ledger = Ledger.of(((each[name], digest(each)) for each in bodies()), lambda: (each[name] for each in bodies()))
+    return Wanted(path, name, ledger)
 
 
-def digest(body: Body) -> bytes:
+def digest(body: Body) -> int:
     """Of all that must be the same in every run."""
     of_it = {name: value for name, value in body.items() if name not in OF_THE_RUN}
-    return blake2b(orjson.dumps(of_it, option=orjson.OPT_SORT_KEYS), digest_size=12).digest()
+    return xxhash.xxh3_64_intdigest(orjson.dumps(of_it, option=orjson.OPT_SORT_KEYS))
 
 
-def backtested(root: Path, readable: Iterable[Arrived]) -> tuple[Path, Path]:
+def backtested(root: Path, readable: Iterable[Arrived], decode: Callable[[bytes], Body]) -> tuple[Path, Path]:
     """Files of the alerts and decisions that a backtest finds in records of the topic, with the broker's times."""
     folder = root / "replay"
     folder.mkdir(exist_ok=True)
     log = folder / "log.jsonl"
     with log.open("wb") as file:
-        for each in sorted(readable, key=lambda each: (each.ms, each.partition, each.offset)):
-            file.write(orjson.dumps({**orjson.loads(each.value or b""), INGEST: each.ms}) + b"\n")
+        for each in readable:
+            file.write(orjson.dumps({**decode(each.value or b""), INGEST: each.ms}) + b"\n")
     outputs = folder / "alerts.jsonl", folder / "decisions.jsonl"
     command = [sys.executable, "-m", "crossline.cli.main", "backtest", "--pipeline", str(write_replay(root, log))]
     command += ["--input", str(log), "--output", str(outputs[0]), "--decisions", str(outputs[1]), "--json"]
@@ -164,74 +183,73 @@ def backtested(root: Path, readable: Iterable[Arrived]) -> tuple[Path, Path]:
     return outputs
 
 
-def of_the_topic(log: Sequence[Sent], records: Sequence[Arrived]) -> Finding:
-    """Whether the broker kept what it acknowledged: without that nothing else could be said."""
-    finding = _counted("topic", "records sent", range(len(log)), [each.number for each in records])
-    finding.other = sum(each.digest != log[each.number].digest for each in records)
-    return finding
-
-
-def compare(expected: Expected, contents: Mapping[str, Contents]) -> list[Finding]:
-    """All that is wrong at each sink."""
+def compare(expected: Expected, contents: Mapping[str, Callable[[], Contents]]) -> list[Finding]:
+    """All that is wrong at each sink, each read when it is its turn."""
     findings: list[Finding] = []
-    for sink, found in contents.items():
-        if found.alerts is not None:
-            findings.append(_bodies(sink, "alerts", expected.alerts, found.alerts))
-        if found.ids is not None:
-            findings.append(_counted(sink, "ids of alerts", expected.alerts.digests, found.ids))
-        if found.decisions is not None and sink == "decided":
-            findings += _of_every_record(expected, found.decisions)
-        elif found.decisions is not None:
-            findings.append(_bodies(sink, "decisions", expected.with_hits, found.decisions))
-        if found.last is not None:
-            findings.append(_bodies(sink, "last decisions", expected.last, found.last))
-        if found.dead is not None:
-            findings.append(_counted(sink, "dead letters", expected.dead.items(), found.dead))
-        if found.late is not None:
-            findings.append(_counted(sink, "late records", expected.late, found.late))
-        if found.times is not None:
-            findings.append(_posted(sink, expected.alerts, found.times, found.parked))
+    for sink, read in contents.items():
+        findings += of_sink(expected, sink, read())
     return findings
 
 
-def _of_every_record(expected: Expected, decisions: Iterable[Body]) -> list[Finding]:
-    """What the tasks wrote: a decision on every record, and what revises it."""
-    about: list[str] = []
+def of_sink(expected: Expected, sink: str, found: Contents) -> Iterator[Finding]:
+    """All that is wrong at a sink."""
+    if found.alerts is not None:
+        yield _bodies(sink, "alerts", expected.alerts, found.alerts)
+    if found.ids is not None:
+        # Of these nothing is known but that they are there.
+        yield Ledger.named(expected.alerts.ledger.names).compare(sink, "ids of alerts", _names(found.ids))
+    if found.all_decisions is not None:
+        about = array("q")
+        yield _bodies(sink, "decisions", expected.decisions, _noted(found.all_decisions, about))
+        yield expected.in_time.compare(sink, "records, each decided about", _names(map(id_of, about)))
+    if found.decisions is not None:
+        yield _bodies(sink, "decisions", expected.with_hits, found.decisions)
+    if found.last is not None:
+        yield _bodies(sink, "last decisions", expected.last, found.last)
+    if found.dead is not None:
+        yield expected.dead.compare(sink, "dead letters", _names(told(*each) for each in found.dead))
+    if found.late is not None:
+        yield expected.late.compare(sink, "late records", _names(map(placed, found.late)))
+    if found.times is not None:
+        yield _posted(sink, expected.alerts, found.times, found.parked)
 
-    def noted() -> Iterator[Body]:
-        for each in decisions:
-            if each["kind"] == "decision":
-                about.append(each["record_id"])
-            yield each
 
-    told = _bodies("decided", "decisions", expected.decisions, noted())
-    return [told, _counted("decided", "records, each decided about", expected.in_time, about)]
+def _names(names: Iterable[str]) -> Iterator[Entry]:
+    return ((name, 0) for name in names)
+
+
+def _noted(decisions: Iterable[Body], about: array[int]) -> Iterator[Body]:
+    """What the tasks told: a decision on every record, and what revises it."""
+    for each in decisions:
+        if each["kind"] == "decision":
+            about.append(record_of(each["record_id"]))
+        yield each
 
 
 def _posted(sink: str, alerts: Wanted, times: Mapping[str, int], parked: Iterable[Body]) -> Finding:
     """Posts are promised at least once, under one id: one that comes again is counted, and is no fault."""
-    finding = _counted(sink, "alerts posted", alerts.digests, times.keys())
+    finding = Ledger.named(alerts.ledger.names).compare(sink, "alerts posted", _names(times))
     finding.other = sum(1 for _ in parked)
     finding.examples.append(f"{sum(times.values()) - len(times)} posted again, under their ids")
     return finding
 
 
 def _bodies(sink: str, what: str, wanted: Wanted, found: Iterable[Body]) -> Finding:
+    held: list[Body] = []  # as many as are compared at once
     others: dict[str, Body] = {}
-    other = 0
 
-    def names() -> Iterator[str]:
-        nonlocal other
+    def entries() -> Iterator[Entry]:
         for each in found:
-            name = each[wanted.name]
-            if name in wanted.digests and wanted.digests[name] != digest(each):
-                other += 1
-                if len(others) < EXAMPLES:
-                    others[name] = each
-            yield name
+            if len(held) == CHUNK:
+                held.clear()
+            held.append(each)
+            yield each[wanted.name], digest(each)
 
-    finding = _counted(sink, what, wanted.digests, names())
-    finding.other = other
+    def differs(number: int) -> None:
+        if len(others) < EXAMPLES:
+            others[held[number][wanted.name]] = held[number]
+
+    finding = wanted.ledger.compare(sink, what, entries(), differs)
     if others:
         for body in lines([wanted.path]):
             if (each := others.get(body[wanted.name])) is not None:
@@ -242,20 +260,3 @@ def _bodies(sink: str, what: str, wanted: Wanted, found: Iterable[Body]) -> Find
 def _differences(wanted: Body, found: Body) -> str:
     names = [name for name in {**wanted, **found} if name not in OF_THE_RUN and wanted.get(name) != found.get(name)]
     return "; ".join(f"{name}: {found.get(name)!r}, expected {wanted.get(name)!r}" for name in names)
-
-
-def _counted(sink: str, what: str, expected: Iterable[Hashable], found: Iterable[Hashable]) -> Finding:
-    wanted, times = set(expected), Counter(found)
-    finding = Finding(sink, what, len(wanted), times.total())
-    for title, names, count in (
-        ("lost", wanted - times.keys(), lambda _: 1),
-        ("doubled", {name for name, number in times.items() if number > 1}, lambda name: times[name] - 1),
-        ("strange", times.keys() - wanted, lambda _: 1),
-    ):
-        _note(finding, title, names, count)
-    return finding
-
-
-def _note(finding: Finding, title: str, names: set[Any], count: Callable[[Any], int]) -> None:
-    setattr(finding, title, sum(count(name) for name in names))
-    finding.examples += [f"{title}: {name}" for name in sorted(names, key=str)[:EXAMPLES]]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
+from chaos.log import record_of
 from chaos.pipeline import ALERTS, PARTITIONS
 from chaos.producer import Load
 
@@ -69,7 +70,7 @@ class Watching:
                 alert = orjson.loads(message.value())
                 if alert["kind"] == "alert":
                     with suppress(IndexError):
-                        sent = self.load.log[int(alert["record_id"][1:])]
+                        sent = self.load.log[record_of(alert["record_id"])]
                         self.latencies.append((read_s - self.began_s, (read_s - sent.due_s) * 1e3))
         finally:
             consumer.close()
