@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
@@ -185,3 +185,19 @@ def test_a_late_record_is_cut_to_what_a_topic_takes() -> None:
     assert message.size <= 1_000
     assert message.headers["raw_bytes"] == "5000"
     assert message.name == late_message("late", late).name
+
+
+def test_a_transaction_that_the_broker_holds_open_is_told_of(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+    """Played by another client, which leaves a transaction open with a number of the group in it."""
+    place, name = kafka_topic(1), f"crossline-{uuid.uuid4().hex}"
+    other = pending(kafka_broker, f"{name}-other", [])
+    group = Consumer({"bootstrap.servers": kafka_broker.brokers, "group.id": name, "log_level": 0})
+    other.send_offsets_to_transaction([TopicPartition(place, 0, 7)], group.consumer_group_metadata(), WAIT_S)
+    one = OncePost({"bootstrap.servers": kafka_broker.brokers, "log_level": 0}, name, 1_000)
+    with pytest.raises(SinkError, match=r"holds a transaction open .* find-hanging"):
+        give(one, 1, [outgoing(place, "a")])
+    other.abort_transaction(WAIT_S)
+    give(one, 1, [outgoing(place, "a")])
+    assert named(kafka_broker, place) == ["a"]
+    one.drop()
+    group.close()
