@@ -13,6 +13,7 @@ STEP_S = 8.0
 BEHIND_S = 4.0  # of records that wait: the load is too much
 LOOK_S = 0.1
 STEPS_MAX = 14
+KEPT_UP = 0.97  # of the rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,12 @@ def calibrated(load: Load, watching: Watching) -> Peak:
             time.sleep(LOOK_S)
         steps.append((rate, round(watching.lag() / rate, 1)))
         if watching.lag() > rate * BEHIND_S / 2:
-            # What is committed while more waits than a batch takes.
+            # What is committed while more waits than a batch takes; a moment's halt is none.
             found = _committed_per_s(watching, STEP_S)
-            break
-        found = (watching.committed - before) / max(passed_s, LOOK_S)
+            if found < rate * KEPT_UP:
+                break
+        else:
+            found = (watching.committed - before) / max(passed_s, LOOK_S)
         rate *= GROWTH
     load.rate_per_s = FIRST_PER_S
     return Peak(found, tuple(steps))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from confluent_kafka import KafkaException
 
 from chaos.calibration import Peak, calibrated
 from chaos.contents import all_contents, arrived
@@ -223,8 +224,13 @@ class Run:
 
     def mend(self) -> None:
         """End what hangs at the broker, which is not the pipeline's to mend, and is told."""
-        for each in mended(self.striker.services.brokers, (ALERTS, DEAD, DECISIONS)):
-            self.mended.append((self.watching.now_s(), each))
+        try:
+            ended = mended(self.striker.services.brokers, (ALERTS, DEAD, DECISIONS))
+        except (OSError, RuntimeError, KafkaException) as error:  # a broker that is only coming up: it is asked again
+            say(f"    the broker could not be asked what hangs: {error}")
+            return
+        for each in ended:
+            self.mended.append((round(self.watching.now_s(), 1), each))
             say(f"    mended: {each}")
 
     def _got_over(self, passed: Sequence[Passed]) -> bool:

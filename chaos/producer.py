@@ -114,10 +114,12 @@ class Load:
         draw = random.Random(self.seed)
         began_s, numbers = time.monotonic(), itertools.count()
         due, stormy = 0.0, 0.0
-        last_s = began_s
+        last_s, rate = began_s, self.rate_per_s
         while not self._stop.is_set():
             now_s = time.monotonic()
             passed_s, last_s = now_s - last_s, now_s
+            if self.rate_per_s != rate:
+                rate, due = self.rate_per_s, 0.0  # what could not be sent at another rate is not owed
             mood = self._mood(now_s)
             due += passed_s * self.rate_per_s
             stormy += passed_s * self.rate_per_s * mood.storm
