@@ -16,9 +16,9 @@ from pathlib import Path
 from chaos.calibration import FIRST_PER_S
 from chaos.drill import Plan, drill, say
 from chaos.faults import KINDS, drawn, possible
+from chaos.parts.services import serving
 from chaos.pipeline import Settings
-from chaos.report import findings_table, write
-from chaos.services import serving
+from chaos.told.report import findings_table, write
 from crossline.engine.machine.temp import own_folder_for
 
 ROOT = Path(__file__).parent.parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from chaos.producer import Load
+from chaos.load.producer import Load
 from chaos.watching import Watching
 
 FIRST_PER_S, GROWTH = 1_000.0, 1.4

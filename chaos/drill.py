@@ -14,16 +14,16 @@ import psutil
 from confluent_kafka import KafkaException
 
 from chaos.calibration import Peak, calibrated
-from chaos.contents import all_contents, arrived
+from chaos.count.contents import all_contents, arrived
+from chaos.count.hanging import mended
+from chaos.count.judging import Sorter, compare, expected_of
+from chaos.count.ledger import Finding
 from chaos.faults import AT_ONCE, OF_THE_REGISTRY, Fault
-from chaos.hanging import mended
-from chaos.judging import Sorter, compare, expected_of
-from chaos.ledger import Finding
+from chaos.load.producer import Load
+from chaos.parts.services import Services
+from chaos.parts.supervised import Start, Supervised
 from chaos.pipeline import ALERTS, DEAD, DECISIONS, Settings, write_pipeline
-from chaos.producer import Load
-from chaos.services import Services
 from chaos.strikes import Striker
-from chaos.supervised import Start, Supervised
 from chaos.watching import Watching
 
 LOOK_S = 0.1

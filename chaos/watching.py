@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
-from chaos.log import record_of
+from chaos.load.log import record_of
+from chaos.load.producer import Load
 from chaos.pipeline import ALERTS, PARTITIONS
-from chaos.producer import Load
 
 SAMPLE_S = 0.25
 QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 500, "group.id": "chaos", "enable.auto.commit": False}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from chaos.drill import Plan, drill
 from chaos.faults import Fault
-from chaos.services import serving
+from chaos.parts.services import serving
 
 if TYPE_CHECKING:
     from crossline.services.broker import LocalBroker

@@ -10,12 +10,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from chaos.contents import Arrived, Contents
+from chaos.count.contents import Arrived, Contents
+from chaos.count.judging import Expected, Sorter, of_sink, wanted
+from chaos.count.ledger import CHUNK, Finding, Ledger
 from chaos.faults import KINDS, drawn, possible
-from chaos.judging import Expected, Sorter, of_sink, wanted
-from chaos.ledger import CHUNK, Finding, Ledger
-from chaos.log import Log, Sent, digest_of, id_of
-from chaos.plot import Band, Panel, svg
+from chaos.load.log import Log, Sent, digest_of, id_of
+from chaos.told.plot import Band, Panel, svg
 
 ALERTS = [{"alert_id": f"a{number}", "value": number, "detected_at": "then"} for number in range(3)]
 DECISIONS: list[dict[str, Any]] = [

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from chaos.formats import Avro, Format, Json
+from chaos.load.formats import Avro, Format, Json
+from chaos.parts.proxy import Loop, Proxy
+from chaos.parts.receiver import Receiver, receiving
 from chaos.pipeline import ALERTS, DEAD, DECISIONS, PARTITIONS, TOPIC, Addresses
-from chaos.proxy import Loop, Proxy
-from chaos.receiver import Receiver, receiving
 from crossline.services.broker import LocalBroker
 from crossline.services.postgres import LocalPostgres
 from crossline.services.redis import LocalRedis

@@ -16,8 +16,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from chaos.formats import Format
-from chaos.log import Log, Sent, digest_of, id_of
+from chaos.load.formats import Format
+from chaos.load.log import Log, Sent, digest_of, id_of
 from chaos.pipeline import ID, TOPIC
 
 NUMBER_HEADER = "number"

@@ -13,11 +13,11 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from chaos.ledger import chunked
-from chaos.log import digest_of
+from chaos.count.ledger import chunked
+from chaos.load.log import digest_of
+from chaos.load.producer import NUMBER_HEADER
+from chaos.parts.services import Services
 from chaos.pipeline import ALERTS, DEAD, DECISIONS, NAME, PARTITIONS, STREAM, TOPIC
-from chaos.producer import NUMBER_HEADER
-from chaos.services import Services
 from crossline.services.postgres import LocalPostgres
 from crossline.services.redis import LocalRedis
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import orjson
 import xxhash
 
-from chaos.contents import Arrived, Body, Contents, Place, lines
-from chaos.ledger import CHUNK, EXAMPLES, Entry, Finding, Ledger
-from chaos.log import Log, id_of, record_of
+from chaos.count.contents import Arrived, Body, Contents, Place, lines
+from chaos.count.ledger import CHUNK, EXAMPLES, Entry, Finding, Ledger
+from chaos.load.log import Log, id_of, record_of
 from chaos.pipeline import ALLOWED_LATENESS_MS, IN_TIME_MS, INGEST, write_replay
 
 # The instants of detection and delivery are those of the run; all else must be the same everywhere.
