@@ -27,7 +27,7 @@ from crossline.core.basics.errors import CrosslineError, SinkError, StateError
 _NONE = (-1, "")  # no batch yet
 _LOOK_S = 0.2
 _ASK_S = 5.0
-_MARKED_S = 10.0  # a broker that is there answers in milliseconds
+_MARKED_S = 5.0  # a broker that is there answers in milliseconds
 # What becomes of messages that were in a transaction with one that was refused.
 _WITH_IT = {
     KafkaError._PURGE_QUEUE,  # noqa: SLF001 - the client's names
