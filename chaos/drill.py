@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -212,7 +212,7 @@ class Run:
             self.load.stop()
         else:
             self.load.stop()
-            if not self._settled(0):
+            if not self._settled(0, self.pipeline.begun):
                 waiting = self.watching.lag()
                 self.wrong.append(f"{waiting} records were not judged {RECOVER_S_MAX:.0f} s after the last was sent")
             if code := self.pipeline.stop():
@@ -260,16 +260,19 @@ class Run:
             each.undo()
         return Passed(fault, began_s, said, any(each.met for each in struck), self.watching.now_s())
 
-    def _settled(self, lag_max: float | None = None) -> bool:
-        """Whether all that was acknowledged by now is committed in time, and no more than that waits.
+    def _settled(self, lag_max: float | None = None, begun: Callable[[], int] | None = None) -> bool:
+        """Whether all that was acknowledged by now is committed in time, and no more than ``lag_max`` waits.
 
-        By default that is what comes in two seconds. Where nothing moves for long, the broker is looked at.
+        By default that is what comes in two seconds. Where nothing moves for long, the broker is looked at. With
+        ``begun`` it is enough that a batch was begun with it: whoever asks the pipeline to stop waits for its end.
         """
         lag_max = self.load.rate_per_s * SETTLED_S if lag_max is None else lag_max
         watching, by_now = self.watching, self.load.acknowledged
         deadline_s, moved_s, at = time.monotonic() + RECOVER_S_MAX, time.monotonic(), watching.committed
         while (now_s := time.monotonic()) < deadline_s:
             if watching.lag() <= lag_max and watching.committed >= by_now:
+                return True
+            if begun is not None and begun() >= by_now:
                 return True
             if watching.committed != at:
                 moved_s, at = now_s, watching.committed

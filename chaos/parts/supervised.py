@@ -129,7 +129,18 @@ class Supervised:
         """Records of the topic that committed batches took."""
         with suppress(OSError, ValueError, KeyError, orjson.JSONDecodeError):
             text = self._offsets_on_store(self.stored) if self.stored is not None else self._offsets()
-            return int(sum(orjson.loads(text.splitlines()[-1])[TOPIC].values()))
+            return _records(text)
+        return -1
+
+    def begun(self) -> int:
+        """Records of the topic up to the end of the batch that was begun last.
+
+        A store hears of the end of a batch as the next one begins, and so never of the last one's.
+        """
+        if self.stored is None:
+            return self.done()
+        with suppress(OSError, ValueError, KeyError, orjson.JSONDecodeError):
+            return _records(_noted_offsets(_newest_note(self.stored), "offsets"))
         return -1
 
     def _offsets(self) -> bytes:
@@ -138,12 +149,9 @@ class Supervised:
         return (folder / "offsets" / str(last)).read_bytes()
 
     def _offsets_on_store(self, folder: Path) -> bytes:
-        """See crossline.engine.book.mirror: the newest note has all small files in it."""
-        newest = max(path for path in (folder / "notes").iterdir() if path.suffix == ".json")
+        newest = _newest_note(folder)
         if newest.name != self._note[0]:
-            files = orjson.loads(newest.read_bytes())["files"]
-            last = max(int(name.rpartition("/")[2]) for name in files if name.startswith("spark/commits/"))
-            self._note = newest.name, base64.b64decode(files[f"spark/offsets/{last}"]["tail"])
+            self._note = newest.name, _noted_offsets(newest, "commits")
         return self._note[1]
 
     def clear(self) -> None:
@@ -190,3 +198,19 @@ def family(session: int, token: str) -> list[psutil.Process]:
             if os.getsid(pid) == session and psutil.Process(pid).environ().get(MARK) == token:
                 found.append(psutil.Process(pid))
     return found
+
+
+def _newest_note(folder: Path) -> Path:
+    """Of a checkpoint on a store: see crossline.engine.book.mirror. It has all small files in it."""
+    return max(path for path in (folder / "notes").iterdir() if path.suffix == ".json")
+
+
+def _noted_offsets(note: Path, by: str) -> bytes:
+    """The offsets of the last batch that has a file in ``by``: ``offsets`` once it is begun, ``commits`` once it is done."""
+    files = orjson.loads(note.read_bytes())["files"]
+    last = max(int(name.rpartition("/")[2]) for name in files if name.startswith(f"spark/{by}/"))
+    return base64.b64decode(files[f"spark/offsets/{last}"]["tail"])
+
+
+def _records(offsets: bytes) -> int:
+    return int(sum(orjson.loads(offsets.splitlines()[-1])[TOPIC].values()))
