@@ -206,7 +206,7 @@ def _newest_note(folder: Path) -> Path:
 
 
 def _noted_offsets(note: Path, by: str) -> bytes:
-    """The offsets of the last batch that has a file in ``by``: ``offsets`` once it is begun, ``commits`` once it is done."""
+    """The offsets of the last batch that has a file in ``by``: ``offsets`` begun, ``commits`` done."""
     files = orjson.loads(note.read_bytes())["files"]
     last = max(int(name.rpartition("/")[2]) for name in files if name.startswith(f"spark/{by}/"))
     return base64.b64decode(files[f"spark/offsets/{last}"]["tail"])
