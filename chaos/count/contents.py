@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from chaos.pipeline import ALERTS, DEAD, DECISIONS, NAME, PARTITIONS, STREAM, TO
 from crossline.services.postgres import LocalPostgres
 from crossline.services.redis import LocalRedis
 
+LOOK_S = 0.2
 ANSWER_S_MAX = 60.0
 CHUNK = 5_000
 VALUE_MAX = 10_000
@@ -117,10 +119,12 @@ def read_topic(brokers: str, topic: str, only: Sequence[int] = ()) -> Iterator[M
 
 
 def _to_end(consumer: Consumer, shown: str, end: int) -> Iterator[Message]:
-    at = 0
+    at, came_s = 0, time.monotonic()
     while at < end:
-        found = consumer.consume(CHUNK, ANSWER_S_MAX)
-        if not found:
+        found = consumer.consume(CHUNK, LOOK_S)  # waits so long for as many, and no longer
+        if found:
+            came_s = time.monotonic()
+        elif time.monotonic() - came_s > ANSWER_S_MAX:
             raise TimeoutError(f"{shown} has records up to {end} and gives none after {at}")
         for message in found:
             if message.error():
