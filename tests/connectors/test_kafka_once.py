@@ -16,7 +16,6 @@ from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
 from crossline.connectors.kafka import once
-from crossline.connectors.kafka.messages import Outgoing, late_message
 from crossline.connectors.kafka.messages import Outgoing, dead_message, late_message
 from crossline.connectors.kafka.once import OncePost
 from crossline.connectors.kafka.sink import KafkaSink
