@@ -23,7 +23,7 @@ from chaos.load.log import Log, id_of, record_of
 from chaos.pipeline import ALLOWED_LATENESS_MS, IN_TIME_MS, INGEST, write_replay
 
 # The instants of detection and delivery are those of the run; all else must be the same everywhere.
-OF_THE_RUN = frozenset({"detected_at", "delivered_at", "decided_at", "answered", "degraded"})
+OF_THE_RUN = frozenset({"detected_at", "delivered_at", "decided_at", "answered", "degraded", "sink_topic"})
 FUTURE_MS = 3_600_000
 
 
