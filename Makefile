@@ -43,7 +43,7 @@ bench:
 	$(VENV)/python -m bench $(ARGS)
 
 chaos:
-	$(SETUP) broker
+	$(SETUP) broker registry s3
 	$(VENV)/python -m chaos $(ARGS)
 
 lint: setup

@@ -6,18 +6,24 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.contents import all_contents, arrived
-from chaos.faults import AT_ONCE, Fault
-from chaos.judging import Finding, compare, expected_of, of_the_topic
-from chaos.pipeline import Settings, write_pipeline
-from chaos.producer import Load
-from chaos.services import Services
+import psutil
+from confluent_kafka import KafkaException
+
+from chaos.calibration import Peak, calibrated
+from chaos.count.contents import all_contents, arrived
+from chaos.count.hanging import mended
+from chaos.count.judging import Sorter, compare, expected_of
+from chaos.count.ledger import Finding
+from chaos.faults import AT_ONCE, OF_THE_REGISTRY, Fault
+from chaos.load.producer import Load
+from chaos.parts.services import Services
+from chaos.parts.supervised import Start, Supervised
+from chaos.pipeline import ALERTS, DEAD, DECISIONS, Settings, write_pipeline
 from chaos.strikes import Striker
-from chaos.supervised import Start, Supervised
 from chaos.watching import Watching
 
 LOOK_S = 0.1
@@ -25,6 +31,8 @@ START_S_MAX = 900.0  # also on a machine that does much else
 STARTS_MAX = 5  # until the first batch, where nothing is struck yet
 RECOVER_S_MAX = 600.0
 SETTLED_S = 2.0  # of records that may wait, where all is well
+STILL_S = 45.0  # without a batch: a start takes less on a quiet machine
+ACCOUNTS, ACCOUNTS_AT_PEAK = 300, 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class Plan:
     """What is drilled: ``minutes``: no fault begins later than that; ``warm_s``: load before the first fault.
 
     ``ends_killed``: the driver is killed at the end, with records waiting, in place of being asked to stop.
+    ``of_peak``: the share of what the machine sustains that is sent, in place of ``rate_per_s``.
     """
 
     seed: int
@@ -41,6 +50,7 @@ class Plan:
     warm_s: float = 5.0
     ends_killed: bool = False
     settings: Settings = field(default_factory=Settings)
+    of_peak: float | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +80,11 @@ class Outcome:
     counts: dict[str, int]
     seconds: float
     faults_of_drill: list[str]
+    rate_per_s: float
+    peak: Peak | None
+    mended: list[tuple[float, str]]
+    counting_s: float
+    memory_mb: dict[str, float]
 
     @property
     def good(self) -> bool:
@@ -80,121 +95,198 @@ class Outcome:
 
 def drill(plan: Plan, root: Path, services: Services) -> Outcome:
     """Run it; raises where it cannot be run."""
-    pipeline = Supervised(root, write_pipeline(root, services.addresses, plan.settings))
-    load = Load(services.brokers, plan.rate_per_s, plan.seed)
+    written = write_pipeline(root, services.addresses, plan.settings)
+    pipeline = Supervised(root, written, services.environment, services.stored)
+    accounts = ACCOUNTS if plan.of_peak is None else ACCOUNTS_AT_PEAK
+    load = Load(services.brokers, plan.rate_per_s, plan.seed, services.format, accounts)
     watching = Watching(services.brokers, load, pipeline.done)
     striker = Striker(services, pipeline, load, random.Random(plan.seed))
-    wrong: list[str] = []
+    run = Run(plan, pipeline, load, watching, striker)
+    memory = {"at the start": _memory_mb()}
     try:
         pipeline.start()
         load.start()
         watching.start()
-        _await_start(pipeline, watching, plan)
-        passed = _faults(plan, striker, watching)
-        wrong += _ended(plan, pipeline, load, watching)
+        run.await_start()
+        peak = run.calibrate()
+        passed = run.faults()
+        run.end()
     finally:
         load.stop()
         pipeline.stop()
         watching.stop()
+    memory["at the end of the faults"] = _memory_mb()
     say("counting")
-    records = arrived(services.brokers)
-    topic = of_the_topic(load.log, records)
-    expected = expected_of(root, load.log, records)
+    counting_s = time.monotonic()
+    run.mend()
+    sorter = Sorter(load.log)
+    expected = expected_of(root, sorter, arrived(services.brokers), services.format.decode)
+    topic = sorter.of_the_topic()
     findings = [topic, *compare(expected, all_contents(root, services))]
+    memory["after the count"] = _memory_mb()
     counts = {
         "decided about": len(expected.in_time),
         "late": len(expected.late),
         "dead": len(expected.dead),
-        "alerts": len(expected.alerts.digests),
-        "decisions with hits": len(expected.with_hits.digests),
+        "alerts": len(expected.alerts.ledger),
+        "decisions with hits": len(expected.with_hits.ledger),
     }
-    seconds = watching.now_s()
     return Outcome(
-        *(plan, passed, pipeline.starts, findings, watching.lags, watching.latencies),
-        *(len(load.log), counts, seconds, wrong),
+        plan=plan,
+        passed=passed,
+        starts=pipeline.starts,
+        findings=findings,
+        lags=watching.lags,
+        latencies=watching.latencies,
+        sent=len(load.log),
+        counts=counts,
+        seconds=run.seconds,
+        faults_of_drill=run.wrong,
+        rate_per_s=load.rate_per_s,
+        peak=peak,
+        mended=run.mended,
+        counting_s=time.monotonic() - counting_s,
+        memory_mb=memory,
     )
 
 
-def _ended(plan: Plan, pipeline: Supervised, load: Load, watching: Watching) -> list[str]:
-    """No more records, and all of them at all sinks; what was wrong with that."""
-    wrong = []
-    if plan.ends_killed:
-        pipeline.stop(signal.SIGKILL)
-        load.stop()
-    else:
-        load.stop()
-        if not _settled(watching, 0, RECOVER_S_MAX):
-            wrong.append(f"{watching.lag()} records were not judged {RECOVER_S_MAX:.0f} s after the last was sent")
-        if code := pipeline.stop():
-            wrong.append(f"the pipeline ended with {code} when it was asked to stop")
-    if code := pipeline.drain():
-        wrong.append(f"`run --drain` ended with {code}")
-    return [*wrong, *load.failed]
+def _memory_mb() -> float:
+    """What this process holds now."""
+    return round(psutil.Process().memory_info().rss / 2**20)
 
 
-def _await_start(pipeline: Supervised, watching: Watching, plan: Plan) -> None:
-    deadline_s = time.monotonic() + START_S_MAX
-    while pipeline.done() <= 0:
-        if time.monotonic() > deadline_s or len(pipeline.starts) > STARTS_MAX:
-            tail = (pipeline.root / "run.log").read_text(errors="replace")[-3000:]
-            raise RuntimeError(f"no batch in {START_S_MAX:.0f} s, {len(pipeline.starts)} starts:\n{tail}")
-        time.sleep(LOOK_S)
-    _settled(watching, plan.rate_per_s * SETTLED_S, RECOVER_S_MAX)
-    time.sleep(plan.warm_s)
+@dataclass(slots=True)
+class Run:
+    """A drill under way. ``wrong``: what is wrong with it; ``mended``: when transactions were ended that hung."""
 
+    plan: Plan
+    pipeline: Supervised
+    load: Load
+    watching: Watching
+    striker: Striker
+    wrong: list[str] = field(default_factory=list)
+    mended: list[tuple[float, str]] = field(default_factory=list)
+    seconds: float = 0.0
 
-def _faults(plan: Plan, striker: Striker, watching: Watching) -> list[Passed]:
-    passed: list[Passed] = []
-    for fault in plan.faults:
-        time.sleep(fault.pause_s)
-        if plan.minutes is not None and watching.now_s() > plan.minutes * 60:
-            break
-        passed.append(_struck(fault, striker, watching))
-        if fault.hurried:
-            continue
-        over = _settled(watching, plan.rate_per_s * SETTLED_S, RECOVER_S_MAX)
+    def await_start(self) -> None:
+        """Until the first batch is committed, and what had come meanwhile."""
+        deadline_s = time.monotonic() + START_S_MAX
+        while self.pipeline.done() <= 0:
+            if time.monotonic() > deadline_s or len(self.pipeline.starts) > STARTS_MAX:
+                tail = (self.pipeline.root / "run.log").read_text(errors="replace")[-3000:]
+                raise RuntimeError(f"no batch in {START_S_MAX:.0f} s, {len(self.pipeline.starts)} starts:\n{tail}")
+            time.sleep(LOOK_S)
+        self._settled()
+        time.sleep(self.plan.warm_s)
+
+    def calibrate(self) -> Peak | None:
+        """Find the rate to drill at, where it is a share of what can be sustained."""
+        if self.plan.of_peak is None:
+            return None
+        say("measuring what is sustained")
+        peak = calibrated(self.load, self.watching)
+        self._settled()
+        self.load.rate_per_s = float(round(peak.per_s * self.plan.of_peak))
+        say(f"{peak.per_s:.0f} records/s are sustained; {self.load.rate_per_s:g} are sent; steps {peak.steps}")
+        self._settled()
+        return peak
+
+    def faults(self) -> list[Passed]:
+        """Strike all of them; what came of each."""
+        passed: list[Passed] = []
+        for fault in self.plan.faults:
+            time.sleep(fault.pause_s)
+            if self.plan.minutes is not None and self.watching.now_s() > self.plan.minutes * 60:
+                break
+            passed.append(self._struck(fault))
+            if not fault.hurried and not self._got_over(passed):
+                break
+        self._got_over(passed)
+        return passed
+
+    def end(self) -> None:
+        """No more records, and all of them at all sinks."""
+        self.seconds = self.watching.now_s()
+        if self.plan.ends_killed:
+            self.pipeline.stop(signal.SIGKILL)
+            self.load.stop()
+        else:
+            self.load.stop()
+            if not self._settled(0, self.pipeline.begun):
+                waiting = self.watching.lag()
+                self.wrong.append(f"{waiting} records were not judged {RECOVER_S_MAX:.0f} s after the last was sent")
+            if code := self.pipeline.stop():
+                self.wrong.append(f"the pipeline ended with {code} when it was asked to stop")
+        self.mend()
+        if code := self.pipeline.drain():
+            self.wrong.append(f"`run --drain` ended with {code}")
+        self.wrong += self.load.failed
+
+    def mend(self) -> None:
+        """End what hangs at the broker, which is not the pipeline's to mend, and is told."""
+        try:
+            ended = mended(self.striker.services.brokers, (ALERTS, DEAD, DECISIONS))
+        except (OSError, RuntimeError, KafkaException) as error:  # a broker that is only coming up: it is asked again
+            say(f"    the broker could not be asked what hangs: {error}")
+            return
+        for each in ended:
+            self.mended.append((round(self.watching.now_s(), 1), each))
+            say(f"    mended: {each}")
+
+    def _got_over(self, passed: Sequence[Passed]) -> bool:
+        over = self._settled()
         for each in passed:
             if each.over_s is None and over:
-                each.over_s = watching.now_s()
-        _note_lags(passed, watching)
-        last = passed[-1]
-        after = f"{last.over_s - last.healed_s:.1f} s after" if last.over_s is not None else "NOT over"
-        say(f"    {after}, lag at most {last.lag_max}")
-        if not over:
-            break
-    if _settled(watching, plan.rate_per_s * SETTLED_S, RECOVER_S_MAX):
-        for each in passed:
-            each.over_s = each.over_s or watching.now_s()
-    _note_lags(passed, watching)
-    return passed
+                each.over_s = self.watching.now_s()
+        _note_lags(passed, self.watching)
+        if passed:
+            last = passed[-1]
+            after = f"{last.over_s - last.healed_s:.1f} s after" if last.over_s is not None else "NOT over"
+            say(f"    {after}, lag at most {last.lag_max}")
+        return over
 
+    def _struck(self, fault: Fault) -> Passed:
+        switch = self.load.format.evolve() if OF_THE_REGISTRY.intersection(fault.kinds) else None
+        began_s = self.watching.now_s()
+        struck = [self.striker.strike(kind, fault.seconds) for kind in fault.kinds]
+        said = [each.what for each in struck]
+        if switch is not None:
+            switch()
+            said.append("records have a new schema")
+        say(f"{began_s:7.1f} s  {fault.number:3}  {'; '.join(said)}")
+        if any(kind not in AT_ONCE for kind in fault.kinds):
+            time.sleep(fault.seconds)
+        for each in reversed(struck):
+            each.undo()
+        return Passed(fault, began_s, said, any(each.met for each in struck), self.watching.now_s())
 
-def _struck(fault: Fault, striker: Striker, watching: Watching) -> Passed:
-    began_s = watching.now_s()
-    struck = [striker.strike(kind, fault.seconds) for kind in fault.kinds]
-    said = [each.what for each in struck]
-    say(f"{began_s:7.1f} s  {fault.number:3}  {'; '.join(said)}")
-    if any(kind not in AT_ONCE for kind in fault.kinds):
-        time.sleep(fault.seconds)
-    for each in reversed(struck):
-        each.undo()
-    return Passed(fault, began_s, said, any(each.met for each in struck), watching.now_s())
+    def _settled(self, lag_max: float | None = None, begun: Callable[[], int] | None = None) -> bool:
+        """Whether all that was acknowledged by now is committed in time, and no more than ``lag_max`` waits.
+
+        By default that is what comes in two seconds. Where nothing moves for long, the broker is looked at. With
+        ``begun`` it is enough that a batch was begun with it: whoever asks the pipeline to stop waits for its end.
+        """
+        lag_max = self.load.rate_per_s * SETTLED_S if lag_max is None else lag_max
+        watching, by_now = self.watching, self.load.acknowledged
+        deadline_s, moved_s, at = time.monotonic() + RECOVER_S_MAX, time.monotonic(), watching.committed
+        while (now_s := time.monotonic()) < deadline_s:
+            if watching.lag() <= lag_max and watching.committed >= by_now:
+                return True
+            if begun is not None and begun() >= by_now:
+                return True
+            if watching.committed != at:
+                moved_s, at = now_s, watching.committed
+            elif now_s - moved_s > STILL_S:
+                self.mend()
+                moved_s = time.monotonic()
+            time.sleep(LOOK_S)
+        return False
 
 
 def _note_lags(passed: Sequence[Passed], watching: Watching) -> None:
     for each in passed:
         until_s = each.over_s or watching.now_s()
         each.lag_max = max((lag for at_s, lag in watching.lags if each.began_s <= at_s <= until_s), default=0)
-
-
-def _settled(watching: Watching, lag_max: float, seconds: float) -> bool:
-    """Whether all that was acknowledged by now is committed within so many seconds, and no more than that waits."""
-    deadline_s, by_now = time.monotonic() + seconds, watching.load.acknowledged
-    while time.monotonic() < deadline_s:
-        if watching.lag() <= lag_max and watching.committed >= by_now:
-            return True
-        time.sleep(LOOK_S)
-    return False
 
 
 def say(text: str) -> None:

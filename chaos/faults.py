@@ -8,18 +8,20 @@ from dataclasses import dataclass
 
 # What is killed of the pipeline, by the names of its processes; then the services; then all that is no kill.
 KILLS = ("driver", "java", "worker", "keeper", "direct", "daemon", "prefork", "executor")
-SERVICES = ("broker", "redis", "postgres")
-CUTS = ("cut-broker", "cut-redis", "cut-postgres")
-STALLS = ("stall-broker", "stall-redis", "stall-postgres", "stall-webhook", "fail-webhook")
+SERVICES = ("broker", "redis", "postgres", "registry", "store")
+CUTS = tuple(f"cut-{name}" for name in SERVICES)
+STALLS = (*(f"stall-{name}" for name in SERVICES), "stall-webhook", "fail-webhook")
 FREEZES = (
     *("freeze-driver", "freeze-java", "freeze-keeper", "freeze-direct"),
-    *("freeze-broker", "freeze-redis", "freeze-postgres"),
+    *(f"freeze-{name}" for name in SERVICES),
 )
 DISKS = ("disk-full",)
 RECORDS = ("poison", "storm", "clock-ahead", "clock-behind", "clock-far")
 KINDS = (*KILLS, *SERVICES, *CUTS, *STALLS, *FREEZES, *DISKS, *RECORDS)
 # Those that only take a moment; all others are over after ``seconds``.
 AT_ONCE = frozenset(KILLS)
+# Before one of them is struck the senders get a new schema: one that is known is asked for once.
+OF_THE_REGISTRY = frozenset(kind for kind in KINDS if kind.rpartition("-")[2] == "registry")
 SECONDS = (1.0, 8.0)
 # Of faults, how many are several at once; and how many are struck before the one before is got over.
 TOGETHER = 0.25
@@ -41,6 +43,12 @@ class Fault:
     def name(self) -> str:
         """The kinds in one word."""
         return " + ".join(self.kinds)
+
+
+def possible(*, executors: bool, store: bool, registry: bool) -> list[str]:
+    """The kinds that there is something to strike for."""
+    there = {"executor": executors, "store": store, "registry": registry}
+    return [kind for kind in KINDS if there.get(kind.rpartition("-")[2], True)]
 
 
 def drawn(seed: int, count: int, kinds: Sequence[str] = KINDS) -> list[Fault]:

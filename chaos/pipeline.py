@@ -16,7 +16,7 @@ Body = dict[str, Any]
 
 NAME = "drill"
 STREAM = "payments"
-TOPIC, ALERTS, DEAD = "drill-payments", "drill-alerts", "drill-dead"
+TOPIC, ALERTS, DEAD, DECISIONS = "drill-payments", "drill-alerts", "drill-dead", "drill-decisions"
 PARTITIONS = 2
 ID, INGEST = "id", "ingest_ms"
 WEBHOOK_KEY_ENV = "CHAOS_WEBHOOK_KEY"
@@ -96,12 +96,17 @@ _FIELDS = {ID: "string", "account": "string", "amount": "integer", "kind": "stri
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the pipeline finds its services; ``redis`` and ``postgres``: what the sinks of these kinds are told."""
+    """Where the pipeline finds its services; ``redis`` and ``postgres``: what the sinks of these kinds are told.
+
+    With a ``registry`` records are Avro, else JSON; ``store``: the URI of the checkpoint, else it is a folder.
+    """
 
     brokers: str
     redis: Mapping[str, Any] | None = None
     postgres: Mapping[str, Any] | None = None
     webhook: str | None = None
+    registry: str | None = None
+    store: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +119,10 @@ class Settings:
     source: Mapping[str, Any] = field(default_factory=dict)
 
 
-def stream_of(*, with_ingest: bool = False) -> Body:
+def stream_of(form: str = "json", *, with_ingest: bool = False) -> Body:
     """The stream; ``with_ingest``: with the broker's time as a field, for a replay from files."""
     body: Body = {
-        "format": "json",
+        "format": form,
         "id": ID,
         "event_time": {"field": "event_time", "unit": "ms"},
         "fields": dict(_FIELDS),
@@ -130,7 +135,8 @@ def stream_of(*, with_ingest: bool = False) -> Body:
 
 def sinks_of(addresses: Addresses) -> list[Body]:
     """One of each kind that has an address."""
-    kafka = {"kind": "kafka", "brokers": addresses.brokers, "topic": ALERTS, "dead_letter_topic": DEAD}
+    kafka: Body = {"kind": "kafka", "brokers": addresses.brokers, "topic": ALERTS, "dead_letter_topic": DEAD}
+    kafka["topics"] = [DECISIONS]
     sinks: list[Body] = [
         kafka,
         {
@@ -156,20 +162,23 @@ def write_pipeline(root: Path, addresses: Addresses, settings: Settings) -> Path
     (root / "rules").mkdir(parents=True, exist_ok=True)
     _write(root / "rules" / "rules.yaml", RULES)
     _write(root / "policy.yaml", POLICY)
+    source = {"kind": "kafka", "brokers": addresses.brokers, "topic": TOPIC, **settings.source}
+    if addresses.registry is not None:
+        source["registry"] = {"url": addresses.registry}
     body = {
         "schema_version": 1,
         "name": NAME,
-        "streams": {STREAM: stream_of()},
-        "sources": {STREAM: {"kind": "kafka", "brokers": addresses.brokers, "topic": TOPIC, **settings.source}},
+        "streams": {STREAM: stream_of("json" if addresses.registry is None else "avro")},
+        "sources": {STREAM: source},
         "rules": {"kind": "directory", "path": "rules"},
         "sinks": sinks_of(addresses),
         "defaults": DEFAULTS,
         "policy": "policy.yaml",
-        "decisions": {"emit": "all", "path": "out/decided"},
+        "decisions": {"emit": "all", "path": "out/decided", "sink_topic": DECISIONS},
         "engine": {
             "trigger": settings.trigger,
             "shards": 4,
-            "checkpoint": "out/checkpoint",
+            "checkpoint": addresses.store or "out/checkpoint",
             "master": settings.master,
             "max_batch_records": settings.max_records,
             "partition_lag": "2m",

@@ -12,9 +12,9 @@ from functools import partial
 import psutil
 
 from chaos.faults import KILLS, SERVICES
-from chaos.producer import Load
-from chaos.services import Services
-from chaos.supervised import Supervised
+from chaos.load.producer import Load
+from chaos.parts.services import Services
+from chaos.parts.supervised import Supervised
 
 MINUTE_MS = 60_000
 POISON_SHARE = 0.05

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
+from chaos.load.log import record_of
+from chaos.load.producer import Load
 from chaos.pipeline import ALERTS, PARTITIONS
-from chaos.producer import Load
 
 SAMPLE_S = 0.25
 QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 500, "group.id": "chaos", "enable.auto.commit": False}
@@ -69,7 +70,7 @@ class Watching:
                 alert = orjson.loads(message.value())
                 if alert["kind"] == "alert":
                     with suppress(IndexError):
-                        sent = self.load.log[int(alert["record_id"][1:])]
+                        sent = self.load.log[record_of(alert["record_id"])]
                         self.latencies.append((read_s - self.began_s, (read_s - sent.due_s) * 1e3))
         finally:
             consumer.close()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
+from crossline.connectors.kafka import once
 from crossline.connectors.kafka.messages import Outgoing, dead_message, late_message
 from crossline.connectors.kafka.once import OncePost
 from crossline.connectors.kafka.sink import KafkaSink
@@ -198,3 +200,41 @@ def test_a_late_record_is_cut_to_what_a_topic_takes() -> None:
     assert message.size <= 1_000
     assert message.headers["raw_bytes"] == "5000"
     assert message.name == late_message("late", late).name
+
+
+def test_a_client_that_does_not_come_back_is_given_up_for_another(
+    kafka_broker: LocalBroker, kafka_topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deaf(Producer):
+        """Waits for a coordinator that it does not know to be gone."""
+
+        def send_offsets_to_transaction(self, *_: object) -> None:
+            threading.Event().wait()
+
+    topic = kafka_topic()
+    to = post(kafka_broker, str(uuid.uuid4()))
+    with monkeypatch.context() as patch:
+        patch.setattr(once, "Producer", Deaf)
+        patch.setattr(once, "_MARKED_S", 0.1)
+        with pytest.raises(SinkError, match="another one takes its place"):
+            give(to, 0, [outgoing(topic, "a")])
+    give(to, 0, [outgoing(topic, "a")])
+    give(to, 1, [outgoing(topic, "b")])
+    to.drop()
+    assert named(kafka_broker, topic) == ["a", "b"]
+
+
+def test_a_transaction_that_the_broker_holds_open_is_told_of(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+    """Played by another client, which leaves a transaction open with a number of the group in it."""
+    place, name = kafka_topic(1), f"crossline-{uuid.uuid4().hex}"
+    other = pending(kafka_broker, f"{name}-other", [])
+    group = Consumer({"bootstrap.servers": kafka_broker.brokers, "group.id": name, "log_level": 0})
+    other.send_offsets_to_transaction([TopicPartition(place, 0, 7)], group.consumer_group_metadata(), WAIT_S)
+    one = OncePost({"bootstrap.servers": kafka_broker.brokers, "log_level": 0}, name, 1_000)
+    with pytest.raises(SinkError, match=r"holds a transaction open .* find-hanging"):
+        give(one, 1, [outgoing(place, "a")])
+    other.abort_transaction(WAIT_S)
+    give(one, 1, [outgoing(place, "a")])
+    assert named(kafka_broker, place) == ["a"]
+    one.drop()
+    group.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from chaos.drill import Plan, drill
 from chaos.faults import Fault
-from chaos.services import serving
+from chaos.parts.services import serving
 
 if TYPE_CHECKING:
     from crossline.services.broker import LocalBroker
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 SEED = 20_261_123
+WITHOUT = {"with_postgres": False, "with_registry": False, "with_store": False}
 TOLD = [
     ("poison", "keeper"),
     ("storm", "cut-redis", "fail-webhook"),
@@ -29,7 +30,7 @@ def test_a_short_drill(kafka_broker: LocalBroker, redis_server: LocalRedis, tmp_
     """It ends with a driver that is killed under load, and started again."""
     faults = [Fault(number, kinds, 1.0, 0.1, hurried=False) for number, kinds in enumerate(TOLD, 1)]
     plan = Plan(SEED, 150, faults, warm_s=0.0, ends_killed=True)
-    with serving(kafka_broker, redis_server, with_postgres=False) as services:
+    with serving(kafka_broker, redis_server, **WITHOUT) as services:
         outcome = drill(plan, tmp_path, services)
     assert [each.fault.name for each in outcome.passed if not each.met] == []
     assert [each.fault.name for each in outcome.passed if each.over_s is None] == []

@@ -28,8 +28,9 @@ _LOG_TAIL = 15
 class LocalRegistry(Server):
     """A registry as a context manager: ready inside, gone after, its schemas with it unless ``folder`` is theirs.
 
-    ``url`` is what ``registry: {url: …}`` of a source takes; ``log_file`` what the registry says. It dies with this
-    process, also when that is killed, unless it is ``alone`` (see Home). Raises PermanentError without such a Java or
+    ``url`` is what ``registry: {url: …}`` of a source takes; ``log_file`` what the registry says. ``kill`` and
+    ``start`` play a crash: the address stays, and whatever was told to be there. It dies with this process, also when
+    that is killed, unless it is ``alone`` (see Home). Raises PermanentError without such a Java or
     what it is made of, SourceError where it does not come up.
     """
 
@@ -39,6 +40,7 @@ class LocalRegistry(Server):
         super().__init__(folder, alone=alone)
         self._heap_mb = heap_mb
         self._port = self._wanted_port = port
+        self._command: list[str] = []
 
     def __enter__(self) -> Self:
         java, (archive,) = find_java(fitting=JAVA), ensure_jars("registry")
@@ -63,15 +65,22 @@ class LocalRegistry(Server):
         if not self._wanted_port:
             (self._port,) = free_ports()
         own = f"-Dquarkus.http.port={self._port}"
-        self._start([*java, own, "-jar", str(app / "quarkus-run.jar")])
+        self._command = [*java, own, "-jar", str(app / "quarkus-run.jar")]
+        self.start()
 
     @property
     def url(self) -> str:
         """Its address."""
         return f"http://{HOST}:{self._port}{PATH}"
 
-    def _start(self, command: list[str]) -> None:
-        self._process = self._opened.start(command, self.log_file)
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._port
+
+    def start(self) -> None:
+        """Start it on its schemas and address, and wait until it answers."""
+        self._process = self._opened.start(self._command, self.log_file)
         deadline_s = time.monotonic() + _START_S_MAX
         while not _answers(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline_s:

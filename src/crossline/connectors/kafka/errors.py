@@ -88,6 +88,15 @@ def not_taken(error: KafkaError, name: str) -> CrosslineError:
     return SinkError(text)
 
 
+def held_open(name: str) -> SinkError:
+    """A broker does not end a transaction that is over: nobody learns then which batch a topic had last."""
+    return SinkError(
+        f"Kafka answers, and holds a transaction open that was sent under the name {name} and is over; a broker that "
+        "was killed as it committed may do so for ever. Look with kafka-transactions.sh find-hanging, and end it as "
+        "docs/sinks.md says; the batch waits meanwhile"
+    )
+
+
 def told(error: KafkaError, topic: str) -> CrosslineError:
     """The client's error as ours; after a fatal one of the idempotent producer, a new producer may succeed."""
     text = f"Kafka did not take what goes to topic {topic}: {error.str()}"

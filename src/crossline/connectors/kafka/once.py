@@ -12,18 +12,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from crossline.connectors.kafka.abandoned import AbandonedError, unless_overdue
 from crossline.connectors.kafka.courier import Patience, Refused, tell_cut
-from crossline.connectors.kafka.errors import TOO_LARGE, not_taken, passes, raise_any, told
+from crossline.connectors.kafka.errors import TOO_LARGE, held_open, not_taken, passes, raise_any, told
 from crossline.connectors.kafka.messages import LIMIT_MIN, SPARE, Outgoing
 from crossline.connectors.kafka.started import Heard, client_of
 from crossline.core.basics.errors import CrosslineError, SinkError, StateError
 
 _NONE = (-1, "")  # no batch yet
 _LOOK_S = 0.2
+_ASK_S = 5.0
+_MARKED_S = 5.0  # a broker that is there answers in milliseconds
 # What becomes of messages that were in a transaction with one that was refused.
 _WITH_IT = {
     KafkaError._PURGE_QUEUE,  # noqa: SLF001 - the client's names
@@ -117,11 +121,28 @@ class OncePost:
         unknown = [TopicPartition(topic, 0) for topic in topics if topic not in self._marks]
         if unknown and self._group is not None:
             group = self._group
-            found = self._until_done(lambda wait_s: group.committed(unknown, wait_s))
+            try:
+                found = self._until_done(lambda wait_s: group.committed(unknown, wait_s))
+            except KafkaException as error:
+                if self._held_open(unknown):
+                    raise held_open(self._name) from error
+                raise
             for each in found:
                 if each.error is not None:
                     raise KafkaException(each.error)
                 self._marks[each.topic] = (each.offset, each.metadata or "") if each.offset >= 0 else _NONE
+
+    def _held_open(self, places: list[TopicPartition]) -> bool:
+        """Whether the brokers do answer, but for what a transaction has under way: all of this name is over by now."""
+        settings = {**self._client, "log_level": 0, "group.id": self._name, "enable.auto.commit": False}
+        reader = client_of(Consumer, {**settings, "isolation.level": "read_uncommitted"})
+        try:
+            reader.committed(places, _ASK_S)
+        except KafkaException:
+            return False
+        finally:
+            reader.close()
+        return True
 
     def _due(self, topic: str, batch: Batch) -> bool:
         """Whether the topic lacks the batch."""
@@ -229,10 +250,19 @@ class OncePost:
         planned = str(batch[1])
         marks = [TopicPartition(topic, 0, batch[0], metadata=planned) for topic in topics]
         known = group.consumer_group_metadata()
-        self._until_done(lambda wait_s: producer.send_offsets_to_transaction(marks, known, wait_s))
+        self._until_done(lambda wait_s: self._mark(partial(producer.send_offsets_to_transaction, marks, known, wait_s)))
         self._until_done(producer.commit_transaction)
         self._marks |= dict.fromkeys(topics, (batch[0], planned))
         return []
+
+    def _mark(self, call: Callable[[], None]) -> None:
+        """``call`` puts the numbers of the batch into the transaction; a client that does not come back is given up."""
+        try:
+            unless_overdue(call, _MARKED_S, self.stop)
+        except AbandonedError:
+            self._producer = None  # it is the call's now: nothing more can be asked of it
+            text = f"the Kafka client has not come back in {_MARKED_S:.0f} s from what it was asked under the name"
+            raise SinkError(f"{text} {self._name}; another one takes its place") from None
 
     def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:
         def answered(error: KafkaError | None, _: Message) -> None:

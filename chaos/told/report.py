@@ -14,8 +14,9 @@ from typing import Any
 from bench.report import commit, machine, percentile, table_text, versions
 
 from chaos.drill import Outcome, Passed
-from chaos.plot import Band, Panel, svg
+from chaos.told.plot import Band, Panel, svg
 
+POINTS_MAX = 20_000  # of a series in the report
 TAIL_S = 2.0  # behind the last fault, in the figures of quiet spans
 
 
@@ -36,8 +37,14 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     return {
         "good": outcome.good,
         "seed": outcome.plan.seed,
-        "rate_per_s": outcome.plan.rate_per_s,
+        "rate_per_s": outcome.rate_per_s,
+        "peak": None if outcome.peak is None else asdict(outcome.peak),
+        "share_of_peak": outcome.plan.of_peak,
         "seconds": round(outcome.seconds, 1),
+        "counting_s": round(outcome.counting_s, 1),
+        "memory_of_the_drill_mb": outcome.memory_mb,
+        "transactions_ended_for_the_broker": outcome.mended,
+        "by_kind": by_kind(outcome.passed),
         "sent": outcome.sent,
         "expected": outcome.counts,
         "faults_struck": len(outcome.passed),
@@ -47,9 +54,31 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "findings": [{"good": each.good, **asdict(each)} for each in outcome.findings],
         "faults": [_of(each) for each in outcome.passed],
         "latency_ms": latencies(outcome),
-        "lag": outcome.lags,
-        "latency": outcome.latencies,
+        "lag": [(round(at_s, 1), lag) for at_s, lag in outcome.lags],
+        "latency": [(round(at_s, 2), round(ms, 1)) for at_s, ms in _thinned(outcome.latencies)],
     }
+
+
+def by_kind(passed: Sequence[Passed]) -> list[dict[str, Any]]:
+    """How often each kind was struck, alone and with others, and how long it took to get over it where it was alone."""
+    rows = []
+    for kind in sorted({kind for each in passed for kind in each.fault.kinds}):
+        of_it = [each for each in passed if kind in each.fault.kinds]
+        alone = [each for each in of_it if len(each.fault.kinds) == 1]
+        times = sorted(_after_s(each) for each in alone if each.over_s is not None and not each.fault.hurried)
+        row: dict[str, Any] = {"kind": kind, "struck": len(of_it), "alone": len(alone)}
+        row |= {"median_s": round(percentile(times, 0.5), 1) if times else None, "max_s": times[-1] if times else None}
+        rows.append(row)
+    return rows
+
+
+def _after_s(each: Passed) -> float:
+    return round((each.over_s or each.healed_s) - each.healed_s, 1)
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """Each so many-th: enough to draw it again. Percentiles are of all."""
+    return points[:: max(1, len(points) // POINTS_MAX)]
 
 
 def _of(each: Passed) -> dict[str, Any]:
@@ -96,7 +125,7 @@ def picture(outcome: Outcome) -> str:
         ),
     ]
     end_s = max([at_s for at_s, _ in outcome.lags], default=1.0)
-    title = f"chaos drill, seed {outcome.plan.seed}, {outcome.plan.rate_per_s:g} records/s, {len(bands)} faults"
+    title = f"chaos drill, seed {outcome.plan.seed}, {outcome.rate_per_s:g} records/s, {len(bands)} faults"
     return svg(title, panels, bands, end_s)
 
 
@@ -104,7 +133,7 @@ def text(outcome: Outcome, body: dict[str, Any]) -> str:
     """The report to read."""
     verdict = "Nothing was lost, nothing came twice, every lag was got over." if outcome.good else "NOT GOOD."
     said = (
-        f"{verdict} {outcome.sent:,} records at {outcome.plan.rate_per_s:g} a second, {len(outcome.passed)} faults, "
+        f"{verdict} {outcome.sent:,} records at {outcome.rate_per_s:g} a second, {len(outcome.passed)} faults, "
         f"{outcome.seconds / 60:.1f} minutes, {len(outcome.starts)} starts of the driver. Commit {body['commit']}, "
         f"{body['machine']['cores']} cores, load average {body['load_average'][0]:.1f} at the end."
     )
@@ -114,6 +143,9 @@ def text(outcome: Outcome, body: dict[str, Any]) -> str:
         said,
         "",
         *(f"- {each}" for each in outcome.faults_of_drill),
+        *_of_the_rate(outcome),
+        *(f"- The broker's, mended by the drill at {at_s:.0f} s: {what}." for at_s, what in outcome.mended),
+        "",
         "![lag and latency](lag.svg)",
         "",
         "Expected, from the producer's log and a backtest of it: "
@@ -131,6 +163,12 @@ def text(outcome: Outcome, body: dict[str, Any]) -> str:
         faults_table(outcome.passed),
         "```",
         "",
+        "By kind, the seconds of those that came alone and were waited for:",
+        "",
+        "```",
+        table_text(body["by_kind"] or [{"kind": "none"}]),
+        "```",
+        "",
         "Milliseconds from when a record was due until its alert was read from the topic:",
         "",
         "```",
@@ -143,6 +181,18 @@ def text(outcome: Outcome, body: dict[str, Any]) -> str:
     wrong = [each for each in outcome.findings if not each.good]
     lines += [f"- {each.sink}, {each.what}: {example}" for each in wrong for example in each.examples]
     return "\n".join(lines) + "\n"
+
+
+def _of_the_rate(outcome: Outcome) -> list[str]:
+    held = ", ".join(f"{megabytes:.0f} MB {when}" for when, megabytes in outcome.memory_mb.items())
+    told = [f"- The drill itself held {held}. The count took {outcome.counting_s:.0f} s."]
+    if outcome.peak is not None:
+        steps = ", ".join(f"{rate:.0f}/s: {behind:g} s behind" for rate, behind in outcome.peak.steps)
+        told.append(
+            f"- Sustained with nothing struck: {outcome.peak.per_s:.0f} records a second ({steps}); "
+            f"{outcome.plan.of_peak or 0:.0%} of it was sent."
+        )
+    return told
 
 
 def findings_table(outcome: Outcome) -> str:

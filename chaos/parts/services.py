@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
-from chaos.pipeline import ALERTS, DEAD, PARTITIONS, TOPIC, Addresses
-from chaos.proxy import Loop, Proxy
+from chaos.load.formats import Avro, Format, Json
+from chaos.parts.proxy import Loop, Proxy
+from chaos.parts.receiver import Receiver, receiving
+from chaos.pipeline import ALERTS, DEAD, DECISIONS, PARTITIONS, TOPIC, Addresses
 from crossline.services.broker import LocalBroker
 from crossline.services.postgres import LocalPostgres
 from crossline.services.redis import LocalRedis
+from crossline.services.registry import PATH, LocalRegistry
+from crossline.services.s3 import REGION, LocalS3
 
 HOST = "127.0.0.1"
+PREFIX = "drill"  # of the checkpoint on the object store
 
 
 class Service(Protocol):
@@ -69,70 +73,6 @@ class ProxiedBroker(LocalBroker):
 
 
 @dataclass(slots=True)
-class Receiver:
-    """Takes the posts of a webhook. ``ids``: by message how often it was answered with 200."""
-
-    ids: dict[str, int] = field(default_factory=dict)
-    port: int = 0
-    answers: threading.Event = field(default_factory=threading.Event)
-    ending: threading.Event = field(default_factory=threading.Event)
-    busy: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://{HOST}:{self.port}/alerts"
-
-    def took(self, name: str) -> None:
-        """A message was answered."""
-        with self._lock:
-            self.ids[name] = self.ids.get(name, 0) + 1
-
-
-@contextmanager
-def receiving() -> Iterator[Receiver]:
-    """A receiver, for as long as the context lasts."""
-    receiver = Receiver()
-    receiver.answers.set()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            while not receiver.answers.wait(0.1):
-                if receiver.ending.is_set():
-                    return
-            if not receiver.busy:
-                receiver.took(self.headers["Idempotency-Key"])
-            self.send_response(503 if receiver.busy else 200)
-            self.send_header("Content-Length", "0")
-            with suppress(OSError):  # who asked has gone
-                self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Nothing is said of each."""
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """Connections that end in the midst are what is drilled."""
-
-    server = Server((HOST, 0), Handler)
-    server.daemon_threads = True
-    receiver.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="webhook", daemon=True)
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        receiver.ending.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@dataclass(slots=True)
 class Services:
     """All that the pipeline connects to. ``brokers`` is the direct address, for who sends and who counts."""
 
@@ -143,6 +83,19 @@ class Services:
     running: Mapping[str, Service]
     redis: LocalRedis
     postgres: LocalPostgres | None
+    format: Format
+    store: LocalS3 | None = None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the pipeline needs to know besides its file."""
+        known = self.store.environment if self.store is not None else {}
+        return {name: value for name, value in known.items() if name != "AWS_ENDPOINT_URL"}  # that is past the proxy
+
+    @property
+    def stored(self) -> Path | None:
+        """Where the object store has the checkpoint."""
+        return self.store.data / self.store.bucket / PREFIX if self.store is not None else None
 
     def freeze(self, name: str) -> None:
         """SIGSTOP to all processes of a service."""
@@ -161,34 +114,62 @@ def _signal(service: Service, which: signal.Signals) -> None:
 
 @contextmanager
 def serving(
-    broker: LocalBroker | None = None, redis: LocalRedis | None = None, *, with_postgres: bool = True
+    broker: LocalBroker | None = None,
+    redis: LocalRedis | None = None,
+    *,
+    with_postgres: bool = True,
+    with_registry: bool = True,
+    with_store: bool = True,
 ) -> Iterator[Services]:
     """The services; those that are given are used as they are, and a broker that is given has no proxy before it."""
     with ExitStack() as stack:
         loop = stack.enter_context(Loop())
-        proxies = {name: stack.enter_context(Proxy(loop)) for name in ("redis", "postgres", "webhook")}
+        names = ["redis", "webhook"] + ["broker"] * (broker is None)
+        names += ["postgres"] * with_postgres + ["registry"] * with_registry + ["store"] * with_store
+        proxies = {name: stack.enter_context(Proxy(loop)) for name in names}
         if broker is None:
-            proxies["broker"] = stack.enter_context(Proxy(loop))
             own = stack.enter_context(ProxiedBroker(proxies["broker"]))
             broker, seen = own, own.proxied
         else:
             seen = broker.brokers
         redis = redis or stack.enter_context(LocalRedis())
-        postgres = stack.enter_context(LocalPostgres(brief=True)) if with_postgres else None
         receiver = stack.enter_context(receiving())
-        proxies["redis"].target, proxies["webhook"].target = redis.port, receiver.port
-        for topic, count in ((TOPIC, PARTITIONS), (ALERTS, PARTITIONS), (DEAD, 1)):
+        for topic, count in ((TOPIC, PARTITIONS), (ALERTS, PARTITIONS), (DEAD, 1), (DECISIONS, PARTITIONS)):
             broker.create_topic(topic, count)
         running: dict[str, Service] = {"broker": broker, "redis": redis}
-        stored = None
-        if postgres is not None:
-            running["postgres"] = postgres
-            proxies["postgres"].target = postgres.port
-            stored = {"host": HOST, "port": proxies["postgres"].port, "user": postgres.user}
-            stored |= {"dbname": postgres.dbname, "password_file": str(postgres.password_file)}
-        told = {"host": HOST, "port": proxies["redis"].port}
-        addresses = Addresses(seen, told, stored, f"http://{HOST}:{proxies['webhook'].port}/alerts")
-        yield Services(broker.brokers, addresses, receiver, proxies, running, redis, postgres)
+        ports = {"redis": redis.port, "webhook": receiver.port}
+        postgres = stack.enter_context(LocalPostgres(brief=True)) if with_postgres else None
+        registry = stack.enter_context(LocalRegistry()) if with_registry else None
+        store = stack.enter_context(LocalS3()) if with_store else None
+        for name, one in (("postgres", postgres), ("registry", registry), ("store", store)):
+            if one is not None:
+                running[name], ports[name] = one, one.port
+        for name, port in ports.items():
+            proxies[name].target = port
+        addresses = _addresses(seen, {name: proxies[name].port for name in ports}, postgres, store)
+        form: Format = Json() if registry is None else Avro(registry.url)
+        form.evolve()()
+        yield Services(broker.brokers, addresses, receiver, proxies, running, redis, postgres, form, store)
+
+
+def _addresses(
+    brokers: str, ports: Mapping[str, int], postgres: LocalPostgres | None, store: LocalS3 | None
+) -> Addresses:
+    """Where the pipeline finds all that has a proxy."""
+    stored = uri = None
+    if postgres is not None:
+        stored = {"host": HOST, "port": ports["postgres"], "user": postgres.user}
+        stored |= {"dbname": postgres.dbname, "password_file": str(postgres.password_file)}
+    if store is not None:
+        uri = f"s3://{store.bucket}/{PREFIX}?endpoint=http://{HOST}:{ports['store']}&region={REGION}"
+    return Addresses(
+        brokers,
+        redis={"host": HOST, "port": ports["redis"]},
+        postgres=stored,
+        webhook=f"http://{HOST}:{ports['webhook']}/alerts",
+        registry=f"http://{HOST}:{ports['registry']}{PATH}" if "registry" in ports else None,
+        store=uri,
+    )
 
 
 def _free_port() -> int:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from chaos.pipeline import ALERTS, DEAD, NAME, STREAM, TOPIC
-from chaos.producer import NUMBER_HEADER, digest_of
-from chaos.services import Services
+from chaos.count.ledger import chunked
+from chaos.load.log import digest_of
+from chaos.load.producer import NUMBER_HEADER
+from chaos.parts.services import Services
+from chaos.pipeline import ALERTS, DEAD, DECISIONS, NAME, PARTITIONS, STREAM, TOPIC
 from crossline.services.postgres import LocalPostgres
 from crossline.services.redis import LocalRedis
 
+LOOK_S = 0.2
 ANSWER_S_MAX = 60.0
 CHUNK = 5_000
 VALUE_MAX = 10_000
+QUEUE_KB = 16_384
 
 Body = dict[str, Any]
 # Where a record stands: its partition and its offset.
@@ -40,7 +45,7 @@ class Arrived:
     offset: int
     ms: int
     value: bytes | None
-    digest: bytes
+    digest: int
 
     @property
     def place(self) -> Place:
@@ -52,12 +57,14 @@ class Arrived:
 class Contents:
     """What a sink has, as often as it has it, read as it is gone over. None: it keeps nothing of that kind.
 
-    ``last``: decisions, the newest of each record; ``ids``: of alerts; ``times``: by id of an alert, how often a sink
-    got it that promises it at least once; ``parked``: what that refused.
+    ``all_decisions``: those on every record, not only on such with hits; ``last``: of those the newest of each record;
+    ``ids``: of alerts; ``times``: by id of an alert, how often a sink got it that promises it at least once;
+    ``parked``: what that refused.
     """
 
     alerts: Iterable[Body] | None = None
     decisions: Iterable[Body] | None = None
+    all_decisions: Iterable[Body] | None = None
     dead: Iterable[tuple[Place, str]] | None = None
     late: Iterable[Place] | None = None
     ids: Iterable[str] | None = None
@@ -66,24 +73,36 @@ class Contents:
     parked: Iterable[Body] = ()
 
 
-def arrived(brokers: str) -> list[Arrived]:
-    """All records of the topic, in the order of partition and offset."""
-    found = []
-    for message in read_topic(brokers, TOPIC):
-        number, value = int(dict(message.headers())[NUMBER_HEADER]), message.value()
+def arrived(brokers: str) -> Iterator[Arrived]:
+    """All records of the topic, in the order of their times, then of partition and offset.
+
+    Raises RuntimeError where the times of a partition go back: the clock of the machine was set.
+    """
+    return heapq.merge(
+        *(_arrived(brokers, number) for number in range(PARTITIONS)),
+        key=lambda each: (each.ms, each.partition, each.offset),
+    )
+
+
+def _arrived(brokers: str, partition: int) -> Iterator[Arrived]:
+    last_ms = 0
+    for message in read_topic(brokers, TOPIC, [partition]):
+        number, value, ms = int(dict(message.headers())[NUMBER_HEADER]), message.value(), message.timestamp()[1]
+        if ms < last_ms:
+            raise RuntimeError(f"{TOPIC}-{partition}: the broker's clock went back {last_ms - ms} ms")
+        last_ms = ms
         kept = value if value is not None and len(value) <= VALUE_MAX else None
-        place = message.partition(), message.offset()
-        found.append(Arrived(number, *place, message.timestamp()[1], kept, digest_of(value)))
-    return sorted(found, key=lambda each: (each.partition, each.offset))
+        yield Arrived(number, partition, message.offset(), ms, kept, digest_of(value))
 
 
-def read_topic(brokers: str, topic: str) -> Iterator[Message]:
-    """All that stands in a topic now."""
+def read_topic(brokers: str, topic: str, only: Sequence[int] = ()) -> Iterator[Message]:
+    """All that stands in a topic now, or in some of its partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": brokers,
             "group.id": "chaos-count",
             "enable.auto.commit": False,
+            "queued.max.messages.kbytes": QUEUE_KB,
             "enable.partition.eof": True,  # the last offsets may be of no records, but of the ends of transactions
             "isolation.level": "read_committed",
             "log_level": 0,
@@ -91,40 +110,48 @@ def read_topic(brokers: str, topic: str) -> Iterator[Message]:
     )
     try:
         partitions = sorted(consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic].partitions)
-        for number in partitions:
+        for number in only or partitions:
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER_S_MAX)
             consumer.assign([TopicPartition(topic, number, 0)])
-            at = 0
-            while at < end:
-                message = consumer.poll(ANSWER_S_MAX)
-                if message is None:
-                    raise TimeoutError(f"{topic}-{number} has records up to {end} and gives none after {at}")
-                if message.error():
-                    if message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's name
-                        break
-                    continue
-                at = message.offset() + 1
-                yield message
+            yield from _to_end(consumer, f"{topic}-{number}", end)
     finally:
         consumer.close()
 
 
-def all_contents(root: Path, services: Services) -> dict[str, Contents]:
-    """By the name of the sink; ``decided``: what the tasks of the pipeline wrote."""
-    out, store = root / "out", root / "out" / "store.db"
+def _to_end(consumer: Consumer, shown: str, end: int) -> Iterator[Message]:
+    at, came_s = 0, time.monotonic()
+    while at < end:
+        found = consumer.consume(CHUNK, LOOK_S)  # waits so long for as many, and no longer
+        if found:
+            came_s = time.monotonic()
+        elif time.monotonic() - came_s > ANSWER_S_MAX:
+            raise TimeoutError(f"{shown} has records up to {end} and gives none after {at}")
+        for message in found:
+            if message.error():
+                if message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's name
+                    return
+                continue
+            at = message.offset() + 1
+            yield message
+
+
+def all_contents(root: Path, services: Services) -> dict[str, Callable[[], Contents]]:
+    """By the name of the sink, what reads it; ``decided…``: what the tasks of the pipeline told."""
+    out, store, brokers = root / "out", root / "out" / "store.db", services.brokers
     found = {
-        "kafka": Contents(map(_value, read_topic(services.brokers, ALERTS)), dead=_dead_on(services.brokers)),
-        "jsonl": Contents(
-            lines([out / "alerts.jsonl"]), lines([out / "decisions.jsonl"]), _dead_in(out / "dead.jsonl")
+        "kafka": lambda: Contents(map(_value, read_topic(brokers, ALERTS)), dead=_dead_on(brokers)),
+        "jsonl": lambda: Contents(
+            lines([out / "alerts.jsonl"]), lines([out / "decisions.jsonl"]), dead=_dead_in(out / "dead.jsonl")
         ),
-        "sqlite": _tables(lambda query: _from_sqlite(store, query)),
-        "redis": _redis(services.redis),
-        "decided": Contents(decisions=lines(sorted((out / "decided").glob("*.jsonl")))),
-        "webhook": Contents(times=services.receiver.ids, parked=lines([out / "parked.jsonl"])),
+        "sqlite": lambda: _tables(lambda query: _from_sqlite(store, query)),
+        "redis": lambda: _redis(services.redis),
+        "decided, files": lambda: Contents(all_decisions=lines(sorted((out / "decided").glob("*.jsonl")))),
+        "decided, kafka": lambda: Contents(all_decisions=map(_value, read_topic(brokers, DECISIONS))),
+        "webhook": lambda: Contents(times=services.receiver.ids, parked=lines([out / "parked.jsonl"])),
     }
     server = services.postgres
     if server is not None:
-        found["postgres"] = _tables(lambda query: _from_postgres(server, query))
+        found["postgres"] = lambda: _tables(lambda query: _from_postgres(server, query))
     return found
 
 
@@ -203,12 +230,5 @@ def _keys(server: LocalRedis, pattern: str) -> Iterator[str]:
 
 def _texts(server: LocalRedis, pattern: str) -> Iterator[Body]:
     with server.client() as client:
-        for keys in batched(_keys(server, pattern), CHUNK):
+        for keys in chunked(_keys(server, pattern), CHUNK):
             yield from map(orjson.loads, client.mget(keys))
-
-
-def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    """In lists of that size."""
-    rest = iter(items)
-    while found := list(islice(rest, size)):
-        yield found

@@ -14,36 +14,21 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-import xxhash
 from confluent_kafka import KafkaError, Message, Producer
 
+from chaos.load.formats import Format
+from chaos.load.log import Log, Sent, digest_of, id_of
 from chaos.pipeline import ID, TOPIC
 
 NUMBER_HEADER = "number"
 STORM_ACCOUNT = "stormy"
+SKEW = 1.3  # some accounts send more than others, none of them a storm
 KINDS = ("card", "cash", "web", "transfer", "wallet")
 TICK_S = 0.01
 FLUSH_S_MAX = 300.0
 # (share of records, how far the event lies behind the sending, from and to): none is near the 20 s of lateness.
 LATENESS = ((0.90, 0, 0), (0.07, 1_000, 4_000), (0.025, 8_000, 12_000), (0.005, 60_000, 120_000))
 COPIES = 0.01  # of records are sent again, as a sender does who had no answer
-DAY_MS = 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A record that the client was given; ``due_s``: when it was due; ``poison``: the reason why it must be dead.
-
-    There may be millions: of what stands in them a digest is kept.
-    """
-
-    number: int
-    due_s: float
-    record_id: str | None
-    event_ms: int | None
-    digest: bytes
-    poison: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +38,14 @@ class Made:
     number: int
     due_s: float
     account: str
-    record_id: str | None
+    record: int | None
     event_ms: int | None
     value: bytes | None
     poison: str | None = None
 
     def noted(self) -> Sent:
         """For the log."""
-        return Sent(self.number, self.due_s, self.record_id, self.event_ms, digest_of(self.value), self.poison)
+        return Sent(self.number, self.due_s, self.record, self.event_ms, digest_of(self.value), self.poison)
 
 
 @dataclass(slots=True)
@@ -80,8 +65,9 @@ class Load:
     brokers: str
     rate_per_s: float
     seed: int
+    format: Format
     accounts: int = 300
-    log: list[Sent] = field(default_factory=list)
+    log: Log = field(default_factory=Log)
     acknowledged: int = 0
     failed: list[str] = field(default_factory=list)
     _moods: list[Mood] = field(default_factory=list)
@@ -128,10 +114,12 @@ class Load:
         draw = random.Random(self.seed)
         began_s, numbers = time.monotonic(), itertools.count()
         due, stormy = 0.0, 0.0
-        last_s = began_s
+        last_s, rate = began_s, self.rate_per_s
         while not self._stop.is_set():
             now_s = time.monotonic()
             passed_s, last_s = now_s - last_s, now_s
+            if self.rate_per_s != rate:
+                rate, due = self.rate_per_s, 0.0  # what could not be sent at another rate is not owed
             mood = self._mood(now_s)
             due += passed_s * self.rate_per_s
             stormy += passed_s * self.rate_per_s * mood.storm
@@ -158,21 +146,23 @@ class Load:
 
     def _made(self, number: int, draw: random.Random, mood: Mood, *, storm: bool) -> Made:
         now_s = time.time()
-        account = STORM_ACCOUNT if storm else f"a{int(self.accounts * draw.random() ** 2):05d}"
+        account = STORM_ACCOUNT if storm else f"a{int(self.accounts * draw.random() ** SKEW):05d}"
         event_ms = int(now_s * 1000) - (0 if storm else _lateness_ms(draw)) + mood.clock_ms  # it is one sender
         body: dict[str, Any] = {
-            ID: f"t{number:08d}",
+            ID: id_of(number),
             "account": account,
             "amount": max(1, round(2_500 * 2.718 ** draw.gauss(0, 1.2))),
             "kind": draw.choice(KINDS),
             "event_time": event_ms,
         }
-        made = Made(number, now_s, account, body[ID], event_ms, orjson.dumps(body))
-        return poisoned(made, body, draw) if draw.random() < mood.poison else made
+        if draw.random() < mood.poison:
+            reason, value = draw.choice(self.format.poisons(body))
+            return Made(number, now_s, account, None, None, value, reason)
+        return Made(number, now_s, account, number, event_ms, self.format.encode(body))
 
     def _send(self, producer: Producer, made: Made) -> None:
         headers = [(NUMBER_HEADER, b"%d" % made.number)]
-        self.log.append(made.noted())
+        self.log.add(made.noted())
         if made.poison is None:
             self._recent.append(made)
         while True:
@@ -191,32 +181,8 @@ class Load:
             self.failed.append(error.str())
 
 
-def poisoned(made: Made, body: dict[str, Any], draw: random.Random) -> Made:
-    """The record spoilt in one of many ways, with the reason that its dead letter must have."""
-    whole = made.value or b""
-    without = {name: value for name, value in body.items() if name != "amount"}
-    ways: tuple[tuple[str, bytes | None], ...] = (
-        ("malformed_json", whole[: len(whole) // 2]),
-        ("malformed_json", b"[" * 100_000),
-        ("tombstone", None),
-        ("malformed_json", b""),
-        ("bad_encoding", whole[:-1] + b', "note": "\xff"}'),
-        ("wrong_type", orjson.dumps({**body, "amount": "12"})),
-        ("wrong_type", orjson.dumps({**body, "account": ["x" * 300_000]})),
-        ("missing_field", orjson.dumps(without)),
-        ("time_in_future", orjson.dumps({**body, "event_time": body["event_time"] + DAY_MS})),
-    )
-    reason, value = draw.choice(ways)
-    return Made(made.number, made.due_s, made.account, None, None, value, reason)
-
-
 def _copy(made: Made, number: int) -> Made:
-    return Made(number, time.time(), made.account, made.record_id, made.event_ms, made.value)
-
-
-def digest_of(value: bytes | None) -> bytes:
-    """Eight bytes by which a value is known again."""
-    return xxhash.xxh3_64_digest(value or b"")
+    return Made(number, time.time(), made.account, made.record, made.event_ms, made.value)
 
 
 def _lateness_ms(draw: random.Random) -> int:

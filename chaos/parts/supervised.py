@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import resource
 import secrets
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,16 +51,19 @@ class Start:
 
 @dataclass(slots=True)
 class Supervised:
-    """The pipeline in ``root``, whose file is ``pipeline``."""
+    """The pipeline in ``root``, whose file is ``pipeline``; ``stored``: where a store has its checkpoint."""
 
     root: Path
     pipeline: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stored: Path | None = None
     starts: list[Start] = field(default_factory=list)
     token: str = field(default_factory=partial(secrets.token_hex, 8))
     _process: subprocess.Popen[bytes] | None = None
     _ending: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _sessions: list[int] = field(default_factory=list)
+    _note: tuple[str, bytes] = ("", b"")
 
     def start(self) -> None:
         """Begin to run it."""
@@ -122,12 +127,32 @@ class Supervised:
 
     def done(self) -> int:
         """Records of the topic that committed batches took."""
-        folder = self.root / "out" / "checkpoint" / "spark"
-        with suppress(OSError, ValueError, orjson.JSONDecodeError):
-            last = max(int(path.name) for path in (folder / "commits").iterdir() if path.name.isdigit())
-            lines = (folder / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
-            return int(sum(orjson.loads(lines[-1])[TOPIC].values()))
+        with suppress(OSError, ValueError, KeyError, orjson.JSONDecodeError):
+            text = self._offsets_on_store(self.stored) if self.stored is not None else self._offsets()
+            return _records(text)
         return -1
+
+    def begun(self) -> int:
+        """Records of the topic up to the end of the batch that was begun last.
+
+        A store hears of the end of a batch as the next one begins, and so never of the last one's.
+        """
+        if self.stored is None:
+            return self.done()
+        with suppress(OSError, ValueError, KeyError, orjson.JSONDecodeError):
+            return _records(_noted_offsets(_newest_note(self.stored), "offsets"))
+        return -1
+
+    def _offsets(self) -> bytes:
+        folder = self.root / "out" / "checkpoint" / "spark"
+        last = max(int(path.name) for path in (folder / "commits").iterdir() if path.name.isdigit())
+        return (folder / "offsets" / str(last)).read_bytes()
+
+    def _offsets_on_store(self, folder: Path) -> bytes:
+        newest = _newest_note(folder)
+        if newest.name != self._note[0]:
+            self._note = newest.name, _noted_offsets(newest, "commits")
+        return self._note[1]
 
     def clear(self) -> None:
         """What runs left behind goes by itself; whoever does not in time is killed."""
@@ -154,7 +179,7 @@ class Supervised:
             process = subprocess.Popen(
                 command,
                 cwd=self.root,
-                env={**os.environ, WEBHOOK_KEY_ENV: "drilled", MARK: self.token},
+                env={**os.environ, **self.environment, WEBHOOK_KEY_ENV: "drilled", MARK: self.token},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -173,3 +198,19 @@ def family(session: int, token: str) -> list[psutil.Process]:
             if os.getsid(pid) == session and psutil.Process(pid).environ().get(MARK) == token:
                 found.append(psutil.Process(pid))
     return found
+
+
+def _newest_note(folder: Path) -> Path:
+    """Of a checkpoint on a store: see crossline.engine.book.mirror. It has all small files in it."""
+    return max(path for path in (folder / "notes").iterdir() if path.suffix == ".json")
+
+
+def _noted_offsets(note: Path, by: str) -> bytes:
+    """The offsets of the last batch that has a file in ``by``: ``offsets`` begun, ``commits`` done."""
+    files = orjson.loads(note.read_bytes())["files"]
+    last = max(int(name.rpartition("/")[2]) for name in files if name.startswith(f"spark/{by}/"))
+    return base64.b64decode(files[f"spark/offsets/{last}"]["tail"])
+
+
+def _records(offsets: bytes) -> int:
+    return int(sum(orjson.loads(offsets.splitlines()[-1])[TOPIC].values()))

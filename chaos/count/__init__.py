@@ -1,0 +1,1 @@
+"""What must be at the sinks, what is there, and what differs."""

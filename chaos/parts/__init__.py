@@ -1,0 +1,1 @@
+"""The parts that are struck: services behind their proxies, and the pipeline."""
