@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import orjson
 
 from crossline.connectors.objects.files import FileStore, StoreAwayError, file_store, patiently
 from crossline.connectors.objects.place import is_uri, under
 from crossline.core.basics.errors import StateError
 from crossline.engine.book.checkpoint import Checkpoint, claim
 from crossline.engine.book.lease import Lease, released
-from crossline.engine.book.mirror import Mirror
+from crossline.engine.book.mirror import NOTES, Mirror
 from crossline.engine.machine.temp import OwnFolder, own_folder
 from crossline.logs import get_logger
 
+STATE, STATE_FILE = "state", "state.json"
 START_S_MAX = 60.0  # a store that does not answer a start is told of, not waited for without end
 _END_S = 10.0
 
@@ -30,12 +33,13 @@ class StoredCheckpoint(Checkpoint):
         try:
             here = claim(str(self._own.path / "work"))
             super().__init__(here.folder, here.detach(), uri)
-            store = file_store(uri)
+            store = self._store = file_store(uri)
             self._mirror = Mirror(store, self.folder, uri)
             self._lease = Lease(store, uri, self._mirror.tidy, self._lose)
             patiently(lambda: self._lease.take(self._mirror.epochs()), within_s=START_S_MAX)
             try:
                 patiently(lambda: self._mirror.restore(self._lease.epoch), within_s=START_S_MAX)
+                patiently(self._drop_states, within_s=START_S_MAX)
             except BaseException:
                 released(self._lease)
                 raise
@@ -49,7 +53,41 @@ class StoredCheckpoint(Checkpoint):
     @property
     def state_root(self) -> str:
         """On the store: tasks write there."""
-        return under(self.shown, "state")
+        return under(self.shown, self._state)
+
+    @property
+    def _state(self) -> str:
+        """The folder of the state: another one since ``new_state``."""
+        known = self.folder / STATE_FILE
+        return str(orjson.loads(known.read_bytes())["folder"]) if known.exists() else STATE
+
+    @contextmanager
+    def new_state(self) -> Iterator[str]:
+        """Where another state is to be written; it takes the place of the one there is once the block has ended well.
+
+        What else was noted in the block is on the store with it: a kill leaves both, or nothing.
+        """
+        name = f"{STATE}-{self._lease.epoch:012d}"
+        self._store.clear(name)
+        try:
+            yield under(self.shown, name)
+        except BaseException:
+            with suppress(StoreAwayError, StateError):
+                self._store.clear(name)
+            raise
+        aside = self.folder / f"{STATE_FILE}.tmp"
+        aside.write_bytes(orjson.dumps({"folder": name}))
+        aside.replace(self.folder / STATE_FILE)
+        self.publish(threading.Event())
+        with suppress(StoreAwayError):  # else the next start does it
+            self._drop_states()
+
+    def _drop_states(self) -> None:
+        """What ``new_state`` was killed over, or did not come to clear away."""
+        current = self._state
+        for name in self._store.folders():
+            if name != current and (name == STATE or name.startswith(f"{STATE}-")):
+                self._store.clear(name)
 
     def sink_store(self, name: str) -> FileStore:
         """On the store too: what waits for a sink must outlive this machine."""
@@ -93,6 +131,11 @@ class StoredCheckpoint(Checkpoint):
 def claimed(place: str) -> Checkpoint:
     """Take hold of the checkpoint at ``place``, a folder or a URI. Raises StateError where another has it."""
     return StoredCheckpoint(place) if is_uri(place) else claim(str(Path(place).absolute()))
+
+
+def is_there(uri: str) -> bool:
+    """Whether a pipeline has run on a checkpoint there. Raises StoreAwayError where the store does not say."""
+    return bool(patiently(lambda: file_store(uri).names(NOTES), within_s=START_S_MAX))
 
 
 @contextmanager
