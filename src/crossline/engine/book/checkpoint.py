@@ -61,6 +61,10 @@ class Checkpoint:
         """Where shards log their state."""
         return f"{self.folder}/state"
 
+    def schemas(self, stream: str) -> str:
+        """Where tasks keep what a registry said of a stream's schemas."""
+        return f"{self.folder}/sources/{stream}/schemas"
+
     def sink_store(self, name: str) -> FileStore:
         """Where what waits for a sink lies."""
         return LocalFiles(self.folder / "behind" / name)

@@ -18,6 +18,7 @@ from crossline.engine.book.mirror import NOTES, Mirror
 from crossline.engine.machine.temp import OwnFolder, own_folder
 from crossline.logs import get_logger
 
+TABLES, SCHEMAS = "tables", "schemas"
 STATE, STATE_FILE = "state", "state.json"
 START_S_MAX = 60.0  # a store that does not answer a start is told of, not waited for without end
 _END_S = 10.0
@@ -89,6 +90,15 @@ class StoredCheckpoint(Checkpoint):
             if name != current and (name == STATE or name.startswith(f"{STATE}-")):
                 self._store.clear(name)
 
+    @property
+    def tables(self) -> str:
+        """Where tables are for tasks on other machines."""
+        return under(self.shown, TABLES)
+
+    def schemas(self, stream: str) -> str:
+        """On the store: tasks of all machines share them."""
+        return schemas_at(self.shown, stream)
+
     def sink_store(self, name: str) -> FileStore:
         """On the store too: what waits for a sink must outlive this machine."""
         return file_store(under(self.shown, "behind", name))
@@ -131,6 +141,11 @@ class StoredCheckpoint(Checkpoint):
 def claimed(place: str) -> Checkpoint:
     """Take hold of the checkpoint at ``place``, a folder or a URI. Raises StateError where another has it."""
     return StoredCheckpoint(place) if is_uri(place) else claim(str(Path(place).absolute()))
+
+
+def schemas_at(uri: str, stream: str) -> str:
+    """Where a checkpoint on a store has what a registry said of a stream's schemas."""
+    return under(uri, SCHEMAS, stream)
 
 
 def is_there(uri: str) -> bool:
