@@ -73,6 +73,9 @@ class Checkpoint:
         """The names of those."""
         return LocalFiles(self.folder / "behind").folders()
 
+    def keep_log(self, path: Path) -> None:
+        """Have the rule log at ``path`` be where the checkpoint is: it lies on this machine, as the checkpoint does."""
+
     def publish(self, stop: threading.Event) -> None:
         """Nothing: what was noted in the folder is noted."""
 

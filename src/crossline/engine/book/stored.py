@@ -15,6 +15,7 @@ from crossline.core.basics.errors import StateError
 from crossline.engine.book.checkpoint import Checkpoint, claim
 from crossline.engine.book.lease import Lease, released
 from crossline.engine.book.mirror import NOTES, Mirror
+from crossline.engine.book.rulelogs import RuleLogCopy
 from crossline.engine.machine.temp import OwnFolder, own_folder
 from crossline.logs import get_logger
 
@@ -30,6 +31,7 @@ class StoredCheckpoint(Checkpoint):
     """The hold on the checkpoint at ``uri``; ``folder`` is where this run works in it."""
 
     def __init__(self, uri: str) -> None:
+        self._log: RuleLogCopy | None = None
         self._own: OwnFolder = own_folder("checkpoint")
         try:
             here = claim(str(self._own.path / "work"))
@@ -107,12 +109,22 @@ class StoredCheckpoint(Checkpoint):
         """The names of those."""
         return file_store(under(self.shown, "behind")).folders()
 
+    def keep_log(self, path: Path) -> None:
+        """On the store too, from where it comes where this machine has none, or another one."""
+        self._log = RuleLogCopy(path, self.folder, self._store, self.shown)
+        self._log.restore(self._lease.epoch)
+
+    def _noted(self) -> None:
+        if self._log is not None:
+            self._log.follow()
+        self._mirror.publish()
+
     def publish(self, stop: threading.Event) -> None:
         """Have the store get what this run noted, and see that the checkpoint is still its own.
 
         Waits while the store is away. Raises StoppedError once ``stop`` is set, StateError where another took over.
         """
-        patiently(self._mirror.publish, stop)
+        patiently(self._noted, stop)
         patiently(self._lease.still_held, stop)
 
     def _lose(self, error: StateError) -> None:
@@ -126,7 +138,7 @@ class StoredCheckpoint(Checkpoint):
             return
         try:
             patiently(self._lease.still_held, within_s=_END_S)
-            patiently(self._mirror.publish, within_s=_END_S)
+            patiently(self._noted, within_s=_END_S)
             patiently(self._mirror.tidy, within_s=_END_S)
         except StoreAwayError as error:
             log.warning("the last batch may be judged again: the store did not get its end", error=str(error))

@@ -43,7 +43,7 @@ from crossline.engine.work.totals import Totals
 from crossline.generate.source import read_source
 from crossline.logs import get_logger
 from crossline.rulelog.content import read_pipeline
-from crossline.rulelog.directory import IngestClock
+from crossline.rulelog.directory import IngestClock, log_path
 
 SHARDS_PER_CORE = 1
 _READABLE = {"files": FORMS, "kafka": ("json", "avro")}
@@ -170,6 +170,7 @@ def _assembled(
     sources = [_source(config, stream, number, held, cores, options) for number, stream in enumerate(order)]
     if telling is not None:
         return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, held, before)
+    held.keep_log(log_path(config.rules.path, config.name))
     feed = DirectoryFeed(config, clocks_of(config), Path(checkpoint) / "tables")
     sinks = _sinks(config, options, held)
     run = (options.on_batch, held, before, options.sink_watch)
