@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -216,7 +217,8 @@ class StateLog:
     def _put_as(self, name: str, blobs: list[bytes] | list[pa.Buffer], *, framed: bool) -> None:
         path = f"{self._dir}/{name}"
         # A name of its own: a task that Spark gave up may still be writing while another attempt of it writes too.
-        aside = path if self._whole else f"{path}.{os.getpid()}{ASIDE}"
+        own = os.getpid() if self._local else uuid.uuid4().hex
+        aside = path if self._whole else f"{path}.{own}{ASIDE}"
 
         def write() -> None:
             if not self._made and not self._whole:
