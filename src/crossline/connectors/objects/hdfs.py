@@ -31,7 +31,7 @@ def hdfs(address: str) -> pafs.FileSystem:
         return pafs.PyFileSystem(_Handler(Client(address), address))
 
 
-class _Handler(pafs.FileSystemHandler):  # type: ignore[misc] - pyarrow has no types
+class _Handler(pafs.FileSystemHandler):  # type: ignore[misc]
     """What pyarrow asks of a file system."""
 
     def __init__(self, client: Any, address: str) -> None:
