@@ -106,8 +106,8 @@ class RuleLogCopy:
             return True
         if any(event.event == "started" for event in parse_events(noted, self._copy)[0]):
             raise StateError(
-                f"{self._path}: does not go on from what it was when batches were judged by it; put it back from a "
-                f"copy, or move it away: then it comes from {self._shown} at the next start"
+                f"the rule log {self._path}: does not go on from what it was when batches were judged by it; put it back "
+                f"from a copy, or move it away: then it comes from {self._shown} at the next start"
             )
         return False
 
