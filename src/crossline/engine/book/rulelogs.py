@@ -106,7 +106,7 @@ class RuleLogCopy:
             return True
         if any(event.event == "started" for event in parse_events(noted, self._copy)[0]):
             raise StateError(
-                f"the rule log {self._path}: does not go on from what it was when batches were judged by it; put it back "
+                f"the rule log {self._path}: does not go on from what it was when it judged; put it back "
                 f"from a copy, or move it away: then it comes from {self._shown} at the next start"
             )
         return False
