@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PlainValidator
 
@@ -23,12 +23,16 @@ class SqliteSettings(SinkSettings):
     It is read by `crossline alerts`.
     """
 
+    PLACE: ClassVar = ("path",)
+
     kind: Literal["sqlite"] = Field(description="Which kind of sink this is.")
     path: str = Field(min_length=1, description="Database file; made where it is not there.")
 
 
 class JsonlSettings(SinkSettings):
     """Alerts as JSON, one a line, appended to a file."""
+
+    PLACE: ClassVar = ("path",)
 
     kind: Literal["jsonl"] = Field(description="Which kind of sink this is.")
     path: str = Field(min_length=1, description="File for alerts.")
