@@ -76,6 +76,19 @@ def rule_topics(sinks: Iterable[Settings]) -> frozenset[str] | None:
     return frozenset.intersection(*known) if known else None
 
 
+def same_topic(sinks: Sequence[Settings]) -> list[Finding]:
+    """Kafka sinks of one topic: they would send it all twice, and each end the other's transactions, by their name."""
+    first: dict[tuple[frozenset[str], str], int] = {}
+    findings = []
+    for number, sink in enumerate(sinks):
+        if isinstance(sink, KafkaSinkSettings):
+            place = (frozenset(each.strip() for each in sink.brokers.split(",")), sink.topic)
+            if first.setdefault(place, number) != number:
+                expected = f"one sink for it, which is sinks[{first[place]}]"
+                findings.append(Finding(("sinks", number, "topic"), f"topic {sink.topic} again", expected))
+    return findings
+
+
 def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | None) -> list[Finding]:
     """What is wrong with where decisions go: a topic that a Kafka sink does not know, or no place at all."""
     topic, topics = decisions.sink_topic if decisions else None, rule_topics(sinks)
