@@ -43,6 +43,25 @@ def findings_of(broker: LocalBroker, topics: dict[str, str], ingest: str = "") -
     return {each.name: (each.status, f"{each.found} | {each.advice}") for each in kafka_findings(pipeline, {})}
 
 
+def test_a_topic_of_a_table_is_compacted(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> None:
+    compacted, other = kafka_topic(3, config={"cleanup.policy": "compact"}), kafka_topic()
+    text = (
+        f"schema_version: 1\nname: p\nstreams:{STREAM.format(name='a', ingest='')}\n"
+        "sources: {a: {kind: files, path: in}}\nrules: {kind: directory, path: rules}\n"
+        "sinks: [{kind: console}]\nenrich:"
+    )
+    for name, topic in (("one", compacted), ("two", other), ("three", "no-such-table")):
+        text += f'\n  {name}: {{kind: kafka, brokers: "{kafka_broker.brokers}", topic: {topic}, key: id, '
+        text += "fields: {country: string}}"
+    pipeline = load_pipeline(text, "pipeline.yaml", str)
+    found = {each.name: each for each in kafka_findings(pipeline, {})}
+    good, warned, missing = (found[f"topic {topic} of a table"] for topic in (compacted, other, "no-such-table"))
+    assert (good.status, good.found) == ("ok", "there; compacted, of 3 partitions")
+    assert (warned.status, warned.found) == ("warning", "there; cleanup.policy is delete")
+    assert warned.advice.endswith("--add-config cleanup.policy=compact")
+    assert missing.status == "missing"
+
+
 def test_what_stamps_arrival_and_what_does_not(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> None:
     arrival, sender = kafka_topic(append_time=True), kafka_topic(append_time=False)
     findings = findings_of(kafka_broker, {"a": arrival, "b": sender, "c": "no-such-topic"})

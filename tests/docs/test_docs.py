@@ -19,7 +19,7 @@ from crossline.core.decide.policy import load_policy
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.shared import load_figures_document
 from crossline.core.settings.config import EngineSettings, load_pipeline
-from crossline.core.settings.tables import TableSettings
+from crossline.core.settings.tables import KINDS
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.yamltext import load_yaml
 
@@ -145,7 +145,7 @@ def test_its_yaml_loads(block: Block) -> None:
     elif "kind" in data:
         assert load_figures_document(load_yaml(block.text, str(block)))
     elif "enrich" in data:
-        assert [TableSettings.model_validate(each) for each in data["enrich"].values()]
+        assert [KINDS[each["kind"]].model_validate(each) for each in data["enrich"].values()]
     else:
         assert load_rules_text(block.text, str(block))
 

@@ -130,6 +130,10 @@ class Feed:
     def changed(self) -> bool:
         return bool(self.waiting or self.waiting_lists or self.waiting_tables)
 
+    @property
+    def tables_alone(self) -> bool:
+        return not (self.waiting or self.waiting_lists)
+
     def preview(self) -> tuple[RuleSet, LoggedTimes]:
         rules = self._set([*self.logged, *({**body, "effective_from": PREVIEW_MS} for body in self.waiting)])
         lists = _log_of(self._with_waiting(PREVIEW_MS))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from crossline.core.enrich.join import Join, held
+from crossline.core.enrich.messages import last_of_each, read_messages
+from crossline.core.enrich.overlay import CHANGE, Overlay, overlaid
 from crossline.core.enrich.rows import TableFile, TableForm, form_of, read_table
 from crossline.core.enrich.table import Table
 from crossline.core.streams.schema import StreamSpec
@@ -84,6 +88,27 @@ def joins_of(spec: StreamSpec, stream: str, tables: Sequence[NaiveTable]) -> lis
         ]
         found.append(Join(each.name, tuple(each.key), form.fields, held(versions, stream)))
     return found
+
+
+def changes_join(spec: StreamSpec, stream: str, table: NaiveTable) -> Join:
+    """The same table for the join as its first content and what changed since, row by row, as messages say it."""
+    form = form_of(table.name, spec)
+    (column,) = table.key.values()
+    parts: list[pa.Table] = []
+    begins: list[dict[str, int]] = []
+    for number, (before, after) in enumerate(itertools.pairwise(table.contents)):
+        old, new = ({row[column]: row for row in each.rows} for each in (before, after))
+        put = {key: orjson.dumps(dict(row)) for key, row in new.items() if old.get(key) != row}
+        said = {**put, **dict.fromkeys(key for key in old if key not in new)}
+        keys, values = pa.array([key.encode() for key in said], pa.binary()), pa.array(said.values(), pa.binary())
+        read = read_messages(form, "text", keys, values)
+        assert not read.refused
+        rows = last_of_each(read.rows)
+        parts.append(rows.append_column(CHANGE, pa.array([number] * len(rows), pa.int64())))
+        begins.append({} if after.begins_ms is None else {stream: after.begins_ms})
+    over = {0: Overlay(overlaid(pa.concat_tables(parts), begins, [stream]), stream)} if parts else {}
+    versions = [({}, table_of(form, table.contents[0].rows))]
+    return Join(table.name, tuple(table.key), form.fields, held(versions, stream, over))
 
 
 def with_fields(records: Sequence[Mapping[str, Any]], tables: Sequence[NaiveTable]) -> list[dict[str, Any]]:

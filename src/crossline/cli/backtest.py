@@ -348,11 +348,14 @@ def with_tables(
     wanted = {table for each in judged for plan in each.book(each.rules, 1).plans() for table in plan.tables}
     if config is None or not wanted:
         return list(judged)
+    from crossline.engine.changes.control import row_reader
+    from crossline.rulelog.rows.tables import tables_of_topics
     from crossline.rulelog.tablelog import tables_of_log
     from crossline.rulelog.tables import forms_of, streams_of, tables_in
 
     mine = {name: streams for name, streams in streams_of(config).items() if name in wanted}
     logged = tables_of_log(log, forms_of(config), mine, folder) if log is not None else {}
+    logged = {**logged, **tables_of_topics(config, wanted, log, folder, row_reader)}
     tables = {**tables_in(config, folder, sorted(wanted - set(logged))), **logged}
     return [replace(each, tables=tables) for each in judged]
 

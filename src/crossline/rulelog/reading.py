@@ -8,19 +8,22 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import TypeVar
 
+import yaml
+
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Head, Sources, heads_of
 from crossline.core.rules.naming import SharedFigures
 from crossline.core.rules.reading import NOT_DEFINED, Define, Defined, bodies_of, load_rules_document
-from crossline.core.rules.shared import PlacedFigure, check_together, load_figures_document
+from crossline.core.rules.shared import PlacedFigure, SharedFigure, check_together, load_figures_document
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, fault_finding, shown
 from crossline.core.texts.report import place
 from crossline.core.texts.yamltext import SIZE_MAX, Document, load_yaml
 from crossline.logs import get_logger
-from crossline.rulelog.content import FileContent, content_in_folder, content_of, is_folder, text_of
+from crossline.rulelog.content import FileContent, content_in_folder, content_of, is_folder, refused, text_of
 from crossline.rulelog.sources.folder import Files, Folder
+from crossline.rulelog.sources.keys import FigureKey, key_of
 
 SUFFIXES = (".yaml", ".yml", ".json")
 ATTACHED_BYTES_MAX = 4 * 2**20  # it stands in the rule log, and goes to every worker
@@ -149,20 +152,20 @@ def _figures_in(
 ) -> tuple[SharedFigures, dict[str, RefusedError]]:
     """The shared figures of all files, and which files have wrong ones."""
     found: list[PlacedFigure] = []
-    refused = {source: each for source, each in documents.items() if isinstance(each, RefusedError)}
+    bad = {source: each for source, each in documents.items() if isinstance(each, RefusedError)}
     for source, each in documents.items():
         if not isinstance(each, Document):
             continue
         tables = _of_figures(source, known)
         load = partial(load_figures_document, each, known.streams, known.lists, beside_rules=not tables, tables=tables)
-        figures = guarded(source, load)
+        figures = guarded(source, partial(_of_its_key, source, load))
         together = figures if isinstance(figures, RefusedError) else guarded(source, partial(_beside, found, figures))
         if isinstance(together, RefusedError):
-            refused[source] = together
+            bad[source] = together
         else:
             found += together
     shared = tuple(each for each in found if each.shared is not None)
-    return SharedFigures(shared, tuple(refused)), refused
+    return SharedFigures(shared, tuple(bad)), bad
 
 
 def _beside(found: list[PlacedFigure], figures: list[PlacedFigure]) -> list[PlacedFigure]:
@@ -170,6 +173,17 @@ def _beside(found: list[PlacedFigure], figures: list[PlacedFigure]) -> list[Plac
     shared = [each for each in figures if each.shared is not None]
     check_together([*found, *shared])
     return shared
+
+
+def _of_its_key(source: str, load: Callable[[], list[PlacedFigure]]) -> list[PlacedFigure]:
+    """The figures of a file; of a message of a topic, where they are the one that its key names."""
+    key, figures = key_of(source), load()
+    if isinstance(key, FigureKey):
+        there = [(each.name, each.shared.version) for each in figures if each.shared is not None]
+        if there != [(key.figure_id, key.version)]:
+            said = ", ".join(f"version {version} of figure {name}" for name, version in there) or "no shared figure"
+            raise refused(source, said, f"version {key.version} of figure {key.figure_id}, which its key names")
+    return figures
 
 
 def _with(read: list[FileRule] | RefusedError, refused: RefusedError | None) -> list[FileRule] | RefusedError:
@@ -225,6 +239,21 @@ def read_figures(
     if not found:
         raise UsageError(f"{path}: found no figures; expected source_topic and figures, or kind: figure")
     return found
+
+
+def figures_beside(source: str, content: FileContent, known: Known) -> list[tuple[SharedFigure, bytes]]:
+    """The shared figures of a file of rules, each with a text of its own. Raises RefusedError where one is wrong."""
+    document = _document(source, content)
+    found = load_figures_document(document, known.streams, known.lists, beside_rules=True, tables=False)
+    shared = []
+    for each in found:
+        if each.shared is not None:
+            written = document.data
+            for step in each.path:
+                written = written[step]
+            text = yaml.safe_dump(written, sort_keys=False, allow_unicode=True).encode() if each.path else content.data
+            shared.append((each.shared, text))
+    return shared
 
 
 def told_of(figures: Iterable[PlacedFigure]) -> list[PlacedFigure]:

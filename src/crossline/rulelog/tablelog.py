@@ -75,7 +75,7 @@ class TableStore:
     def sort(self, name: str, files: Mapping[str, str], rows: pa.Table) -> str:
         """Have ``rows``, those of ``files``, on the disk for tasks; where."""
         path = self._sorted(name, files)
-        self._write(path, rows)
+        write_rows(path, rows)
         return str(path)
 
     def path(self, name: str, files: Mapping[str, str]) -> str:
@@ -97,7 +97,7 @@ class TableStore:
                     f"table {name} is declared in a way that its earlier content does not fit, which records may still "
                     f"meet: {error}\nPut the declaration back, or run under another pipeline name"
                 ) from None
-            self._write(path, rows)
+            write_rows(path, rows)
         return str(path)
 
     def has(self, name: str, files: Mapping[str, str]) -> bool:
@@ -117,17 +117,19 @@ class TableStore:
         form = digest_of(repr(self._forms[name]).encode())
         return self._folder / f"{name}-{files_digest(files)}-{form}.arrow"
 
-    def _write(self, path: Path, rows: pa.Table) -> None:
-        if path.exists():
-            return
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with pa.OSFile(str(aside), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
-                writer.write_table(rows.combine_chunks())
-            aside.replace(path)
-        except OSError as error:
-            raise RetryableError(f"a table cannot be written to {path}: {error.strerror or error}") from error
+
+def write_rows(path: Path, rows: pa.Table) -> None:
+    """Have ``rows`` at ``path`` for tasks, where they are not there. Raises RetryableError as the disk says."""
+    if path.exists():
+        return
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pa.OSFile(str(aside), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+            writer.write_table(rows.combine_chunks())
+        aside.replace(path)
+    except OSError as error:
+        raise RetryableError(f"a table cannot be written to {path}: {error.strerror or error}") from error
 
 
 def _rows(form: TableForm, files: Mapping[str, bytes], *, lenient: bool = False) -> pa.Table:
@@ -160,9 +162,9 @@ class TableLog:
         """The log after ``events``."""
         versions = dict(self.versions)
         for event in events:
-            if event.event == "table_changed" and event.table_name is not None:
+            if event.event == "table_changed" and event.table_name is not None and event.files is not None:
                 begins = {stream: ms for stream, ms in (event.begins_ms or {}).items() if ms is not None}
-                made = LoggedTable(event.files or {}, begins)
+                made = LoggedTable(event.files, begins)
                 versions[event.table_name] = (*versions.get(event.table_name, ()), made)
         return TableLog(self.store, self.streams, versions)
 

@@ -12,7 +12,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.enrich.rows import SUFFIXES, TableForm
 from crossline.core.enrich.versions import Tables, TableVersion
 from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.tables import TableSettings
+from crossline.core.settings.tables import TableOfFiles
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.rulelog.content import FileContent, is_folder
 from crossline.rulelog.events import RuleEvent
@@ -37,7 +37,7 @@ def streams_of(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
 class TableFiles:
     """The file of a table, or those in its folder, as they change."""
 
-    def __init__(self, settings: TableSettings) -> None:
+    def __init__(self, settings: TableOfFiles) -> None:
         self.path = Path(settings.path)
         self._in_folder = False
         self._folder: Folder | None = None
@@ -85,11 +85,12 @@ class TablesDirectory:
 
     def __init__(self, config: PipelineConfig, store: TableStore) -> None:
         self._store = store
-        self._files = {name: TableFiles(settings) for name, settings in config.tables.items()}
+        self._files = {name: TableFiles(each) for name, each in config.tables.items() if isinstance(each, TableOfFiles)}
         self._refused: set[tuple[str, str]] = set()
         self._gone: set[str] = set()
         self._ready: dict[str, Found] = {}
-        self.log = TableLog(store, streams_of(config))
+        streams = streams_of(config)
+        self.log = TableLog(store, {name: streams[name] for name in self._files})
 
     def start(self, events: Sequence[RuleEvent], now_ms: int) -> list[RuleEvent]:
         """Go on from the ``events`` of a log; those of tables that it does not know, which hold from the beginning.
@@ -222,7 +223,7 @@ def _readable(files: Mapping[str, FileContent]) -> None:
 
 
 def tables_in(config: PipelineConfig, folder: Path, names: Collection[str]) -> Tables:
-    """These tables of a pipeline as they are now, from the beginning on, sorted for tasks into ``folder``.
+    """These tables of a pipeline as their files are now, from the beginning on, sorted for tasks into ``folder``.
 
     Raises UsageError where there are no files, or with all that is wrong in them.
     """
@@ -230,7 +231,10 @@ def tables_in(config: PipelineConfig, folder: Path, names: Collection[str]) -> T
     found: dict[str, tuple[TableVersion, ...]] = {}
     wrong: list[str] = []
     for name in names:
-        files = TableFiles(config.tables[name])
+        settings = config.tables[name]
+        if not isinstance(settings, TableOfFiles):
+            continue
+        files = TableFiles(settings)
         content = files.changed()
         if not content:
             wrong.append(f"table {name}: found no file {files.path}; {_EXPECTED}")

@@ -28,12 +28,14 @@ threshold: 0.5
 """
 
 
-def onnx_of(weight: float) -> bytes:
+def onnx_of(weight: float, more: int = 0) -> bytes:
+    """``more``: bytes that say nothing."""
     real, weights = TensorProto.FLOAT, np.array([[weight], [1.0]], np.float32)
     given, score = (helper.make_tensor_value_info(name, real, [None, n]) for name, n in (("x", 2), ("y", 1)))
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     graph = helper.make_graph([node], "g", [given], [score], [numpy_helper.from_array(weights, "w")])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    made.doc_string = "x" * more
     return bytes(made.SerializeToString())
 
 

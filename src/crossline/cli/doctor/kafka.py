@@ -10,13 +10,14 @@ from functools import partial
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from crossline.cli.doctor.control import control_topic
+from crossline.cli.doctor.control import control_topic, table_topic
 from crossline.cli.doctor.machine import Checked
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.connectors.kafka.started import ADVICE, Heard, client_of
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.kafka import KafkaSecurity, KafkaSinkSettings, KafkaSourceSettings
 from crossline.core.settings.sources import ControlTopic, RulesTopic
+from crossline.core.settings.tables import TableOfTopic
 
 _ASK_S_MAX = 5.0
 _STAMP = "message.timestamp.type"
@@ -30,7 +31,7 @@ _SILENT.addHandler(logging.NullHandler())
 class _Use:
     """A topic of a pipeline. ``stream`` reads it, None where it is written; ``own_time``: field with ingest time.
 
-    ``control``: rules or lists are read from it.
+    ``control``: rules or lists are read from it; ``table``: rows of a table.
     """
 
     topic: str
@@ -39,6 +40,7 @@ class _Use:
     stream: str | None = None
     own_time: str | None = None
     control: bool = False
+    table: bool = False
 
 
 def kafka_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[Checked]:
@@ -74,6 +76,9 @@ def _uses(pipeline: PipelineConfig) -> list[_Use]:
             uses.append(_Use(settings.topic, settings.brokers, settings.security, control=True))
             if isinstance(settings, RulesTopic) and settings.refusals_topic is not None:
                 uses.append(_Use(settings.refusals_topic, settings.brokers, settings.security))
+    for table in pipeline.tables.values():
+        if isinstance(table, TableOfTopic):
+            uses.append(_Use(table.topic, table.brokers, table.security, table=True))
     return list(dict.fromkeys(uses))
 
 
@@ -97,6 +102,8 @@ def _topic(client: AdminClient, use: _Use) -> Checked:
     there = client.list_topics(timeout=_ASK_S_MAX).topics.get(use.topic)
     if use.control:
         return control_topic(client, use.topic, there, use.brokers)
+    if use.table:
+        return table_topic(client, use.topic, there, use.brokers)
     if there is None:
         create = f"kafka-topics --bootstrap-server {use.brokers} --create --topic {use.topic}"
         if use.stream is None:

@@ -17,9 +17,10 @@ import typer
 
 from crossline.cli.screen import write_lines
 from crossline.core.basics.errors import PermanentError, SinkError, UsageError
+from crossline.core.rules.shared import SharedFigure
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.sinks import rule_topics
-from crossline.core.settings.sources import ControlTopic, RulesTopic
+from crossline.core.settings.sources import ControlTopic, RulesTopic, TopicPlace
 from crossline.core.texts.problems import RefusedError
 from crossline.rulelog.content import content_of, read_pipeline_in_place
 from crossline.rulelog.directory import logs_in
@@ -166,14 +167,20 @@ def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> It
     from crossline.engine.changes.control import client_of
 
     client = client_of(settings)
-    who = (as_ or settings.security.username or _user()).strip()
-    if not who or not who.isprintable() or key_of(f"approval/rule/1/{who}") is None:
-        raise UsageError(f"found {who!r} as who publishes; expected a name: --as NAME")
+    who, _ = publisher(settings, as_)
     reader = ControlTopicReader(client, settings.topic)
     try:
         yield Place(config, settings, who, reader, ControlTopicWriter(client, settings.topic))
     finally:
         reader.close()
+
+
+def publisher(settings: TopicPlace, as_: str | None) -> tuple[str, str]:
+    """Who publishes, and on which machine. Raises UsageError where that is no name."""
+    who = (as_ or settings.security.username or _user()).strip()
+    if not who or not who.isprintable() or key_of(f"approval/rule/1/{who}") is None:
+        raise UsageError(f"found {who!r} as who publishes; expected a name: --as NAME")
+    return who, socket.gethostname()
 
 
 def _user() -> str:
@@ -237,7 +244,8 @@ def _name(message: TopicMessage) -> str | None:
 
 def _row(place: Place, message: Message, offset: int | None) -> Mapping[str, Any]:
     rule = message.rule
-    named = {"rule_id": rule.rule_id, "version": rule.version, "status": rule.status, "change": message.change}
+    kind = "figure_id" if isinstance(rule, SharedFigure) else "rule_id"
+    named = {kind: _id(message), "version": rule.version, "status": rule.status, "change": message.change}
     return {**named, "topic": place.settings.topic, "key": message.key, "offset": offset, "who": place.who}
 
 
@@ -246,7 +254,7 @@ def _tell(place: Place, messages: Sequence[Message], offsets: Sequence[int | Non
         write_lines(orjson.dumps(_row(place, *each)) for each in zip(messages, offsets, strict=True))
         return
     for each in messages:
-        name = f"{each.rule.rule_id} version {each.rule.version}"
+        name = f"{_id(each)} version {each.rule.version}"
         if each.change == "unchanged":
             said = "stands in the topic already, nothing changes"
         elif each.change == "approved":
@@ -256,7 +264,13 @@ def _tell(place: Place, messages: Sequence[Message], offsets: Sequence[int | Non
         sys.stdout.write(f"{name}: {said}\n")
 
 
+def _id(message: Message) -> str:
+    return message.rule.figure_id if isinstance(message.rule, SharedFigure) else message.rule.rule_id
+
+
 def _when(place: Place, message: Message) -> str:
+    if isinstance(message.rule, SharedFigure):
+        return "rules that are published from now on may name it"
     if message.rule.status == "draft":
         return "a draft is never evaluated"
     if place.config.rules.review == "required" and message.change == "published":

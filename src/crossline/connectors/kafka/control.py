@@ -34,7 +34,7 @@ _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
 _OF_ONE = {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT}  # noqa: SLF001 - the client's public names
 # What is not read within two seconds of its publication is late: ask again soon after an outage, too.
-_SOON = {
+SOON = {
     "group.id": "crossline-control",
     "enable.auto.commit": False,
     "enable.partition.eof": True,
@@ -77,7 +77,7 @@ class ControlTopicReader:
             return [], False
         messages: list[TopicMessage] = []
         while len(messages) < _AT_ONCE and (found := self._consume(consumer, 0.0 if messages else wait_s)):
-            messages += [_message(each) for each in found if each.error() is None]
+            messages += [message_of(each) for each in found if each.error() is None]
             self._next = messages[-1].offset + 1 if messages else self._next
             for each in found:
                 error = each.error()
@@ -108,7 +108,7 @@ class ControlTopicReader:
 
     def _started(self) -> Consumer:
         try:
-            return Consumer({**_SOON, **self._settings, "error_cb": self._failed}, logger=_SILENT)
+            return Consumer({**SOON, **self._settings, "error_cb": self._failed}, logger=_SILENT)
         except KafkaException as error:
             raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
 
@@ -161,7 +161,7 @@ class ControlTopicReader:
     def _check_kept(self) -> None:
         """Tell where the topic forgets what is not repeated."""
         with suppress(KafkaException):
-            policy = self._identity.cleanup()
+            policy = cleanup(self._settings, self.topic)
             if policy is not None and "compact" not in policy.split(","):
                 log.warning(
                     "a control topic is not compacted: what is older than its retention is gone for a pipeline that "
@@ -216,15 +216,6 @@ class _Identity:
         self._asked = None
         known, self._known = self._known, found
         return known not in {None, found}
-
-    def cleanup(self) -> str | None:
-        """What becomes of old messages; None where it is not known. Raises KafkaException where it is not told."""
-        resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        try:
-            found = self._admin().describe_configs([resource], request_timeout=_ANSWER_S)[resource].result(_ANSWER_S)
-        except TimeoutError:
-            return None
-        return str(found["cleanup.policy"].value) if "cleanup.policy" in found else None
 
     def close(self) -> None:
         """Leave the brokers; what is known stays."""
@@ -283,7 +274,19 @@ def _check(topic: str, found: TopicMetadata) -> None:
         )
 
 
-def _message(message: Message) -> TopicMessage:
+def cleanup(settings: Mapping[str, str], topic: str) -> str | None:
+    """The topic's cleanup.policy; None where nobody says. Raises KafkaException as the brokers do."""
+    admin = AdminClient(dict(settings), logger=_SILENT)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        found = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result(_ANSWER_S)
+    except TimeoutError:
+        return None
+    return str(found["cleanup.policy"].value) if "cleanup.policy" in found else None
+
+
+def message_of(message: Message) -> TopicMessage:
+    """As the client gives it."""
     kind, at_ms = message.timestamp()
     return TopicMessage(
         str(message.topic()),

@@ -20,6 +20,7 @@ from crossline.core.basics.instants import Instants
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.basics.values import I64, U8, Columns, Records
 from crossline.core.conditions.lists import starts_ms
+from crossline.core.enrich.overlay import Overlay
 from crossline.core.enrich.table import Table
 from crossline.core.route.keys import KeyColumn, key_column
 from crossline.core.streams.schema import StreamSpec
@@ -30,11 +31,24 @@ _Spans = tuple[I64, I64]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A content of a table, which holds for ingest times from ``start_ms`` up to, not including, ``until_ms``."""
+    """A content of a table, which holds for ingest times from ``start_ms`` up to, not including, ``until_ms``.
+
+    ``overlay``: what became of it meanwhile.
+    """
 
     start_ms: int
     until_ms: int
     table: Table
+    overlay: Overlay | None = None
+
+    def points(self, keys: KeyColumn, first_ms: int, last_ms: int) -> tuple[I64, I64, I64, BoolMask]:
+        """As of the table, and which of the rows are those of the overlay."""
+        first, last = max(self.start_ms, first_ms), min(self.until_ms - 1, last_ms)
+        found = self.table.find(keys.hashes, keys.values)
+        points = self.table.points(found, self.start_ms, first, last)
+        if self.overlay is None:
+            return *points, np.zeros(len(points[0]), np.bool_)
+        return self.overlay.over(points, keys.hashes, keys.values, self.start_ms, first, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +61,19 @@ class Join:
     held: tuple[Held, ...]
 
 
-def held(versions: Sequence[tuple[Mapping[str, int], Table]], stream: str) -> tuple[Held, ...]:
-    """Contents as they hold for ``stream``; each ``versions`` says by stream when it begins, as those of a list do."""
+def held(
+    versions: Sequence[tuple[Mapping[str, int], Table]], stream: str, overlays: Mapping[int, Overlay] | None = None
+) -> tuple[Held, ...]:
+    """Contents as they hold for ``stream``; each ``versions`` says by stream when it begins, as those of a list do.
+
+    ``overlays``: by the number of a content, what became of it.
+    """
     starts = starts_ms([begins for begins, _ in versions], stream)
     ends = [*starts[1:], FOREVER_MS]
     spans = zip(starts, ends, versions, strict=True)
-    return tuple(Held(start, end, table) for start, end, (_, table) in spans if start < end)
+    over = overlays or {}
+    made = (Held(start, end, table, over.get(n)) for n, (start, end, (_, table)) in enumerate(spans))
+    return tuple(each for each in made if each.start_ms < each.until_ms)
 
 
 def joined(spec: StreamSpec, joins: Sequence[Join], records: Records) -> Records:
@@ -106,7 +127,8 @@ def _forms(found: _Points, first: I64, last: I64, before: _Spans | None) -> tupl
 class _Points:
     """What holds of a table for some keys: key k's points are ``firsts[k]`` to ``firsts[k + 1]``.
 
-    From the instant ``starts_ms[p]`` on it is row ``rows[p]`` (-1: none) of the content ``held[versions[p]]``.
+    From the instant ``starts_ms[p]`` on it is row ``rows[p]`` (-1: none) of the content ``held[versions[p] // 2]``, or
+    where that number is odd of what lies over it.
     """
 
     join: Join
@@ -136,13 +158,17 @@ class _Points:
         for number in np.unique(self.versions).tolist():
             mine = np.flatnonzero(self.versions == number)
             rows = self.rows[mine]
-            parts.append(self.join.held[number].table.fields[name].take(pa.array(rows, mask=rows < 0)))
+            parts.append(self._table(number).fields[name].take(pa.array(rows, mask=rows < 0)))
             order.append(mine)
         if len(parts) < 2:
             return parts[0] if parts else self.join.held[0].table.fields[name].slice(0, 0)
         back: I64 = np.empty(len(self.rows), np.int64)
         back[np.concatenate(order)] = np.arange(len(self.rows))
         return pa.concat_arrays(parts).take(pa.array(back))
+
+    def _table(self, number: int) -> Table:
+        held = self.join.held[number // 2]
+        return held.overlay.table if number % 2 and held.overlay is not None else held.table
 
     def merged(self) -> _Points:
         """Without points at which nothing becomes another: a table that is made anew every night changes few rows."""
@@ -164,10 +190,8 @@ def _points(join: Join, keys: KeyColumn, first_ms: int, last_ms: int) -> _Points
     parts = []
     for number, each in enumerate(join.held):
         if each.until_ms > first_ms and each.start_ms <= last_ms:
-            found = each.table.find(keys.hashes, keys.values)
-            first, last = max(each.start_ms, first_ms), min(each.until_ms - 1, last_ms)
-            at, starts, rows = each.table.points(found, each.start_ms, first, last)
-            parts.append((at, starts, np.full(len(at), number, np.int64), rows))
+            at, starts, rows, over = each.points(keys, first_ms, last_ms)
+            parts.append((at, starts, 2 * number + over.astype(np.int64), rows))
     none: I64 = np.empty(0, np.int64)
     at, starts, versions, rows = (np.concatenate(column) for column in zip((none,) * 4, *parts, strict=True))
     if len(parts) > 1:

@@ -97,6 +97,19 @@ def read_table(form: TableForm, files: Sequence[TableFile], *, lenient: bool = F
     return table
 
 
+def rows_as_written(form: TableForm, file: TableFile, *, keys_alone: bool = False) -> Records:
+    """The rows of a file in their order, with all columns. ``keys_alone``: other columns may be missing.
+
+    Raises RefusedError as ``read_table``.
+    """
+    decoded = _READERS[file.format](_layout(form, lenient=keys_alone), file, keys_alone)
+    if decoded.dead:
+        lines = _Lines(file)
+        dead = decoded.dead[:PROBLEMS_MAX]
+        raise RefusedError([_problem(letter.detail, file.source, lines.of(letter.offset)) for letter in dead])
+    return decoded.records
+
+
 def _layout(form: TableForm, *, lenient: bool) -> RecordLayout:
     columns = form.columns
     if lenient:

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """A content: by stream the ingest time from which it holds (else: the beginning), and where it stands sorted."""
+    """A content: by stream the ingest time from which it holds (else: the beginning), and where it stands sorted.
+
+    ``overlay``: where the changes stand that came since, each from an instant of its own; None: there are none.
+    """
 
     begins: Mapping[str, int]
     path: str
+    overlay: str | None = None
 
 
 Tables = Mapping[str, tuple[TableVersion, ...]]

@@ -27,6 +27,7 @@ from crossline.core.texts.yamltext import VALUES_MAX, Document, load_yaml, measu
 RULES_MAX = 20_000
 RULE_SIZE_MAX = 256 * 1024
 CONDITIONS_MAX = 1_000
+ATTACHED_TEXT_MAX = 5_592_408  # 4 MiB in base64
 _LIST_HINT = "a file holds one rule, or a list of rules without a name above it"
 
 
@@ -137,7 +138,12 @@ def _read_bounded(
     attach: Attach | None,
 ) -> tuple[Rule | None, list[Finding]]:
     """``read_rule`` within the bounds of what is newly written; what a rule log holds already is not held to them."""
-    if measure(data, VALUES_MAX, RULE_SIZE_MAX)[1] > RULE_SIZE_MAX:
+    written, files = _apart(data)
+    large = next((name for name, text in files.items() if len(text) > ATTACHED_TEXT_MAX), None)
+    if large is not None:
+        found = f"{len(files[large]):,} bytes in base64"
+        return None, [Finding((large,), found, f"at most {ATTACHED_TEXT_MAX:,}, which are 4 MiB")]
+    if measure(written, VALUES_MAX, RULE_SIZE_MAX)[1] > RULE_SIZE_MAX:
         found = f"a rule of more than {RULE_SIZE_MAX:,} bytes, with what aliases name written out"
         return None, [Finding((), found, "a smaller rule", "a long list of values has its place in a named list")]
     data, unread = _with_files(data, attach)
@@ -157,6 +163,16 @@ def _read_bounded(
 def bodies_of(document: Document) -> Iterator[Any]:
     """The rules of a text as they are written, whatever is wrong with them."""
     return (data for _, data in placed_bodies(document.data)[:RULES_MAX] if not is_shared(data))
+
+
+def _apart(data: Any) -> tuple[Any, dict[str, str]]:
+    """What a person wrote of a rule, and the bytes of files that go with it, as text: in a topic there are no files."""
+    named = data.get("rule_type") if isinstance(data, dict) else None
+    cls = rule_types().get(named) if isinstance(named, str) else None
+    if cls is None:
+        return data, {}
+    files = {name: data[name] for name in cls.files.values() if isinstance(data.get(name), str)}
+    return {name: value for name, value in data.items() if name not in files}, files
 
 
 def _with_files(data: Any, attach: Attach | None) -> tuple[Any, list[Finding]]:

@@ -29,7 +29,7 @@ from crossline.core.settings.sources import (
     RulesTopic,
     Source,
 )
-from crossline.core.settings.tables import TableSettings, check_tables, with_tables
+from crossline.core.settings.tables import AnyTable, TableSettings, check_tables, with_tables
 from crossline.core.settings.watch import BreakerSettings, WatchSettings
 from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, nearest, one_of, shown
@@ -167,7 +167,7 @@ class PipelineFile(Settings):
     lists: ListsFrom | None = Field(
         default=None, description="Where the named lists are; they are taken up as they change."
     )
-    enrich: Annotated[dict[str, TableSettings], BeforeValidator(check_tables)] = Field(
+    enrich: Annotated[dict[str, AnyTable], BeforeValidator(check_tables)] = Field(
         default_factory=dict,
         description="Tables by name, whose rows become fields of records, as rules write them: `NAME.COLUMN`; taken up "
         "as they change.",

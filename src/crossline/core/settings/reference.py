@@ -25,7 +25,7 @@ from crossline.core.settings.kafka import KafkaSecurity
 from crossline.core.settings.registry import RegistrySettings
 from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
-from crossline.core.settings.tables import TableSettings
+from crossline.core.settings.tables import TableOfFiles, TableOfTopic
 from crossline.core.settings.watch import BreakerSettings, OtlpSettings, WatchSettings
 
 _HEAD = """\
@@ -78,7 +78,8 @@ def reference() -> str:
     parts += _section("`rules` of kind `kafka`", RulesTopic)
     parts += _section("`lists` of kind `directory`", Directory)
     parts += _section("`lists` of kind `kafka`", ControlTopic)
-    parts += _section("A table, in `enrich`", TableSettings)
+    parts += _section("A table of kind `files`, in `enrich`", TableOfFiles)
+    parts += _section("A table of kind `kafka`, in `enrich`", TableOfTopic)
     for kind, model in SINKS.items():
         parts += _section(f"A sink of kind `{kind}`", model)
     parts += _section("`security`, in a source or sink of kind `kafka`", KafkaSecurity)

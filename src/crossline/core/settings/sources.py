@@ -94,16 +94,20 @@ class RulesDirectory(Directory):
     review: ReviewNeed = Field(default="none", description=_REVIEW)
 
 
-class ControlTopic(Settings):
-    """A compacted topic of one partition, which is read while the pipeline runs."""
+class TopicPlace(Settings):
+    """A compacted topic, which is read while the pipeline runs, and how to get there."""
 
     kind: Literal["kafka"] = Field(description="Which kind this is.")
     brokers: str = Field(min_length=1, description="Bootstrap servers, `host:port` separated by commas.")
-    topic: str = Field(min_length=1, description="Topic; rules and lists may share one.")
+    topic: str = Field(min_length=1, description="Topic; rules and lists may share one, a table has its own.")
     security: KafkaSecurity = Field(
         default_factory=KafkaSecurity, description="How to connect; by default, without asking."
     )
     options: ClientOptions = Field(default={}, description="Further options of the Kafka client, by its own names.")
+
+
+class ControlTopic(TopicPlace):
+    """A compacted topic of one partition, which is read while the pipeline runs."""
 
 
 class RulesTopic(ControlTopic):

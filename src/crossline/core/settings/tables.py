@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainValidator
 
-from crossline.core.settings.fields import Settings
+from crossline.core.settings.fields import Settings, by_kind
+from crossline.core.settings.sources import TopicPlace
 from crossline.core.streams.schema import FieldSpec, StreamSpec, TableSpec, check_fields
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
 from crossline.core.texts.validation import refusal
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+KeyFormat = Literal["text", "json"]
 _KEY_FORM = "a field of the records, several as a list, or {field: column} where the table calls it otherwise"
 
 
@@ -28,15 +30,9 @@ def _key(value: Any) -> Any:
     raise refusal(_KEY_FORM)
 
 
-class TableSettings(Settings):
-    """A table: files whose rows become fields of records."""
+class Table(Settings):
+    """What all tables have, wherever their rows come from."""
 
-    kind: Literal["files"] = Field(description="The only kind there is so far.")
-    path: str = Field(
-        min_length=1,
-        description="A file, or a folder whose files are one table: `.csv` with a header, `.jsonl` or `.json` with an "
-        "object a line, `.parquet`.",
-    )
     key: Annotated[dict[str, str], BeforeValidator(_key)] = Field(
         description="The field of the records by which rows are looked up: `account_id`; several as a list; "
         "`{account_id: id}` where the table's column has another name."
@@ -57,6 +53,49 @@ class TableSettings(Settings):
     def spec(self) -> TableSpec:
         """As streams know it."""
         return TableSpec(key=self.key, fields=self.fields, valid_from=self.valid_from)
+
+
+class TableOfFiles(Table):
+    """A table: files whose rows become fields of records."""
+
+    kind: Literal["files"] = Field(description="Which kind of table this is.")
+    path: str = Field(
+        min_length=1,
+        description="A file, or a folder whose files are one table: `.csv` with a header, `.jsonl` or `.json` with an "
+        "object a line, `.parquet`.",
+    )
+
+
+class TableOfTopic(Table, TopicPlace):
+    """A table whose rows are the messages of a compacted topic, of any number of partitions; see control-topics.md."""
+
+    key_format: KeyFormat | None = Field(
+        default=None,
+        description="What the key of a message is: `text`, the value of the one column of the table's key; `json`, an "
+        "object with all of its columns, and with that of `valid_from`. By default `text` where there is one "
+        "column and no `valid_from`.",
+    )
+
+    @property
+    def keyed(self) -> KeyFormat:
+        """What the key of a message is."""
+        return self.key_format or ("text" if self._alone else "json")
+
+    @property
+    def _alone(self) -> bool:
+        return len(self.key) == 1 and self.valid_from is None
+
+    def findings(self) -> list[Finding]:
+        """A key as text has no room for several values."""
+        if self.key_format != "text" or self._alone:
+            return []
+        columns = one_of([*self.key.values(), *([self.valid_from] if self.valid_from else [])])
+        return [Finding(("key_format",), "text", "json, for a row that is known by several columns", columns)]
+
+
+TableSettings = TableOfFiles | TableOfTopic
+KINDS: dict[str, type[Settings]] = {"files": TableOfFiles, "kafka": TableOfTopic}
+AnyTable = Annotated[TableSettings, PlainValidator(by_kind(KINDS))]
 
 
 def check_tables(value: Any) -> Any:

@@ -71,6 +71,8 @@ class Book:
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
     _joins: dict[str, tuple[Join, ...]] | None = None
+    # Those of the book before: what stands in both stays open.
+    _earlier: dict[str, tuple[Join, ...]] | None = None
 
     def _compiled(self) -> dict[str, StreamPlan]:
         if self._plans is None:
@@ -166,6 +168,17 @@ class Book:
             _joins=None,
         )
 
+    def with_tables(self, tables: Tables, last: Book | None = None) -> Book:
+        """The book with other contents of tables, and all that was compiled: rules do not rest on them.
+
+        ``last``: the book that this process used until now, where it is another.
+        """
+        return replace(self, tables=tables, _joins=None, _earlier=(last or self).opened())
+
+    def opened(self) -> dict[str, tuple[Join, ...]] | None:
+        """The joins that this process opened last."""
+        return self._joins or self._earlier
+
     def with_pasts(self, found: Mapping[str, Past]) -> Book:
         """The book with what was ``found`` of new layers' pasts; those of layers that are gone are left out."""
         layers = {lp.layer.name for plan in self.plans() for lp in plan.layers}
@@ -216,7 +229,7 @@ def book_from_json(raw: bytes) -> Book:
         shards=data["shards"],
         bounds=Bounds(data["partition_lag_ms"], tuple(data.get("aligned", ()))),
         lists={name: list_from_json(each) for name, each in data["lists"].items()},
-        tables={name: tuple(TableVersion(**v) for v in each) for name, each in data.get("tables", {}).items()},
+        tables=_tables_of(data.get("tables", {})),
         layout=Layout(tuple(_layer(item) for item in data["layout"]["layers"]), data["layout"]["made"]),
         pasts={name: Past(**past) for name, past in data["pasts"].items()},
         only=tuple(data["only"]),
@@ -225,6 +238,15 @@ def book_from_json(raw: bytes) -> Book:
         levels=data.get("levels", 1),
         telling=data.get("telling", False),
     )
+
+
+def _tables_of(data: Mapping[str, Any]) -> Tables:
+    return {name: tuple(TableVersion(**version) for version in each) for name, each in data.items()}
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_ino
 
 
 def _layer(item: dict[str, Any]) -> Layer:
@@ -303,12 +325,41 @@ class BookFile:
 
     def current(self) -> Book:
         """The book, read again where the file was replaced."""
-        stat = Path(self.path).stat()
-        stamp = (stat.st_mtime_ns, stat.st_ino)
+        stamp = _stamp(Path(self.path))
         known = _READ.get(self.path)
         if known is None or known[0] != stamp:
             _READ[self.path] = known = (stamp, book_from_json(Path(self.path).read_bytes()))
+            _READ.pop(str(self._tables), None)
+        return self._with_tables(stamp, known[1])
+
+    @property
+    def _tables(self) -> Path:
+        return Path(self.path).with_suffix(".tables.json")
+
+    def _with_tables(self, stamp: tuple[int, int], book: Book) -> Book:
+        """``book``, which has that stamp, with the contents of tables that it was given since."""
+        try:
+            mine = _stamp(self._tables)
+            known = _READ.get(str(self._tables))
+            if known is None or known[0] != mine:
+                said = orjson.loads(self._tables.read_bytes())
+                given = tuple(said["of"]) == stamp
+                last = None if known is None else known[1]
+                known = (mine, book.with_tables(_tables_of(said["tables"]), last) if given else book)
+                _READ[str(self._tables)] = known
+        except FileNotFoundError:
+            return book
         return known[1]
+
+    def replace_tables(self, book: Book) -> None:
+        """Make ``book`` the current one, which differs from it in nothing but its tables.
+
+        That may be so each second, and a book of a thousand rules takes long to read and to compile.
+        """
+        said = {"of": _stamp(Path(self.path)), "tables": book.tables}
+        aside = self._tables.with_suffix(".tmp")
+        aside.write_bytes(orjson.dumps(said))
+        aside.replace(self._tables)
 
     def replace(self, book: Book) -> None:
         """Make ``book`` the current one, atomically."""

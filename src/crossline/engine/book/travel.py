@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from crossline.connectors.objects.files import file_store, patiently
 from crossline.connectors.objects.place import under
-from crossline.core.enrich.versions import Tables, TableVersion
+from crossline.core.enrich.versions import Tables
 from crossline.engine.book.book import Book, StaticBook
 
 T = TypeVar("T")
@@ -48,7 +48,10 @@ class Travels:
 
     def _made(self, book: Book) -> StaticBook:
         tables: Tables = {
-            name: tuple(TableVersion(each.begins, self._placed(each.path)) for each in versions)
+            name: tuple(
+                replace(each, path=self._placed(each.path), overlay=each.overlay and self._placed(each.overlay))
+                for each in versions
+            )
             for name, versions in book.tables.items()
         }
         return StaticBook(replace(book, tables=tables, _plans=None, _joins=None).to_json())

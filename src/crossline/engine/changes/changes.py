@@ -76,6 +76,7 @@ class RuleChanges:
         self._rules = RuleSet()
         self._lists: ListTimes
         self._wanted: tuple[RuleSet, ListTimes] | None = None
+        self._tables_alone = False  # what is wanted differs in nothing but tables
         self._hold = unfinished(checkpoint)
         # The book still has the defaults that a batch which is run again must meet.
         self._later = self._hold
@@ -141,7 +142,7 @@ class RuleChanges:
             with self._reported():
                 highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
                 self._rules, events = self._feed.trip(trips, highest_ms)
-                self._wanted = (self._rules, self._lists)
+                self._wanted, self._tables_alone = (self._rules, self._lists), False
                 self._note(events)
                 trips = []
             if trips and self._stopping.wait(POLL_S):
@@ -200,13 +201,15 @@ class RuleChanges:
         if self._hold or not self._feed.changed():
             return
         # While something waits, the next batch may read pasts too. What cannot be read now is told when it is needed.
-        if self._past is not None and not self._waits():
+        alone = self._feed.tables_alone
+        if self._past is not None and not alone and not self._waits():
             rules, lists = self._feed.preview()
             with suppress(PastError):
                 self._past.read(self._book, self._next(rules, lists), lists)
         with self._judging:
             highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
             rules, lists, events = self._feed.take_up(highest_ms)
+            self._tables_alone = alone and (self._tables_alone or not self._waits())
             self._rules, self._lists, self._wanted = rules, lists, (rules, lists)
         self._note(events)
 
@@ -237,7 +240,10 @@ class RuleChanges:
 
     def _apply(self) -> None:
         wanted = self._wanted
-        self._change(*(wanted or (self._rules, self._lists)))
+        if wanted is not None and self._tables_alone and self._begun and not self._later:
+            self._change_tables(wanted[1])
+        else:
+            self._change(*(wanted or (self._rules, self._lists)))
         if self._wanted is wanted:  # else more was logged meanwhile
             self._wanted = None
 
@@ -300,6 +306,12 @@ class RuleChanges:
         self._book, self._begun, self._later = book, True, self._hold
         if self._past is not None:
             self._past.forget(book)
+        self._feed.in_force(book.tables)
+
+    def _change_tables(self, lists: ListTimes) -> None:
+        book = self._book.with_tables(lists.tables_since(self._ends_ms()))
+        self.file.replace_tables(book)
+        self._book = book
         self._feed.in_force(book.tables)
 
     def _read_past(self, book: Book, lists: ListTimes) -> dict[str, Past]:

@@ -11,7 +11,9 @@ import orjson
 
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicTeller
-from crossline.core.settings.sources import ControlTopic, Directory, RulesDirectory, RulesTopic
+from crossline.connectors.kafka.tables.rows import RowTopicReader
+from crossline.core.settings.sources import ControlTopic, Directory, RulesDirectory, RulesTopic, TopicPlace
+from crossline.core.settings.tables import TableOfTopic
 from crossline.core.texts.yamltext import SIZE_MAX
 from crossline.logs import get_logger
 from crossline.rulelog.content import digest_of
@@ -25,7 +27,7 @@ _UNDER_WAY_MAX = 1_000
 log = get_logger(__name__)
 
 
-def client_of(settings: ControlTopic, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def client_of(settings: TopicPlace, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Settings of the Kafka client for a control topic; raises PermanentError where its password is not to be had."""
     connection = librdkafka_settings(settings.brokers, settings.security, environment)
     return {"log_level": "3", **settings.options, **connection}
@@ -45,6 +47,11 @@ def lists_of(settings: Directory | ControlTopic, rules: RulesDirectory | RulesTo
         shared = isinstance(rules, RulesTopic) and (rules.brokers, rules.topic) == (settings.brokers, settings.topic)
         return TopicPublications(reader, list_file, LIST_BYTES_MAX, in_steps=False, strays=not shared)
     return settings.path
+
+
+def row_reader(settings: TableOfTopic) -> RowTopicReader:
+    """What reads the topic of a table."""
+    return RowTopicReader(client_of(settings), settings.topic)
 
 
 class Teller(Protocol):

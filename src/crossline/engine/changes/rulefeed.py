@@ -11,17 +11,19 @@ from typing import Any, Protocol
 
 from crossline.core.alerts.breaker import Trip
 from crossline.core.conditions.lists import Lists
-from crossline.core.enrich.versions import Tables
+from crossline.core.enrich.versions import Tables, TableVersion
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.sinks import rule_topics
 from crossline.core.streams.schema import StreamSpec
-from crossline.engine.changes.control import lists_of, refusals_of, rules_of
+from crossline.engine.changes.control import lists_of, refusals_of, row_reader, rules_of
 from crossline.rulelog.directory import PREVIEW_MS, Changes, DirectoryRuleLog, IngestClock, earliest_ms, log_path
 from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.listlog import ListLog, contents_of
 from crossline.rulelog.lists import ListChanges, ListsDirectory
 from crossline.rulelog.logfile import read_log
+from crossline.rulelog.rows.rowlog import RowLogs
+from crossline.rulelog.rows.tables import RowChanges, TopicTables
 from crossline.rulelog.tablelog import TableLog, TableStore
 from crossline.rulelog.tables import TableChanges, TablesDirectory, forms_of
 
@@ -48,10 +50,11 @@ class ListTimes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoggedTimes:
-    """Those of a log. ``tables`` None: there are none."""
+    """Those of a log. ``tables`` None: there are none of files; ``rows``: those of topics."""
 
     lists: ListLog
     tables: TableLog | None = None
+    rows: RowLogs | None = None
 
     def since(self, gone_ms: Mapping[str, int]) -> Lists:
         """As of the log."""
@@ -59,9 +62,11 @@ class LoggedTimes:
 
     def tables_since(self, gone_ms: Mapping[str, int], streams: Streams | None = None) -> Tables:
         """As of the log. Raises StateError where a content that is needed is not to be had."""
-        if self.tables is None:
-            return {}
-        return (self.tables if streams is None else self.tables.as_declared(streams)).since(gone_ms)
+        found = dict[str, tuple[TableVersion, ...]]()
+        for each in (self.tables, self.rows):
+            if each is not None:
+                found |= (each if streams is None else each.as_declared(streams)).since(gone_ms)
+        return found
 
 
 class RuleFeed(Protocol):
@@ -77,6 +82,11 @@ class RuleFeed(Protocol):
 
     def changed(self) -> bool:
         """Is there anything to take up? Cheap while nothing changes; what did is read and checked here."""
+        ...
+
+    @property
+    def tables_alone(self) -> bool:
+        """Whether what ``changed`` found is of tables, and of nothing else."""
         ...
 
     def preview(self) -> tuple[RuleSet, ListTimes]:
@@ -122,7 +132,9 @@ class DirectoryFeed:
         self._path = log_path(config.rules.path, config.name)
         self._contents = contents_of(self._path)
         self._lists = ListsDirectory(lists_of(config.lists, config.rules), self._contents) if config.lists else None
-        self._store = TableStore(self._path, folder or self._path.parent / "tables", forms_of(config))
+        sorted_for_tasks = folder or self._path.parent / "tables"
+        self._store = TableStore(self._path, sorted_for_tasks, forms_of(config))
+        self._rows = TopicTables(config, self._path, sorted_for_tasks, row_reader)
         self._tables = TablesDirectory(config, self._store) if config.tables else None
         topics = rule_topics(config.sinks)
         checked = (config.streams, self._list_names, topics, config.figures, rules_of(config.rules))
@@ -140,7 +152,8 @@ class DirectoryFeed:
     def _preview(self) -> LoggedTimes:
         waiting, then_ms = self._waiting, dict.fromkeys(self._streams, PREVIEW_MS)
         lists = self._lists.preview(waiting.lists, then_ms) if self._lists else ListLog(self._contents.entries)
-        return LoggedTimes(lists, self._tables.preview(waiting.tables, then_ms) if self._tables else None)
+        tables = self._tables.preview(waiting.tables, then_ms) if self._tables else None
+        return LoggedTimes(lists, tables, self._rows.preview(waiting.rows, then_ms))
 
     def start(self) -> tuple[RuleSet, ListTimes]:
         """Those of the log, or at the first start those of the folders; lists that it does not know from theirs."""
@@ -153,7 +166,8 @@ class DirectoryFeed:
     def _begun(self, now_ms: int, events: Sequence[RuleEvent]) -> list[RuleEvent]:
         """The events of lists and tables that a log with ``events`` does not know."""
         begun = self._lists.start(events, now_ms) if self._lists else []
-        return [*begun, *(self._tables.start(events, now_ms) if self._tables else [])]
+        begun += self._tables.start(events, now_ms) if self._tables else []
+        return [*begun, *self._rows.start(events, now_ms)]
 
     def events(self) -> list[dict[str, Any]]:
         """The rule log."""
@@ -165,10 +179,16 @@ class DirectoryFeed:
             self._refusals.send()
         lists = self._lists.poll() if self._lists else None
         tables = self._tables.poll() if self._tables else None
-        self._waiting = _Waiting(lists, tables)
+        rows = self._rows.poll()
+        self._waiting = _Waiting(lists, tables, rows)
         rules = self._log.poll()
-        self._waiting = _Waiting(lists, tables, rules)
-        return any(each is not None for each in (lists, tables, rules))
+        self._waiting = _Waiting(lists, tables, rows, rules)
+        return any(each is not None for each in (lists, tables, rows, rules))
+
+    @property
+    def tables_alone(self) -> bool:
+        """As of the protocol."""
+        return self._waiting.lists is None and self._waiting.rules is None
 
     def preview(self) -> tuple[RuleSet, ListTimes]:
         """As the log would have it."""
@@ -185,8 +205,15 @@ class DirectoryFeed:
         begins_ms = {name: earliest_ms(name, highest_ingest_ms, now_ms, self._clocks) for name in self._streams}
         changed = self._lists.events(lists, now_ms, begins_ms) if self._lists and lists else []
         joined = self._tables.events(tables, now_ms, begins_ms) if self._tables and tables else []
-        more = [*changed, *joined]
-        rules, events = self._log.take_up(waiting.rules, highest_ingest_ms, now_ms, self._clocks, more)
+        rows = waiting.rows or {}
+        more = [*changed, *joined, *self._rows.events(rows, now_ms)]
+        undo = self._rows.commit(rows, begins_ms)
+        try:
+            rules, events = self._log.take_up(waiting.rules, highest_ingest_ms, now_ms, self._clocks, more)
+        except BaseException:
+            undo()
+            raise
+        self._rows.take(rows, begins_ms)
         if self._lists and lists:
             self._lists.take(lists, changed)
         if self._tables and tables:
@@ -203,11 +230,13 @@ class DirectoryFeed:
 
     def in_force(self, tables: Tables) -> None:
         """Contents that are not among ``tables`` go; they can be made again."""
-        self._store.prune({each.path for versions in tables.values() for each in versions})
+        used = {path for versions in tables.values() for each in versions for path in (each.path, each.overlay) if path}
+        self._store.prune(used | self._rows.in_force(tables))
 
     def close(self) -> None:
         """Let go of the rule log, and of topics."""
         self._log.close()
+        self._rows.close()
         if self._lists is not None:
             self._lists.close()
         if self._refusals is not None:
@@ -220,6 +249,7 @@ class _Waiting:
 
     lists: ListChanges | None = None
     tables: TableChanges | None = None
+    rows: RowChanges | None = None
     rules: Changes | None = None
 
 
@@ -257,6 +287,11 @@ class FixedFeed:
     def changed(self) -> bool:
         """Never."""
         return False
+
+    @property
+    def tables_alone(self) -> bool:
+        """Nothing changes."""
+        return True
 
     def preview(self) -> tuple[RuleSet, ListTimes]:
         """The same rules and lists."""

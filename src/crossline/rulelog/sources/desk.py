@@ -12,6 +12,7 @@ import yaml
 
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.rules.base import Rule, Status
+from crossline.core.rules.shared import SharedFigure
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.rulelog.content import FileContent, content_of, text_of
 from crossline.rulelog.edit import with_status
@@ -19,9 +20,9 @@ from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge
 from crossline.rulelog.publish import again, check_move, no_rule
-from crossline.rulelog.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, read_files
+from crossline.rulelog.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, figures_beside, read_files
 from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.keys import ApprovalKey, RuleKey
+from crossline.rulelog.sources.keys import ApprovalKey, FigureKey, RuleKey
 from crossline.rulelog.sources.review import approval_text, misplaced, same_principal, split
 
 Change = Literal["published", "status_changed", "approved", "unchanged"]
@@ -31,7 +32,7 @@ Change = Literal["published", "status_changed", "approved", "unchanged"]
 class Message:
     """What is to be sent for ``rule``; None: it stands there already. ``change``: what it is to pipelines."""
 
-    rule: Rule
+    rule: Rule | SharedFigure
     key: str
     value: bytes | None
     change: Change
@@ -59,7 +60,7 @@ class TopicDesk:
         return taken
 
     def publish(self, file: Path) -> list[Message]:
-        """The messages that the rules of ``file`` are; of several rules each is one.
+        """The messages that the rules and shared figures of ``file`` are; of several each is one, figures first.
 
         Raises RefusedError where they are wrong, or may not follow what stands in the topic or is live.
         """
@@ -69,11 +70,15 @@ class TopicDesk:
         read = read_files({**self._files, str(file): content}, self._near(file))[str(file)]
         if isinstance(read, RefusedError):
             raise read
-        if not read:
-            raise UsageError(f"{file}: found no rule; expected one or more: shared figures are read from a folder")
-        new = {str(_key(each.rule)): FileContent(_text(each, content)) for each in read}
+        figures = figures_beside(str(file), content, self._near(file))
+        if not read and not figures:
+            raise UsageError(f"{file}: found no rule and no shared figure; expected one or more")
+        shared = {str(FigureKey(each.figure_id, each.version)): each for each, _ in figures}
+        new = {str(FigureKey(each.figure_id, each.version)): FileContent(text) for each, text in figures}
+        new |= {str(_key(each.rule)): FileContent(_text(each, content)) for each in read}
         self._check(new, {name: str(file) for name in new} if len(new) == 1 else {})
-        return [self._message(each.rule, new[str(_key(each.rule))].data) for each in read]
+        sent = [self._figure(name, each, new[name].data) for name, each in shared.items()]
+        return sent + [self._message(each.rule, new[str(_key(each.rule))].data) for each in read]
 
     def set_status(self, rule_id: str, status: Status, version: int | None = None) -> Message:
         """The message that gives a version (the highest there is) another status, and changes nothing else of it.
@@ -143,6 +148,13 @@ class TopicDesk:
 
     def _tripped(self, rule: Rule) -> bool:
         return any(rule.version in each.rules[rule.rule_id].tripped for each in self._histories if each.knows(rule))
+
+    def _figure(self, name: str, figure: SharedFigure, value: bytes) -> Message:
+        known = self._files.get(name)
+        if known is None:
+            return Message(figure, name, value, "published")
+        same = known.data == value and known.origin.who is not None
+        return Message(figure, name, None if same else value, "unchanged" if same else "status_changed")
 
     def _message(self, rule: Rule, value: bytes) -> Message:
         """That of a rule; it is sent again where the one that is there does not say who published it."""

@@ -1,7 +1,7 @@
 """The keys of a control topic: what a message is about. Compaction keeps the last message of each.
 
 ``rule/ID/VERSION``: a version of a rule, its status included. ``list/FILE``: the content of a list.
-``approval/ID/VERSION/WHO``: that somebody approves of a version.
+``approval/ID/VERSION/WHO``: that somebody approves of a version. ``figure/ID/VERSION``: a version of a shared figure.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ WHO = "who"  # the header that says who published
 HOST = "host"  # and on which machine
 AUTHOR = "author"  # who published what this message has under another status
 
-FORMS = "rule/ID/VERSION, approval/ID/VERSION/WHO or list/NAME.txt (.yaml, .yml, .json)"
+FORMS = "rule/ID/VERSION, approval/ID/VERSION/WHO, figure/ID/VERSION or list/NAME.txt (.yaml, .yml, .json)"
 KEY_MAX = 512
 _RULE = re.compile(r"rule/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})", re.ASCII)
 _APPROVAL = re.compile(r"approval/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})/(?P<who>[^\x00-\x1f\x7f]+)")
+_FIGURE = re.compile(r"figure/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})", re.ASCII)
 _LIST = re.compile(r"list/(?P<file>[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.(txt|yaml|yml|json))")
 
 
@@ -56,7 +57,19 @@ class ListKey:
         return f"list/{self.file}"
 
 
-Key = RuleKey | ApprovalKey | ListKey
+@dataclass(frozen=True, slots=True)
+class FigureKey:
+    """A version of a shared figure."""
+
+    figure_id: str
+    version: int
+
+    def __str__(self) -> str:
+        """As in the topic."""
+        return f"figure/{self.figure_id}/{self.version}"
+
+
+Key = RuleKey | ApprovalKey | ListKey | FigureKey
 
 
 def key_of(name: str) -> Key | None:
@@ -67,6 +80,8 @@ def key_of(name: str) -> Key | None:
         return RuleKey(found["id"], int(found["version"]))
     if found := _APPROVAL.fullmatch(name):
         return ApprovalKey(found["id"], int(found["version"]), found["who"])
+    if found := _FIGURE.fullmatch(name):
+        return FigureKey(found["id"], int(found["version"]))
     if found := _LIST.fullmatch(name):
         return ListKey(found["file"])
     return None

@@ -15,7 +15,7 @@ from crossline.rulelog.content import FileContent, refused
 from crossline.rulelog.history import History
 from crossline.rulelog.reading import FileRule, Read
 from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.keys import ApprovalKey, Key, RuleKey, key_of
+from crossline.rulelog.sources.keys import ApprovalKey, FigureKey, Key, RuleKey, key_of
 from crossline.rulelog.sources.origin import Origin
 
 APPROVAL = "approval/"  # the names of approvals begin with this
@@ -166,6 +166,9 @@ def misplaced(read: Read) -> dict[str, RefusedError]:
     wrong: dict[str, RefusedError] = {}
     for source, rules in read.items():
         key = key_of(source)
+        if isinstance(key, FigureKey) and not isinstance(rules, RefusedError) and rules:
+            said = f"rule {rules[0].rule.rule_id}"
+            wrong[source] = refused(source, said, f"the shared figure that the key {source} names, and nothing else")
         if not isinstance(key, RuleKey) or isinstance(rules, RefusedError):
             continue
         found = [(each.rule.rule_id, each.rule.version) for each in rules]

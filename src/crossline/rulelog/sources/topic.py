@@ -192,7 +192,7 @@ class TopicPublications:
 
 
 def rule_name(key: Key) -> str | None:
-    """Rules and approvals are called as their keys are; lists are none of these."""
+    """Rules, approvals and shared figures are called as their keys are; lists are none of these."""
     return None if isinstance(key, ListKey) else str(key)
 
 

@@ -20,7 +20,7 @@ from crossline.core.decode import decode_lines, make_layout
 from crossline.core.enrich.join import Join, joined
 from crossline.core.enrich.table import Table, stored
 from crossline.core.streams.schema import StreamSpec, load_streams
-from oracle.tables import Content, NaiveTable, joins_of
+from oracle.tables import Content, NaiveTable, changes_join, joins_of
 
 STREAM = "s"
 BASE = 1_000_000
@@ -107,9 +107,21 @@ def contents(draw: st.DrawFn, rows: st.SearchStrategy[Any]) -> list[Content]:
 
 
 @settings(max_examples=3_000 if os.environ.get("CROSSLINE_DEEP") == "1" else 60, deadline=None)
-@given(RECORDS, contents(PROFILES), contents(PLACES), st.booleans(), st.lists(st.integers(0, 12), max_size=3))
+@given(
+    RECORDS,
+    contents(PROFILES),
+    contents(PLACES),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.integers(0, 12), max_size=3),
+)
 def test_as_the_twin(
-    rows: list[dict[str, Any]], profiles: list[Content], places: list[Content], ingest: bool, cuts: list[int]
+    rows: list[dict[str, Any]],
+    profiles: list[Content],
+    places: list[Content],
+    ingest: bool,
+    by_changes: bool,
+    cuts: list[int],
 ) -> None:
     spec = spec_of(ingest=ingest, tables={"profile": PROFILE, "place": PLACE})
     naive = [
@@ -117,6 +129,8 @@ def test_as_the_twin(
         NaiveTable("place", PLACE["key"], list(PLACE["fields"]), "since", places),
     ]
     joins = joins_of(spec, STREAM, naive)
+    if by_changes:
+        joins[0] = changes_join(spec, STREAM, naive[0])
     rows = [{"id": number, **row} for number, row in enumerate(rows)]
     wanted: list[Any] = []
     clock = 0

@@ -1,0 +1,1 @@
+"""Tables whose rows come from topics: what came of their messages, kept for restarts and replays."""
