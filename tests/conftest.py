@@ -133,3 +133,13 @@ def s3_server() -> Iterator[LocalS3]:
     key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
     with LocalS3(access_key=key, secret_key=secret) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def name_node() -> Iterator[str]:
+    """The URI of a real HDFS; only for tests behind CROSSLINE_DEEP, which need hdfs-native besides."""
+    pytest.importorskip("hdfs_native", reason="pip install 'crossline[hdfs]'")
+    from crossline.services.hdfs import LocalHdfs  # noqa: PLC0415 - as above
+
+    with LocalHdfs() as server:
+        yield server.uri

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,12 +27,20 @@ if TYPE_CHECKING:
     from crossline.services.s3 import LocalS3
 
 
-@pytest.fixture(params=["disk", "renamed", "s3"])
+DEEP = os.environ.get("CROSSLINE_DEEP") == "1"
+HDFS_DEEP = "a Hadoop of 40 MB is fetched and started; CROSSLINE_DEEP=1 runs it"
+
+
+@pytest.fixture(
+    params=["disk", "renamed", "s3", pytest.param("hdfs", marks=pytest.mark.skipif(not DEEP, reason=HDFS_DEEP))]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileStore:
     if request.param == "disk":
         return LocalFiles(tmp_path / "store")
     if request.param == "renamed":
         return ObjectFiles(Place(pafs.LocalFileSystem(), str(tmp_path / "store"), whole=False), "renamed")
+    if request.param == "hdfs":
+        return file_store(f"{request.getfixturevalue('name_node')}/contract-{tmp_path.name}")
     server: LocalS3 = request.getfixturevalue("s3_server")
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from crossline.connectors.objects.files import file_store
 from crossline.connectors.registry import store as stores
 from crossline.connectors.registry.client import Address, UnknownError
 from crossline.connectors.registry.look import AvroLook
@@ -31,9 +32,12 @@ def registry() -> Iterator[FakeRegistry]:
         yield fake
 
 
-@pytest.fixture
-def store(registry: FakeRegistry, tmp_path: Path) -> SchemaStore:
-    return SchemaStore.of(RegistrySettings(url=registry.url), str(tmp_path / "schemas"), {})
+@pytest.fixture(params=["a folder", "a store"])
+def store(request: pytest.FixtureRequest, registry: FakeRegistry, tmp_path: Path) -> SchemaStore:
+    """What is kept lies in a folder, or where tasks of other machines reach it by its URI."""
+    folder = tmp_path / "schemas"
+    place = str(folder) if request.param == "a folder" else folder.as_uri()
+    return SchemaStore.of(RegistrySettings(url=registry.url), place, {})
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +71,7 @@ def test_a_damaged_note_is_asked_for_again(registry: FakeRegistry, store: Schema
     registry.add(7, AMOUNT)
     store.schemas([7])
     forgotten()
-    (Path(store.folder) / "7.json").write_text('{"texts": ')
+    file_store(store.folder).put("7.json", b'{"texts": ')
     assert isinstance(store.schemas([7])[7], Node)
 
 
@@ -149,9 +153,8 @@ def test_an_unknown_number_stays_unknown_in_its_batch_alone(registry: FakeRegist
     forgotten()
     assert store.schemas([9], batch_id=3) == {9: NO_SUCH.format(9)}
     assert isinstance(store.schemas([9], batch_id=4)[9], Node)
-    notes = Path(store.folder) / "unknown"
     store.schemas([1_000], batch_id=50)
-    assert [each.name for each in notes.iterdir()] == ["50"]
+    assert file_store(store.folder).folders("not-known") == ["50"]
 
 
 def test_a_crowd_of_unknown_numbers_is_asked_for_once(registry: FakeRegistry, store: SchemaStore) -> None:

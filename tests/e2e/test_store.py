@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from crossline.cli.main import run_command
 from crossline.connectors.objects.files import file_store
 from crossline.core.basics.errors import StateError
-from crossline.engine.book.lease import CLAIMS
+from crossline.engine.book.lease import CLAIMS, MARK
 from crossline.engine.pipeline import assemble as assemble_module
 
 from .feeding import fed, needed
@@ -46,7 +47,11 @@ def project(root: Path, checkpoint: str, files: Path | None = None) -> Project:
 
 @pytest.mark.timeout(900)
 def test_what_the_store_has_at_a_moment_is_enough_to_go_on(
-    spark: SparkSession, s3_server: LocalS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    s3_server: LocalS3,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A copy of the store is what a driver that was killed leaves; the second run has nothing else."""
     monkeypatch.setenv("AWS_REGION", "us-east-1")
@@ -63,7 +68,9 @@ def test_what_the_store_has_at_a_moment_is_enough_to_go_on(
         with pytest.raises(StateError, match="held by another run of this pipeline"):
             first.start(spark)
         shutil.copytree(objects / "first", objects / "second")  # the batch is delivered, and Spark has not noted that
-        shutil.copytree(first.root, tmp_path / "second")
+        # Of what lay with the first driver only what others put there is elsewhere too: rules, and what sinks have.
+        shutil.copytree(first.root, tmp_path / "second", ignore=lambda *_: [".log"])
+        logged = first.rule_log()
     assert 0 < len(first.alerts()) < len(whole.alerts())
 
     shutil.rmtree(objects / "second" / CLAIMS)  # its process lives: it is this one
@@ -72,12 +79,18 @@ def test_what_the_store_has_at_a_moment_is_enough_to_go_on(
     assert second.alerts() == whole.alerts()
     assert read_jsonl(second.root / "out" / "behind.jsonl") == whole.alerts()
     assert second.dead() == whole.dead()
+    assert second.rule_log() == logged
 
+    # The batch that was cut off is run again in other shards.
+    assert run_command(["reshard", str(first.pipeline), "--shards", "3"]) == 0
+    assert "2 shards became 3" in capsys.readouterr().err
     # Other machines see no file of this one: the book comes to them with the batch.
     monkeypatch.setattr(assemble_module, "is_here", lambda _: False)
     first.drain(spark)
     assert first.alerts() == whole.alerts()
-    assert file_store(f"s3://{s3_server.bucket}/first{query}").names(CLAIMS) == []
+    store = file_store(f"s3://{s3_server.bucket}/first{query}")
+    assert [name.partition("-")[2] for name in store.names(CLAIMS)] == [f"{MARK}.json"]
+    assert [name for name in store.folders() if name.startswith("state")] == ["state-000000000002"]
     assert not (first.root / "out" / "checkpoint").exists()
 
 

@@ -6,7 +6,7 @@ import fcntl
 import gzip
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from crossline.rulelog.events import RuleEvent, event_from_line
 # Of what is kept beside a log: how hard it is compressed; from so many bytes on in less time.
 LEVEL = 6
 LARGE, QUICK_LEVEL = 8 * 2**20, 1
+_BROUGHT: dict[Path, Callable[[Path], None]] = {}
 
 
 class LogFile:
@@ -174,8 +175,16 @@ def keep(path: Path, data: bytes, what: str) -> None:
         raise RetryableError(f"{what} cannot be kept in {path}: {error.strerror}") from error
 
 
+def brought_from(folder: Path, bring: Callable[[Path], None]) -> None:
+    """Have ``bring`` be asked for what is kept beside the logs in ``folder`` and is not on this machine."""
+    _BROUGHT[folder.absolute()] = bring
+
+
 def kept(path: Path, digest: str, bytes_max: int, what: str) -> bytes:
     """What was kept at ``path``. Raises StateError where it is not there, or is another content."""
+    bring = _BROUGHT.get(path.parent.parent.absolute())
+    if bring is not None and not path.exists():
+        bring(path)
     try:
         with gzip.open(path, "rb") as file:
             data = file.read(bytes_max + 1)

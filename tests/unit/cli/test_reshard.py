@@ -99,8 +99,6 @@ def test_what_is_no_checkpoint_is_refused_and_not_made(
     lived(checkpoint)
     (checkpoint / "owner.json").write_text('{"schema_version": 1, "pipeline": "other", "sources": []}')
     assert "is the checkpoint of pipeline other, found payments" in refused(pipeline, 2, capsys)
-    pipeline.write_text(PIPELINE % '"s3://bucket/checkpoint"')
-    assert "engine.checkpoint: found s3://bucket/checkpoint, expected a folder" in refused(pipeline, 2, capsys)
 
 
 def test_decisions_that_may_stand_in_files_of_shards_are_finished_first(

@@ -1,38 +1,67 @@
-"""What a checkpoint on a store cannot do for tasks on other machines is refused at the start, with what to do."""
+"""What tasks on other machines need of a book: it travels with the batch, and its tables are on the store by then."""
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.config import load_pipeline
-from crossline.engine.pipeline.assemble import _check_elsewhere
-
-TEXT = """\
-schema_version: 1
-name: shop
-streams:
-  payments:
-    id: id
-    event_time: {field: at, unit: ms}
-    fields: {id: string, at: timestamp, account: string}
-sources:
-  payments: {kind: files, path: in}
-rules: {kind: directory, path: rules}
-sinks: [{kind: console}]
-engine: {master: 'spark://head:7077', checkpoint: 's3://bucket/shop'}
-"""
-TABLES = "enrich:\n  tier: {kind: files, path: tiers.csv, key: account, fields: {name: string}}\n"
+from crossline.connectors.objects.files import file_store
+from crossline.core.basics.errors import StateError
+from crossline.core.enrich.table import FIELD, HASH, KEY
+from crossline.core.enrich.versions import TableVersion
+from crossline.core.judge.shard import Bounds
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet
+from crossline.engine.book.book import Book
+from crossline.engine.book.tables import open_table
+from crossline.engine.book.travel import Travels
 
 
-def test_tables_are_refused_and_a_plain_pipeline_is_not(tmp_path: Path) -> None:
-    def read(name: str) -> str:
-        return (tmp_path / name).read_text()
+def content(folder: Path, number: int) -> TableVersion:
+    """A file as the rule log's store sorts one."""
+    path = folder / f"tiers-{number}.arrow"
+    rows = pa.table({HASH: pa.array([1], pa.uint64()), KEY: [b"a"], f"{FIELD}tier": [f"t{number}"]})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+        writer.write_table(rows)
+    return TableVersion({"payments": number}, str(path))
 
-    _check_elsewhere(load_pipeline(TEXT, "pipeline.yaml", read))
-    with pytest.raises(
-        UsageError, match=r"found enrich \(table tier\) with master spark://head:7077 and checkpoint s3:"
-    ):
-        _check_elsewhere(load_pipeline(TEXT + TABLES, "pipeline.yaml", read))
+
+def test_tables_go_to_the_store_before_the_book_that_names_them(tmp_path: Path) -> None:
+    root = (tmp_path / "store").as_uri()
+    store, travels = file_store(root), Travels(root, threading.Event())
+    bare = Book(RuleSet(), {}, Defaults(), 2, Bounds(0))
+    versions = [content(tmp_path, number) for number in range(4)]
+
+    def book(*numbers: int) -> Book:
+        return replace(bare, tables={"tiers": tuple(versions[number] for number in numbers)})
+
+    first = book(0)
+    sent = travels.in_force(first)
+    assert travels.in_force(first) is sent
+    for each in versions[:1]:
+        Path(each.path).unlink()  # other machines see no file of this one
+    (there,) = sent.current().tables["tiers"]
+    assert there.begins == {"payments": 0}
+    assert open_table(there.path).fields["tier"].to_pylist() == ["t0"]
+    assert first.tables["tiers"][0].path == versions[0].path
+
+    travels.of_past(book(3))
+    travels.in_force(book(0, 1))  # its first content is there already
+    assert store.names() == ["tiers-0.arrow", "tiers-1.arrow", "tiers-3.arrow"]
+    travels.in_force(book(1, 2))
+    assert store.names() == ["tiers-0.arrow", "tiers-1.arrow", "tiers-2.arrow"], "the one before may be run again"
+    travels.in_force(book(2))
+    assert store.names() == ["tiers-1.arrow", "tiers-2.arrow"]
+
+    again = Travels(root, threading.Event())  # as the next driver
+    again.in_force(book(2))
+    assert store.names() == ["tiers-2.arrow"]
+
+
+def test_a_table_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match=r"nothing\.arrow, a table that records are joined with, cannot be read"):
+        open_table(f"{tmp_path.as_uri()}/nothing.arrow")

@@ -224,13 +224,14 @@ def _back(stored: StoredAlert, stream: str, origin: Origin, spec: StreamSpec, un
     source = origin.config.sources.get(stream) if origin.config is not None else None
     if origin.config is None or source is None:
         raise UsageError(f"no files are named for stream {stream}: add --input {stream}=GLOB")
-    from crossline.engine.book.stored import read_folder
+    from crossline.engine.book.stored import read_folder, schemas_at
 
-    folder = f"{stack.enter_context(read_folder(origin.config.engine.checkpoint))}/sources/{stream}"
+    place = origin.config.engine.checkpoint
+    folder = f"{stack.enter_context(read_folder(place))}/sources/{stream}"
     if source.kind == "files":
         return _files(spec, stream, [source.path], stored.position, stack, folder)
     if source.kind == "kafka":
-        return _topics(source, stored, until_s, f"{folder}/schemas")
+        return _topics(source, stored, until_s, schemas_at(place, stream) if "://" in place else f"{folder}/schemas")
     return _generated(stream, source, stored, Path(folder))
 
 

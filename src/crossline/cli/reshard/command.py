@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
@@ -12,6 +12,9 @@ import typer
 from crossline.cli.screen import note
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import SHARDS_MAX, in_folder
+
+if TYPE_CHECKING:
+    from crossline.engine.state.reshard import Resharded
 
 
 def register(app: typer.Typer) -> None:
@@ -25,28 +28,47 @@ def reshard(
     as_json: Annotated[bool, typer.Option("--json", help="What was done as JSON on stdout.")] = False,
 ) -> None:
     """Write the state anew, by keys, beside the old one, and put it in its place; ids of alerts stay as they are."""
-    from crossline.engine.book.checkpoint import claim
-    from crossline.engine.state import reshard as resharding
     from crossline.rulelog.content import read_pipeline
 
     config = in_folder(read_pipeline(str(pipeline)), str(pipeline.parent.absolute()))
-    if "://" in config.engine.checkpoint:
-        raise UsageError(
-            f"engine.checkpoint: found {config.engine.checkpoint}, expected a folder: a checkpoint on a store "
-            "keeps the number of shards that it began with, in this version"
-        )
-    folder = Path(config.engine.checkpoint).absolute()
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: there is no checkpoint; engine.shards says how many shards a new one has")
-    held = claim(str(folder))
-    try:
-        done = resharding.reshard(folder, config.name, shards)
-    finally:
-        held.release()
-    said = {"checkpoint": str(folder), "shards": done.shards, "before": done.before}
+    place = config.engine.checkpoint
+    stored = "://" in place
+    place = place if stored else str(Path(place).absolute())
+    done = _of_store(place, config.name, shards) if stored else _of_folder(Path(place), config.name, shards)
+    said = {"checkpoint": place, "shards": done.shards, "before": done.before}
     if as_json:
         sys.stdout.write(f"{orjson.dumps({**said, 'batches': done.batches, 'bytes': done.bytes}).decode()}\n")
     elif done.before == done.shards:
-        note(f"{folder}: has {done.shards} shards already")
+        note(f"{place}: has {done.shards} shards already")
     else:
-        note(f"{folder}: {done.before} shards became {done.shards}; {done.batches} batches, {done.bytes:,} bytes")
+        note(f"{place}: {done.before} shards became {done.shards}; {done.batches} batches, {done.bytes:,} bytes")
+
+
+def _of_folder(folder: Path, name: str, shards: int) -> Resharded:
+    from crossline.engine.book.checkpoint import claim
+    from crossline.engine.state import reshard as resharding
+
+    if not folder.is_dir():
+        raise _none_at(str(folder))
+    held = claim(str(folder))
+    try:
+        return resharding.reshard(folder, name, shards)
+    finally:
+        held.release()
+
+
+def _of_store(uri: str, name: str, shards: int) -> Resharded:
+    from crossline.engine.book.stored import StoredCheckpoint, is_there
+    from crossline.engine.state import reshard as resharding
+
+    if not is_there(uri):
+        raise _none_at(uri)
+    held = StoredCheckpoint(uri)
+    try:
+        return resharding.reshard_stored(held, name, shards)
+    finally:
+        held.release()
+
+
+def _none_at(place: str) -> UsageError:
+    return UsageError(f"{place}: there is no checkpoint; engine.shards says how many shards a new one has")

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs as pafs
 
+from crossline.connectors.objects.hdfs import hdfs
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.uris import ENDPOINT, REGION, asked_in, check_uri
 
@@ -60,6 +61,9 @@ def place_of(root: str, environment: Mapping[str, str] = os.environ) -> Place:
 
 def _opened(uri: str, environment: Mapping[str, str]) -> Place:
     scheme = uri.partition("://")[0]
+    if scheme == "hdfs":
+        split = urlsplit(uri)
+        return Place(hdfs(f"hdfs://{split.netloc}"), split.path.rstrip("/"), whole=False)
     if scheme not in _S3 or check_uri(uri) is not None:
         return _by_pyarrow(uri, scheme)
     parts = urlsplit(uri)
@@ -83,9 +87,8 @@ def _by_pyarrow(uri: str, scheme: str) -> Place:
     try:
         fs, base = pafs.FileSystem.from_uri(uri)
     except (OSError, pa.ArrowException) as error:
-        more = "; HDFS needs Hadoop's own library: set HADOOP_HOME, JAVA_HOME and CLASSPATH (`hadoop classpath --glob`)"
         raise UsageError(
             f"a place with a URI of {scheme}:// cannot be reached: {type(error).__name__}, expected one that pyarrow "
-            f"knows{more if scheme == 'hdfs' else ''}"
+            "knows"
         ) from error
     return Place(fs, base.rstrip("/"), whole=scheme in _WHOLE)

@@ -13,11 +13,12 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, stop_never
 from tenacity.wait import wait_random_exponential
 
+from crossline.connectors.objects.files import FileStore, StoreAwayError, file_store, patiently
 from crossline.connectors.registry.client import Address, Answer, UnknownError
 from crossline.core.avro.schema import Node, SchemaError, read_schema
 from crossline.core.basics.errors import PermanentError, SourceError
@@ -33,7 +34,8 @@ DOUBTED_MAX = 100  # so many in the life of a process: who sends ever other numb
 PAUSE_S, PAUSE_S_MAX = 0.2, 10.0
 HURRIED_S_MAX = 3.0
 UNKNOWN_KEPT_MAX = 10_000
-_NOTES_KEPT = 4
+_NOTES, _NOTES_KEPT = "not-known", 4
+T = TypeVar("T")
 
 # Of this process: what a number means, and those of which it is known that they mean nothing yet.
 _Place = tuple[tuple[str, ...], str, int]  # addresses, folder, number
@@ -43,7 +45,10 @@ _unknown: set[_Place] = set()
 
 @dataclass(frozen=True, slots=True)
 class SchemaStore:
-    """``folder``: where what was found is kept. ``patient``: wait for a registry that is away, else say so at once."""
+    """``folder``: where what was found is kept, a path or the URI of a store.
+
+    ``patient``: wait for a registry or a store that is away, else say so at once.
+    """
 
     address: Address
     folder: str
@@ -100,7 +105,7 @@ class SchemaStore:
         place = self._place(number)
         if place not in _known:
             try:
-                said = json.loads(self._file(number).read_bytes())
+                said = json.loads(self._stored(lambda files: files.get(_file(number))))
                 answer = Answer(tuple(said["texts"]), said["refused"])
             except (FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is asked for again
                 return None
@@ -110,8 +115,15 @@ class SchemaStore:
     def _place(self, number: int) -> _Place:
         return self.address.urls, self.folder, number
 
-    def _file(self, number: int) -> Path:
-        return Path(self.folder) / f"{number}.json"
+    def _stored(self, call: Callable[[FileStore], T]) -> T:
+        """What ``call`` gives of the files that are kept; a store that is away is as a registry that is."""
+        files = file_store(self.folder)
+        if self.patient:
+            return patiently(lambda: call(files))
+        try:
+            return call(files)
+        except StoreAwayError as error:
+            raise SourceError(str(error)) from error
 
     def _fetched(self, numbers: list[int], batch_id: int) -> dict[int, Node | str]:
         """Ask for numbers; those that are new and not known at first are asked for again, all together."""
@@ -134,12 +146,8 @@ class SchemaStore:
         answer = self._held(lambda: self._answer(number), number)
         if answer is None:
             return False
-        body = json.dumps({"id": number, "texts": answer.texts, "refused": answer.refused})
-        target = self._file(number)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_suffix(f".{uuid.uuid4().hex}.tmp")
-        aside.write_text(body)
-        aside.replace(target)
+        body = json.dumps({"id": number, "texts": answer.texts, "refused": answer.refused}).encode()
+        self._stored(lambda files: files.put(_file(number), body))
         return True
 
     def _answer(self, number: int) -> Answer | None:
@@ -161,22 +169,26 @@ class SchemaStore:
         )(ask)
 
     def _noted(self, batch_id: int) -> set[int]:
-        try:
-            return {int(line) for line in self._note_of(batch_id).read_text().split()}
-        except FileNotFoundError:
-            return set()
+        """All that tasks noted for the batch, each in a file of its own."""
+        folder = f"{_NOTES}/{batch_id}"
+
+        def noted(files: FileStore) -> set[int]:
+            return {int(line) for name in files.names(folder) for line in files.get(f"{folder}/{name}").split()}
+
+        return self._stored(noted)
 
     def _note(self, batch_id: int, numbers: list[int]) -> None:
-        note = self._note_of(batch_id)
-        note.parent.mkdir(parents=True, exist_ok=True)
-        for old in note.parent.iterdir():
-            if int(old.name) < batch_id - _NOTES_KEPT:
-                old.unlink(missing_ok=True)
-        with note.open("a") as file:  # lines of two tasks may be mixed, and each is whole
-            file.write("".join(f"{number}\n" for number in numbers))
+        def note(files: FileStore) -> None:
+            for old in files.folders(_NOTES):
+                if int(old) < batch_id - _NOTES_KEPT:
+                    files.clear(f"{_NOTES}/{old}")
+            files.put(f"{_NOTES}/{batch_id}/{uuid.uuid4().hex}", "\n".join(map(str, numbers)).encode())
 
-    def _note_of(self, batch_id: int) -> Path:
-        return Path(self.folder) / "unknown" / str(batch_id)
+        self._stored(note)
+
+
+def _file(number: int) -> str:
+    return f"{number}.json"
 
 
 def _read(number: int, answer: Answer) -> Node | str:

@@ -61,6 +61,10 @@ class Checkpoint:
         """Where shards log their state."""
         return f"{self.folder}/state"
 
+    def schemas(self, stream: str) -> str:
+        """Where tasks keep what a registry said of a stream's schemas."""
+        return f"{self.folder}/sources/{stream}/schemas"
+
     def sink_store(self, name: str) -> FileStore:
         """Where what waits for a sink lies."""
         return LocalFiles(self.folder / "behind" / name)
@@ -68,6 +72,9 @@ class Checkpoint:
     def sinks_waiting(self) -> list[str]:
         """The names of those."""
         return LocalFiles(self.folder / "behind").folders()
+
+    def keep_log(self, path: Path) -> None:
+        """Have the rule log at ``path`` be where the checkpoint is: it lies on this machine, as the checkpoint does."""
 
     def publish(self, stop: threading.Event) -> None:
         """Nothing: what was noted in the folder is noted."""

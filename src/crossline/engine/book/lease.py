@@ -4,6 +4,8 @@ A driver puts a claim, whose name has a number above all that there ever were, a
 stands that is not known to be of a dead driver, it takes its own back and does not begin. Two that come at one moment
 see each other, since each puts before it looks. A driver renews its claim every few seconds. One that is not renewed
 for ``LEASE_S``, by the clock of whoever waits for that, is dead, and goes; on the same machine that is seen at once.
+One that lets go leaves a mark with its number: no other one ever gets that, and one of a lower number that wakes up
+later, whose last claim may come to the store as late as it likes, sees that it was taken over from.
 
 A driver that was only thought to be dead finds out: before it judges, and before it delivers, it looks whether its
 claim is still there and the highest (``still_held``). Its number stands in the names of all that it writes alone, so
@@ -30,6 +32,7 @@ from crossline.core.basics.errors import StateError
 from crossline.logs import get_logger
 
 CLAIMS = "claims"
+MARK = "released"
 RENEW_S = 5.0
 LEASE_S = 30.0
 _POLL_S = 0.5
@@ -53,6 +56,18 @@ class Claim:
 
 
 _NAME = re.compile(r"(\d+)-([0-9a-f]+)-(\d+)\.json")
+
+
+_MARKED = re.compile(rf"(\d+)-{MARK}\.json")
+
+
+def _marks(names: Iterable[str]) -> list[int]:
+    """The numbers of those that let go."""
+    return [int(match[1]) for match in map(_MARKED.fullmatch, names) if match]
+
+
+def _marked(epoch: int) -> str:
+    return f"{CLAIMS}/{epoch:012d}-{MARK}.json"
 
 
 def _read(names: Iterable[str]) -> list[Claim]:
@@ -89,26 +104,45 @@ class Lease:
         Waits up to ``LEASE_S`` where a holder may be dead. Raises StateError where another one lives, StoreAwayError
         where the store cannot be asked.
         """
-        dead = self._others_gone()
-        epoch = 1 + max([0, *epochs, *(each.epoch for each in dead)])
-        self._claim = Claim(epoch, self._claim.who, 0)
-        self._put()
-        known = {each.who for each in dead}
-        known.add(self._claim.who)
-        if others := [each for each in self._claims() if each.who not in known]:
-            self._store.delete(f"{CLAIMS}/{self._claim.name}")
-            raise self._refused(self._about(others[-1]))
-        for each in self._claims():
-            if each != self._claim:  # of the dead, or one of this driver whose putting seemed to fail
-                self._store.delete(f"{CLAIMS}/{each.name}")
+        while not self._taken(epochs):
+            pass
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
 
+    def _taken(self, epochs: list[int]) -> bool:
+        """Whether a number was had; not where another one got it, and let go of it, between two looks."""
+        dead = self._others_gone()
+        epoch = 1 + max([0, *epochs, *_marks(self._names()), *(each.epoch for each in dead)])
+        self._claim = Claim(epoch, self._claim.who, 0)
+        self._put()
+        known = {each.who for each in dead} | {self._claim.who}
+        names = self._names()
+        others = [each for each in _read(names) if each.who not in known]
+        passed = max([0, *_marks(names)]) >= epoch
+        if others or passed:
+            self._drop([each for each in _read(names) if each.who == self._claim.who])
+        if others:
+            raise self._refused(self._about(others[-1]))
+        if passed:
+            return False
+        # Those of the dead, or one of this driver whose putting seemed to fail.
+        self._drop([each for each in self._claims() if each != self._claim])
+        for mark in _marks(names):
+            self._store.delete(_marked(mark))
+        return True
+
     def still_held(self) -> None:
         """Look. Raises StateError where somebody else has taken over, StoreAwayError where it cannot be known."""
-        claims = self._claims()
-        if not any(each.who == self._claim.who for each in claims) or max(c.epoch for c in claims) > self.epoch:
+        if not self._mine():
             raise self._taken_over()
+
+    def _mine(self) -> list[Claim]:
+        """The claims of this driver; none where it holds nothing any more."""
+        names = self._names()
+        claims = _read(names)
+        if max([0, *(each.epoch for each in claims), *_marks(names)]) > self.epoch:
+            return []
+        return [each for each in claims if each.who == self._claim.who]
 
     def _taken_over(self) -> StateError:
         return StateError(
@@ -122,13 +156,19 @@ class Lease:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
+            self._store.put(_marked(self.epoch), b"{}")
+            self._drop([each for each in self._claims() if each.who == self._claim.who])
             self._thread = None
-            for each in self._claims():
-                if each.who == self._claim.who:
-                    self._store.delete(f"{CLAIMS}/{each.name}")
+
+    def _names(self) -> list[str]:
+        return self._store.names(CLAIMS)
 
     def _claims(self) -> list[Claim]:
-        return _read(self._store.names(CLAIMS))
+        return _read(self._names())
+
+    def _drop(self, claims: Iterable[Claim]) -> None:
+        for each in claims:
+            self._store.delete(f"{CLAIMS}/{each.name}")
 
     def _put(self) -> None:
         about = {"process": os.getpid(), "host": socket.gethostname(), **_life(os.getpid())}
@@ -139,16 +179,15 @@ class Lease:
         while not self._ended.wait(RENEW_S):
             before = self._claim
             try:
-                mine = [each for each in self._claims() if each.who == before.who]
+                mine = self._mine()
                 if not mine:  # another has taken over: a run without records to judge would not look
                     self._on_lost(self._taken_over())
                     return
                 self._claim = Claim(before.epoch, before.who, before.count + 1)
                 self._put()
-                for each in mine:
-                    self._store.delete(f"{CLAIMS}/{each.name}")
+                self._drop(mine)
                 self._tidy()
-            except (StoreAwayError, StateError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next renewal may go well
                 log.warning("the hold on the checkpoint could not be renewed; trying again", error=str(error))
 
     def _others_gone(self) -> list[Claim]:

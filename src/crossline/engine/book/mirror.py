@@ -19,6 +19,8 @@ from __future__ import annotations
 import base64
 import os
 import re
+import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,6 +35,7 @@ FORMAT = 1
 NOTES, PARTS = "notes", "parts"
 INLINE_BYTES = 32 << 10  # of a file, in the note itself
 PART_BYTES = 8 << 20
+TIDY_S = 5.0  # of deleting at one time: the hold on the checkpoint is renewed in between
 PARTS_MAX = 64  # of a file that grows, until it is put anew
 _NOTE = re.compile(r"\d{12}-\d{12}\.json")
 _CHECKED = 256  # bytes of its end by which a file that grew is known to be the same one
@@ -54,6 +57,10 @@ class _Known:
     @property
     def size(self) -> int:
         return sum(size for _, size in self.parts) + len(self.tail)
+
+
+class _GoneError(Exception):
+    """An object is not there that was named a moment ago."""
 
 
 class Mirror:
@@ -83,20 +90,44 @@ class Mirror:
 
         Raises StateError where it is damaged.
         """
-        self._epoch = epoch
         notes = self.look()
+        if notes and self._epoch != epoch and int(notes[-1].partition("-")[0]) >= epoch:
+            raise StateError(f"{self._shown}: another run began meanwhile, as number {epoch} too: start again")
+        self._epoch = epoch
         self._leaving = [f"{NOTES}/{name}" for name in notes]
-        used = {part for each in self._known.values() for part, _ in each.parts}
-        self._leaving += [f"{PARTS}/{name}" for name in self._store.names(PARTS) if name not in used]
-        self._put_note()
+        self._leaving += [f"{PARTS}/{name}" for name in self._store.names(PARTS)]
+        # Parts of its own from here on: those that were read are garbage to a driver that was thought to be dead.
+        self._known = {}
+        self._noted_all = False
+        self.publish()
 
     def look(self) -> list[str]:
-        """Fill the folder, and that is all; the names of the notes that there are."""
-        notes = self._notes()
-        if notes:
-            for path, known in self._noted(notes[-1]).items():
-                self._known[path] = self._filled(path, known)
+        """Fill the folder, and that is all; the names of the notes that there are.
+
+        While another driver writes, what it replaced may be gone before it is read: then all is read anew.
+        """
+        before: list[str] = []
+        while notes := self._notes():
+            self._clear()  # of what was read before, and is not there now
+            try:
+                for path, known in self._noted(notes[-1]).items():
+                    self._fill(path, known)
+            except _GoneError as gone:
+                if notes[-1:] == before[-1:]:  # nobody is at work: it is gone for good
+                    raise StateError(str(gone)) from None
+                before = notes
+            else:
+                break
         return notes
+
+    def _clear(self) -> None:
+        for each in self._folder.iterdir():
+            if each.name in _NOT:
+                continue
+            if each.is_dir():
+                shutil.rmtree(each)
+            else:
+                each.unlink()
 
     def publish(self) -> bool:
         """Have the store get what changed since; whether anything did. Raises StoreAwayError where it is away."""
@@ -114,9 +145,10 @@ class Mirror:
         self._put_note()
         return True
 
-    def tidy(self) -> None:
-        """Delete what no note names any more; from any thread."""
-        while self._garbage:
+    def tidy(self, within_s: float = TIDY_S) -> None:
+        """Delete what no note names any more, as much of it as ``within_s`` allows; from any thread."""
+        until_s = time.monotonic() + within_s
+        while self._garbage and time.monotonic() < until_s:
             name = self._garbage.pop()
             try:
                 self._store.delete(name)
@@ -127,7 +159,7 @@ class Mirror:
     def _noted(self, name: str) -> dict[str, _Known]:
         where = f"{self._shown}, {NOTES}/{name}"
         try:
-            note = orjson.loads(self._store.get(f"{NOTES}/{name}"))
+            note = orjson.loads(self._got(f"{NOTES}/{name}"))
             if note["format"] != FORMAT:
                 raise StateError(f"{where}: of format {note['format']}; this crossline reads {FORMAT}")
             return {
@@ -137,15 +169,12 @@ class Mirror:
         except (ValueError, KeyError, TypeError) as error:
             raise StateError(f"{where}: damaged ({error!r}); restore it from a copy, or start anew") from None
 
-    def _filled(self, path: str, known: _Known) -> _Known:
+    def _fill(self, path: str, known: _Known) -> None:
         file = self._folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("wb") as out:
             for part, size in known.parts:
-                try:
-                    data = self._store.get(f"{PARTS}/{part}")
-                except FileNotFoundError:
-                    data = b""
+                data = self._got(f"{PARTS}/{part}")
                 if len(data) != size:
                     raise StateError(
                         f"{self._shown}, {PARTS}/{part}: found {len(data)} bytes of {path}, expected {size}; restore "
@@ -153,7 +182,12 @@ class Mirror:
                     )
                 out.write(data)
             out.write(known.tail)
-        return _Known(_stamp(file.stat()), known.parts, known.tail, _end_of(file, known.size))
+
+    def _got(self, name: str) -> bytes:
+        try:
+            return self._store.get(name)
+        except FileNotFoundError:
+            raise _GoneError(f"{self._shown}, {name}: missing; restore it from a copy, or start anew") from None
 
     def _seen(self) -> Iterator[tuple[str, tuple[int, int, int]]]:
         """The files that count, each with how it looks."""
@@ -176,20 +210,23 @@ class Mirror:
     def _put(self, path: str, stamp: tuple[int, int, int], known: _Known | None) -> _Known:
         file, size = self._folder / path, stamp[2]
         parts: list[tuple[str, int]] = []
-        if known is not None and self._grew(file, stamp, known):
+        grew = known is not None and self._grew(file, stamp, known)
+        if known is not None and grew:
             parts = list(known.parts)
-        elif known is not None:
-            self._leave(known)
         done = sum(each for _, each in parts)
         with file.open("rb") as opened:
             opened.seek(done)
             while size - done > INLINE_BYTES:
                 data = opened.read(min(PART_BYTES, size - done))
+                if not data:  # replaced by a shorter one meanwhile, which shows at the next look
+                    break
                 name = f"{self._epoch:012d}-{uuid.uuid4().hex}"
                 self._store.put(f"{PARTS}/{name}", data)
                 parts.append((name, len(data)))
                 done += len(data)
             tail = opened.read(size - done)
+        if known is not None and not grew:
+            self._leave(known)
         return _Known(stamp, parts, tail, _end_of(file, size))
 
     def _grew(self, file: Path, stamp: tuple[int, int, int], known: _Known) -> bool:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import orjson
 
 from crossline.connectors.objects.files import FileStore, StoreAwayError, file_store, patiently
 from crossline.connectors.objects.place import is_uri, under
 from crossline.core.basics.errors import StateError
 from crossline.engine.book.checkpoint import Checkpoint, claim
 from crossline.engine.book.lease import Lease, released
-from crossline.engine.book.mirror import Mirror
+from crossline.engine.book.mirror import NOTES, Mirror
+from crossline.engine.book.rulelogs import RuleLogCopy
 from crossline.engine.machine.temp import OwnFolder, own_folder
 from crossline.logs import get_logger
 
+TABLES, SCHEMAS = "tables", "schemas"
+STATE, STATE_FILE = "state", "state.json"
 START_S_MAX = 60.0  # a store that does not answer a start is told of, not waited for without end
 _END_S = 10.0
 
@@ -26,16 +31,18 @@ class StoredCheckpoint(Checkpoint):
     """The hold on the checkpoint at ``uri``; ``folder`` is where this run works in it."""
 
     def __init__(self, uri: str) -> None:
+        self._log: RuleLogCopy | None = None
         self._own: OwnFolder = own_folder("checkpoint")
         try:
             here = claim(str(self._own.path / "work"))
             super().__init__(here.folder, here.detach(), uri)
-            store = file_store(uri)
+            store = self._store = file_store(uri)
             self._mirror = Mirror(store, self.folder, uri)
             self._lease = Lease(store, uri, self._mirror.tidy, self._lose)
             patiently(lambda: self._lease.take(self._mirror.epochs()), within_s=START_S_MAX)
             try:
                 patiently(lambda: self._mirror.restore(self._lease.epoch), within_s=START_S_MAX)
+                patiently(self._drop_states, within_s=START_S_MAX)
             except BaseException:
                 released(self._lease)
                 raise
@@ -49,7 +56,50 @@ class StoredCheckpoint(Checkpoint):
     @property
     def state_root(self) -> str:
         """On the store: tasks write there."""
-        return under(self.shown, "state")
+        return under(self.shown, self._state)
+
+    @property
+    def _state(self) -> str:
+        """The folder of the state: another one since ``new_state``."""
+        known = self.folder / STATE_FILE
+        return str(orjson.loads(known.read_bytes())["folder"]) if known.exists() else STATE
+
+    @contextmanager
+    def new_state(self) -> Iterator[str]:
+        """Where another state is to be written; it takes the place of the one there is once the block has ended well.
+
+        What else was noted in the block is on the store with it: a kill leaves both, or nothing.
+        """
+        name = f"{STATE}-{self._lease.epoch:012d}"
+        self._store.clear(name)
+        try:
+            yield under(self.shown, name)
+        except BaseException:
+            with suppress(StoreAwayError, StateError):
+                self._store.clear(name)
+            raise
+        aside = self.folder / f"{STATE_FILE}.tmp"
+        aside.write_bytes(orjson.dumps({"folder": name}))
+        aside.replace(self.folder / STATE_FILE)
+        self.publish(threading.Event())
+        with suppress(StoreAwayError):  # else the next start does it
+            self._drop_states()
+
+    def _drop_states(self) -> None:
+        """What ``new_state`` was killed over, or did not come to clear away."""
+        current = self._state
+        for name in self._store.folders():
+            if name != current and (name == STATE or name.startswith(f"{STATE}-")):
+                self._store.clear(name)
+
+    @property
+    def tables(self) -> str:
+        """Where tables are for tasks on other machines."""
+        return under(self.shown, TABLES)
+
+    def schemas(self, stream: str) -> str:
+        """On the store: tasks of all machines share them."""
+        return schemas_at(self.shown, stream)
 
     def sink_store(self, name: str) -> FileStore:
         """On the store too: what waits for a sink must outlive this machine."""
@@ -59,12 +109,22 @@ class StoredCheckpoint(Checkpoint):
         """The names of those."""
         return file_store(under(self.shown, "behind")).folders()
 
+    def keep_log(self, path: Path) -> None:
+        """On the store too, from where it comes where this machine has none, or another one."""
+        self._log = RuleLogCopy(path, self.folder, self._store, self.shown)
+        self._log.restore(self._lease.epoch)
+
+    def _noted(self) -> None:
+        if self._log is not None:
+            self._log.follow()
+        self._mirror.publish()
+
     def publish(self, stop: threading.Event) -> None:
         """Have the store get what this run noted, and see that the checkpoint is still its own.
 
         Waits while the store is away. Raises StoppedError once ``stop`` is set, StateError where another took over.
         """
-        patiently(self._mirror.publish, stop)
+        patiently(self._noted, stop)
         patiently(self._lease.still_held, stop)
 
     def _lose(self, error: StateError) -> None:
@@ -78,7 +138,7 @@ class StoredCheckpoint(Checkpoint):
             return
         try:
             patiently(self._lease.still_held, within_s=_END_S)
-            patiently(self._mirror.publish, within_s=_END_S)
+            patiently(self._noted, within_s=_END_S)
             patiently(self._mirror.tidy, within_s=_END_S)
         except StoreAwayError as error:
             log.warning("the last batch may be judged again: the store did not get its end", error=str(error))
@@ -93,6 +153,16 @@ class StoredCheckpoint(Checkpoint):
 def claimed(place: str) -> Checkpoint:
     """Take hold of the checkpoint at ``place``, a folder or a URI. Raises StateError where another has it."""
     return StoredCheckpoint(place) if is_uri(place) else claim(str(Path(place).absolute()))
+
+
+def schemas_at(uri: str, stream: str) -> str:
+    """Where a checkpoint on a store has what a registry said of a stream's schemas."""
+    return under(uri, SCHEMAS, stream)
+
+
+def is_there(uri: str) -> bool:
+    """Whether a pipeline has run on a checkpoint there. Raises StoreAwayError where the store does not say."""
+    return bool(patiently(lambda: file_store(uri).names(NOTES), within_s=START_S_MAX))
 
 
 @contextmanager

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from crossline.connectors.objects.files import file_store, patiently
+from crossline.connectors.objects.place import is_uri
 from crossline.core.basics.errors import StateError
 from crossline.core.enrich.join import Join, held
 from crossline.core.enrich.overlay import Overlay
@@ -28,12 +32,26 @@ def open_table(path: str) -> Table:
 
 def _mapped(path: str) -> pa.Table:
     try:
-        return pa.ipc.open_file(pa.memory_map(path)).read_all()
+        return _from_store(path) if is_uri(path) else _read(path)
     except (OSError, pa.ArrowException) as error:
         raise StateError(
             f"{Path(path).name}, a table that records are joined with, cannot be read in {Path(path).parent}: "
             f"{error}. Start the pipeline again: it makes the file anew"
         ) from None
+
+
+def _read(path: str) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
+
+
+def _from_store(uri: str) -> pa.Table:
+    """By way of a file that has no name once it is mapped: what is not looked at need not be in memory."""
+    folder, _, name = (part := urlsplit(uri)).path.rpartition("/")
+    data = patiently(lambda: file_store(part._replace(path=folder).geturl()).get(name))
+    with tempfile.NamedTemporaryFile(prefix="crossline-table-") as file:
+        file.write(data)
+        file.flush()
+        return _read(file.name)
 
 
 def join_of(name: str, spec: StreamSpec, stream: str, tables: Tables) -> Join:

@@ -15,7 +15,6 @@ from crossline.connectors.behind.folders import folder_names, place_of
 from crossline.connectors.behind.sink import Behind, place_in, waiting_in
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.kafka.each import DecisionTopic
-from crossline.connectors.objects.place import is_uri
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding
 from crossline.core.judge.shard import Bounds
@@ -28,7 +27,7 @@ from crossline.core.settings.sinks import ConsoleSettings
 from crossline.core.settings.sources import FilesSettings, GeneratorSettings
 from crossline.engine.book.book import Book, BookFile
 from crossline.engine.book.checkpoint import Checkpoint, SourceMark
-from crossline.engine.book.stored import claimed
+from crossline.engine.book.stored import StoredCheckpoint, claimed
 from crossline.engine.changes.rulefeed import DirectoryFeed, FixedFeed
 from crossline.engine.pipeline.batches import PipelineSettings
 from crossline.engine.pipeline.pipeline import Pipeline
@@ -37,14 +36,14 @@ from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.runtime.settings import DAEMON
 from crossline.engine.source.files import FORMS, FileInput
 from crossline.engine.source.inputs import file_source, generated_source
-from crossline.engine.source.kafka import kafka_source
+from crossline.engine.source.kafka import kafka_source, schemas_of
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state.reshard import settle
 from crossline.engine.work.totals import Totals
 from crossline.generate.source import read_source
 from crossline.logs import get_logger
 from crossline.rulelog.content import read_pipeline
-from crossline.rulelog.directory import IngestClock
+from crossline.rulelog.directory import IngestClock, log_path
 
 SHARDS_PER_CORE = 1
 _READABLE = {"files": FORMS, "kafka": ("json", "avro")}
@@ -136,9 +135,7 @@ def _assembled(
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
     checkpoint = str(held.folder)
-    travels = is_uri(held.shown) and not is_here(spark.sparkContext.master)
-    if travels:
-        _check_elsewhere(config)
+    here = is_here(spark.sparkContext.master)
     known = BookFile(f"{checkpoint}/book.json")
     before = known.current() if Path(known.path).exists() else None
     shards = _shards(config, before, cores)
@@ -161,7 +158,7 @@ def _assembled(
         one_machine=local and shards <= held_max,
         breaker=config.defaults.bound,
         state=held.state_root,
-        book_travels=travels,
+        tables=held.tables if isinstance(held, StoredCheckpoint) and not here else None,
         topic=_decision_topic(config) if telling is None else None,
         records_max=sum(
             _records_max(config, source)
@@ -170,25 +167,14 @@ def _assembled(
         ),
         within_ms=max(config.engine.trigger, config.engine.batch_within),
     )
-    sources = [_source(config, stream, number, checkpoint, cores, options) for number, stream in enumerate(order)]
+    sources = [_source(config, stream, number, held, cores, options) for number, stream in enumerate(order)]
     if telling is not None:
         return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, held, before)
+    held.keep_log(log_path(config.rules.path, config.name))
     feed = DirectoryFeed(config, clocks_of(config), Path(checkpoint) / "tables")
     sinks = _sinks(config, options, held)
     run = (options.on_batch, held, before, options.sink_watch)
     return Pipeline(spark, settings, book, sources, feed, sinks, *run)
-
-
-def _check_elsewhere(config: Config) -> None:
-    """What tasks on other machines would look for in the folder that this driver works in."""
-    avro = [name for name, source in config.sources.items() if getattr(source, "registry", None) is not None]
-    found = [f"enrich (table {name})" for name in config.tables] + [f"a registry (stream {name})" for name in avro]
-    if found:
-        raise UsageError(
-            f"engine: found {', '.join(found)} with master {config.engine.master} and checkpoint "
-            f"{config.engine.checkpoint}; tables and schemas are not on a store in this version: give "
-            "engine.checkpoint a folder that all machines see under one path, or run on one machine"
-        )
 
 
 def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:
@@ -284,13 +270,14 @@ def _check_format(config: Config, stream: str) -> None:
         )
 
 
-def _source(config: Config, stream: str, number: int, checkpoint: str, cores: int, options: RunOptions) -> SourcePlan:
-    source = config.sources[stream]
+def _source(config: Config, stream: str, number: int, held: Checkpoint, cores: int, options: RunOptions) -> SourcePlan:
+    source, checkpoint = config.sources[stream], str(held.folder)
     _check_format(config, stream)
     if isinstance(source, KafkaSourceSettings):
         records_max = _records_max(config, source)
         headers = bool(config.streams[stream].headers)
-        return kafka_source(stream, source, os.environ, records_max, checkpoint, number, headers=headers)
+        schemas = schemas_of(source, held.schemas(stream), os.environ)
+        return kafka_source(stream, source, os.environ, records_max, checkpoint, number, schemas, headers=headers)
     if isinstance(source, GeneratorSettings):
         generator = read_source(source.model_dump(exclude_none=True))
         return generated_source(stream, generator, checkpoint, cores, config.engine.max_batch_records)

@@ -16,10 +16,11 @@ from crossline.connectors.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.connectors.chunks import READY
 from crossline.connectors.kafka.each import DecisionTopic
 from crossline.core.rules.breaker import Bound
-from crossline.engine.book.book import Book, BookSource, StaticBook
+from crossline.engine.book.book import Book, BookFile, BookSource
 from crossline.engine.book.checkpoint import Checkpoint
 from crossline.engine.book.costs import Costs, shown
 from crossline.engine.book.sparklog import began_ms
+from crossline.engine.book.travel import Travels
 from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.hops.aside import clear
 from crossline.engine.hops.hops import hops_of
@@ -52,7 +53,7 @@ class PipelineSettings:
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
     batches may be one task or none, and large ones travel in files. ``breaker``: of rules without a bound of their own.
-    ``book_travels``: with each batch, to tasks that see no file of this machine.
+    ``tables``: where tasks that see no file of this machine find tables; the book travels with each batch then.
     ``state``: where shards log their state, where that is not in the checkpoint's folder.
     ``topic``: where the tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all
     topics; 0 where there are none. ``within_ms``: how long a batch of these should take.
@@ -67,7 +68,7 @@ class PipelineSettings:
     one_machine: bool = False
     breaker: Bound | None = None
     state: str | None = None
-    book_travels: bool = False
+    tables: str | None = None
     topic: DecisionTopic | None = None
     records_max: int = 0
     within_ms: int = 5_000
@@ -81,8 +82,9 @@ class PipelineSettings:
 class Planner:
     """How a batch is run: in stages, or in one task where the batch before was small."""
 
-    def __init__(self, settings: PipelineSettings) -> None:
+    def __init__(self, settings: PipelineSettings, stopping: threading.Event) -> None:
         self._settings = settings
+        self._travels = Travels(settings.tables, stopping) if settings.tables is not None else None
         self._last_records = NARROW_RECORDS + 1
 
     def plan(self, raw: Input, book: BookSource, cache: ShardCache, aside: Path | None = None) -> DataFrame:
@@ -97,7 +99,13 @@ class Planner:
 
     def past(self, inputs: Sequence[Input], book: BookSource, cache: ShardCache) -> DataFrame:
         """The same of records of the past, of several streams."""
+        if self._travels is not None:
+            book = self._travels.of_past(book.current())
         return self.plan(together(inputs), book, cache)
+
+    def book(self, file: BookFile, book: Book) -> BookSource:
+        """Where tasks find ``book``, which the driver has in ``file``."""
+        return file if self._travels is None else self._travels.in_force(book)
 
     def saw(self, records: int) -> None:
         """A batch had so many records."""
@@ -168,7 +176,6 @@ class Batches:
         self._aside = folder_aside(settings)
         self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
         self._costs = Costs()
-        self._travelling: tuple[Book, StaticBook] | None = None
         self.pace = Pace(settings.records_max, settings.within_ms) if settings.records_max else None
         self.totals = Totals()
         self.began_s: float | None = None
@@ -221,19 +228,11 @@ class Batches:
             else:
                 self._direct.rest()
         try:
-            return collect(self._planner.plan((frame, intake), self._book(), self._cache, self._aside), fetchers)
+            book = self._planner.book(self._changes.file, self._changes.book)
+            return collect(self._planner.plan((frame, intake), book, self._cache, self._aside), fetchers)
         finally:
             if self._aside is not None:
                 clear(self._aside)
-
-    def _book(self) -> BookSource:
-        """Where tasks find the book."""
-        if not self._settings.book_travels:
-            return self._changes.file
-        book = self._changes.book
-        if self._travelling is None or self._travelling[0] is not book:
-            self._travelling = (book, StaticBook(book.to_json()))
-        return self._travelling[1]
 
     def close(self) -> None:
         """Let go of what runs batches."""

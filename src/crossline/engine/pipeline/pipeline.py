@@ -63,7 +63,7 @@ class Pipeline:
         self._stopping = threading.Event()
         self._jobs = Cancellable(spark, self._stopping)
         history = self._history = HistoryLog(settings.checkpoint)
-        planner = Planner(settings)
+        planner = Planner(settings, self._stopping)
         past = PastReader(
             spark, sources, history, settings.state_root, settings.shards_held, planner.past, self._jobs.jobs
         )

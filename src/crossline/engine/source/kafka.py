@@ -66,12 +66,13 @@ def kafka_source(
     records_max: int,
     checkpoint: str,
     number: int,
+    schemas: SchemaStore | None = None,
     *,
     headers: bool = False,
 ) -> SourcePlan:
     """The topics of ``source`` as source ``number`` of a pipeline, at most ``records_max`` records a batch.
 
-    With a registry, their records are of Avro. ``headers``: those of the messages are read too.
+    ``schemas``: their records are of Avro. ``headers``: those of the messages are read too.
     """
     reader = kafka_reader(source, environment, records_max, headers=headers)
     client = librdkafka_settings(source.brokers, source.security, environment)
@@ -88,19 +89,17 @@ def kafka_source(
         fetch.close()
         watch.close()
 
-    intake = KafkaIntake(stream, schemas_of(source, checkpoint, stream, environment))
+    intake = KafkaIntake(stream, schemas)
     return SourcePlan(
         stream, opened, intake, fetch, reader.history, close, verify=watch.ask, client=reading, waiting=TopicLag(client)
     )
 
 
-def schemas_of(
-    source: KafkaSourceSettings, checkpoint: str, stream: str, environment: Mapping[str, str]
-) -> SchemaStore | None:
-    """Where the schemas of the source's records are to be had, and kept; None where they have none."""
+def schemas_of(source: KafkaSourceSettings, folder: str, environment: Mapping[str, str]) -> SchemaStore | None:
+    """Where the schemas of the source's records are to be had, and kept (``folder``); None where they have none."""
     if source.registry is None:
         return None
-    return SchemaStore.of(source.registry, f"{checkpoint}/sources/{stream}/schemas", environment)
+    return SchemaStore.of(source.registry, folder, environment)
 
 
 def kafka_reader(

@@ -3,28 +3,35 @@
 What is written lies in ``resharding`` and counts for nothing until it is whole and synced. Then one rename makes it
 ``resharded``: from there on the new logs count, and whoever has the checkpoint next puts them where they belong, if the
 process that began it was killed. Until then the old logs are as they were.
+
+On a store nothing is renamed: the new logs are put into a folder of their own, whose name has the number of the driver
+that writes them, and count once a note says so, which is one put. Which folder counts is in the note always, so what
+was begun and not finished, or finished and not cleared away, is nobody's.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
+from crossline.connectors.objects.place import under
 from crossline.core.basics.errors import StateError, UsageError
 from crossline.core.judge.reshard import Blob, resharded
-from crossline.engine.book.book import book_from_json
+from crossline.engine.book.book import Book, book_from_json
 from crossline.engine.book.checkpoint import OWNER
 from crossline.engine.book.sparklog import last_committed, unfinished
-from crossline.engine.state.statelog import StateLog
+from crossline.engine.book.stored import StoredCheckpoint
+from crossline.engine.state.cache import PASTS
+from crossline.engine.state.statelog import StateLog, logs_in
 
 BEGUN, WHOLE = "resharding", "resharded"  # folders in a checkpoint
 _STATE, _BOOK, _BEFORE = "state", "book.json", "before"
-_SHARD, _LEVEL, _DECIDED = "shard-", "level-", "decided"
+_LEVEL, _DECIDED = "level-", "decided"
 _WRITE_BYTES = 64 << 20  # of all shards together that wait to be written
 
 
@@ -46,27 +53,17 @@ def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
         StateError: something in it is missing or damaged, or has to be finished first.
     """
     settle(checkpoint)
-    raw = _book_of(checkpoint, pipeline)
+    raw = _book_of(checkpoint, str(checkpoint), pipeline)
     book = book_from_json(raw)
     done = Resharded(shards, book.shards)
     if shards == book.shards:
         return done
-    if book.deciding is not None and book.deciding.folder is not None and unfinished(str(checkpoint)):
-        raise StateError(
-            f"{checkpoint}: a batch is not finished, and what it decided may stand in {book.deciding.folder} in the "
-            "files of its shards: have it finished first (crossline run PIPELINE --drain), then come again"
-        )
-    aside, last = checkpoint / BEGUN, last_committed(str(checkpoint))
+    _check_finished(checkpoint, str(checkpoint), book)
+    aside = checkpoint / BEGUN
     try:
         (aside / _STATE).mkdir(parents=True)
-        ends = {past.folder: past.slices - 1 for past in book.pasts.values()}
-        for folder in _logs(checkpoint / _STATE):
-            within = folder.relative_to(checkpoint / _STATE)
-            of_past = within.parts[1] if within.parts[:1] == ("pasts",) else None
-            if of_past is None or of_past in ends:
-                end = last if of_past is None else ends[of_past]
-                _write(folder, aside / _STATE / within, end, done, top=within.name.startswith((_LEVEL, _DECIDED)))
-        (aside / _BOOK).write_bytes(orjson.dumps({**orjson.loads(raw), "shards": shards}))
+        _write_all(str(checkpoint / _STATE), str(aside / _STATE), checkpoint, book, done)
+        (aside / _BOOK).write_bytes(_with_shards(raw, shards))
         done.bytes = _synced(aside)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
@@ -79,6 +76,50 @@ def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
     aside.rename(checkpoint / WHOLE)
     settle(checkpoint)
     return done
+
+
+def reshard_stored(held: StoredCheckpoint, pipeline: str, shards: int) -> Resharded:
+    """The same of a checkpoint on a store that is held; raises the same."""
+    raw = _book_of(held.folder, held.shown, pipeline)
+    book = book_from_json(raw)
+    done = Resharded(shards, book.shards)
+    if shards == book.shards:
+        return done
+    _check_finished(held.folder, held.shown, book)
+    with held.new_state() as root:
+        _write_all(held.state_root, root, held.folder, book, done)
+        aside = held.folder / f"{_BOOK}.tmp"
+        aside.write_bytes(_with_shards(raw, shards))
+        aside.replace(held.folder / _BOOK)
+    return done
+
+
+def _check_finished(folder: Path, shown: str, book: Book) -> None:
+    if book.deciding is not None and book.deciding.folder is not None and unfinished(str(folder)):
+        raise StateError(
+            f"{shown}: a batch is not finished, and what it decided may stand in {book.deciding.folder} in the "
+            "files of its shards: have it finished first (crossline run PIPELINE --drain), then come again"
+        )
+
+
+def _with_shards(raw: bytes, shards: int) -> bytes:
+    return orjson.dumps({**orjson.loads(raw), "shards": shards})
+
+
+def _write_all(source: str, target: str, folder: Path, book: Book, done: Resharded) -> None:
+    """All logs below ``source``, those of levels and of pasts too; ``folder`` says what was committed."""
+    last = last_committed(str(folder))
+    ends = {past.folder: past.slices - 1 for past in book.pasts.values()}
+    for within, numbers in logs_in(source).items():
+        parts = within.split("/")
+        of_past = parts[1] if parts[0] == PASTS else None
+        if of_past is None or of_past in ends:
+            end = last if of_past is None else ends[of_past]
+            _write(_below(source, within), numbers, _below(target, within), end, done)
+
+
+def _below(root: str, within: str) -> str:
+    return under(root, within) if within else root
 
 
 def settle(checkpoint: Path) -> bool:
@@ -98,41 +139,34 @@ def settle(checkpoint: Path) -> bool:
     return there
 
 
-def _book_of(checkpoint: Path, pipeline: str) -> bytes:
+def _book_of(checkpoint: Path, shown: str, pipeline: str) -> bytes:
     path, owner = checkpoint / _BOOK, checkpoint / OWNER
     if not path.is_file():
         raise UsageError(
-            f"{checkpoint} has no {_BOOK}: found no checkpoint there that a pipeline has run on; the number of shards "
+            f"{shown} has no {_BOOK}: found no checkpoint there that a pipeline has run on; the number of shards "
             "of a new one is engine.shards in the pipeline file"
         )
     if owner.is_file():
         known = orjson.loads(owner.read_bytes()).get("pipeline")
         if known != pipeline:
-            raise UsageError(f"{checkpoint} is the checkpoint of pipeline {known}, found {pipeline}")
+            raise UsageError(f"{shown} is the checkpoint of pipeline {known}, found {pipeline}")
     return path.read_bytes()
 
 
-def _logs(root: Path) -> list[Path]:
-    """The folders that have a log for each shard: of each level, and of each past."""
-    found = {path.parent for path in root.rglob(f"{_SHARD}*") if path.is_dir()}
-    return sorted(found)
-
-
-def _write(source: Path, target: Path, last: int, done: Resharded, *, top: bool) -> None:
-    """The log at ``source`` up to batch ``last`` as one of other shards at ``target``.
-
-    ``top``: it is that of a level above the first, which may begin with any batch.
-    """
-    numbers = sorted(int(path.name.removeprefix(_SHARD)) for path in source.iterdir() if path.name.startswith(_SHARD))
-    logs = [StateLog(str(source), number) for number in numbers]
+def _write(source: str, numbers: Sequence[int], target: str, last: int, done: Resharded) -> None:
+    """The log at ``source``, of shards of these ``numbers``, up to batch ``last`` as one of other shards."""
+    name = source.partition("?")[0].rpartition("/")[2]
+    logs = [StateLog(source, number) for number in numbers]
     lasts = [segment.last for log in logs for segment in log.segments() if segment.first <= last]
-    if top and (not lasts or (source.name == _DECIDED and max(lasts) < last)):
+    # That of a level above the first may begin with any batch.
+    top = name.startswith((_LEVEL, _DECIDED))
+    if top and (not lasts or (name == _DECIDED and max(lasts) < last)):
         return  # it begins with a batch to come: no batch that is done had it, or nothing revises decisions any more
-    if numbers != list(range(done.before)):
+    if list(numbers) != list(range(done.before)):
         raise StateError(
             f"{source}: found the logs of {len(numbers)} shards, expected {done.before}; restore the folder"
         )
-    new = [StateLog(str(target), shard) for shard in range(done.shards)]
+    new = [StateLog(target, shard) for shard in range(done.shards)]
     waiting: list[list[bytes]] = [[] for _ in new]
     first, size, batches = 0, 0, 0
     for batch, kept_from, blobs in _batches(logs, last):
@@ -141,6 +175,7 @@ def _write(source: Path, target: Path, last: int, done: Resharded, *, top: bool)
         for mine, blob in zip(waiting, resharded(blobs, done.shards, kept_from), strict=True):
             mine.append(blob)
             size += len(blob)
+            done.bytes += len(blob)
         batches += 1
         if size > _WRITE_BYTES:
             _flush(new, first, waiting)

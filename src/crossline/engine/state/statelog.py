@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from crossline.core.basics import wire
 from crossline.core.basics.errors import StateError
 
 _LENGTH = struct.Struct("<Q")
+SHARD = "shard-"
 T = TypeVar("T")
 MERGE_AT = 128  # files of one tier, at which the older half becomes one file of the next
 MERGE_COUNT = 64
@@ -61,7 +63,7 @@ class StateLog:
     def __init__(self, root: str, shard: int) -> None:
         place = place_of(root)
         self._fs, self._whole = place.fs, place.whole
-        self._dir = f"{place.base}/shard-{shard:05d}"
+        self._dir = f"{place.base}/{SHARD}{shard:05d}"
         self._local = isinstance(place.fs, pafs.LocalFileSystem)
         self._made = False
 
@@ -215,7 +217,8 @@ class StateLog:
     def _put_as(self, name: str, blobs: list[bytes] | list[pa.Buffer], *, framed: bool) -> None:
         path = f"{self._dir}/{name}"
         # A name of its own: a task that Spark gave up may still be writing while another attempt of it writes too.
-        aside = path if self._whole else f"{path}.{os.getpid()}{ASIDE}"
+        own = os.getpid() if self._local else uuid.uuid4().hex
+        aside = path if self._whole else f"{path}.{own}{ASIDE}"
 
         def write() -> None:
             if not self._made and not self._whole:
@@ -256,12 +259,27 @@ def shards_in(root: str) -> int:
     """How many shards have a log under ``root``."""
     place = place_of(root)
     selector = pafs.FileSelector(place.base, allow_not_found=True)
+    return sum(info.base_name.startswith(SHARD) for info in _looked(root, place.fs, selector))
 
+
+def logs_in(root: str) -> dict[str, list[int]]:
+    """The folders under ``root`` that have a log for each shard, below it, each with the numbers of its shards."""
+    place = place_of(root)
+    base = place.base.rstrip("/")
+    found: dict[str, set[int]] = {}
+    for info in _looked(root, place.fs, pafs.FileSelector(base, allow_not_found=True, recursive=True)):
+        *above, _ = parts = info.path.removeprefix(f"{base}/").split("/")
+        within = parts if info.type == pafs.FileType.Directory else above
+        if within and within[-1].startswith(SHARD):
+            found.setdefault("/".join(within[:-1]), set()).add(int(within[-1].removeprefix(SHARD)))
+    return {folder: sorted(numbers) for folder, numbers in sorted(found.items())}
+
+
+def _looked(root: str, fs: pafs.FileSystem, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
     def look() -> list[pafs.FileInfo]:
-        return list(place.fs.get_file_info(selector))
+        return list(fs.get_file_info(selector))
 
-    found = patiently(partial(_told, look, root)) if is_uri(root) else look()
-    return sum(info.base_name.startswith("shard-") for info in found)
+    return patiently(partial(_told, look, root)) if is_uri(root) else look()
 
 
 def _told(call: Callable[[], T], where: str) -> T:

@@ -16,7 +16,7 @@ import pytest
 from crossline.connectors.objects.files import LocalFiles
 from crossline.core.basics.errors import StateError
 from crossline.engine.book import lease as lease_module
-from crossline.engine.book.lease import CLAIMS, Lease
+from crossline.engine.book.lease import CLAIMS, MARK, Lease
 
 
 @pytest.fixture
@@ -28,8 +28,12 @@ def lease(store: LocalFiles, on_lost: Callable[[StateError], None] = lambda _: N
     return Lease(store, "s3://bucket/p", lambda: None, on_lost)
 
 
+def claims(store: LocalFiles) -> list[str]:
+    return [name for name in store.names(CLAIMS) if not name.endswith(f"-{MARK}.json")]
+
+
 def of_another_machine(store: LocalFiles) -> None:
-    (name,) = store.names(CLAIMS)
+    (name,) = claims(store)
     about = orjson.loads(store.get(f"{CLAIMS}/{name}"))
     store.put(f"{CLAIMS}/{name}", orjson.dumps({**about, "machine": "another", "host": "far"}))
 
@@ -46,7 +50,7 @@ def test_a_second_one_is_refused_while_the_first_lives_and_begins_once_it_let_go
     assert second.epoch > first.epoch
     second.still_held()
     second.release()
-    assert store.names(CLAIMS) == []
+    assert claims(store) == []
 
 
 def test_of_a_process_that_died_here_the_next_one_takes_over_at_once(store: LocalFiles) -> None:
@@ -122,4 +126,63 @@ def test_of_those_that_come_at_one_moment_no_two_begin(store: LocalFiles) -> Non
         for one in begun:
             one.still_held()
             one.release()
-        assert store.names(CLAIMS) == []
+        assert claims(store) == []
+        assert len(store.names(CLAIMS)) <= 1  # the mark of the last one that let go
+
+
+class Late(LocalFiles):
+    """The next put of a claim reaches the store when ``arrive`` is called, whatever stands there by then."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.late, self.under_way = False, threading.Event()
+        self._arrives = threading.Event()
+
+    def put(self, name: str, data: bytes) -> None:
+        if self.late and name.startswith(CLAIMS):
+            self.late = False
+            self.under_way.set()
+            assert self._arrives.wait(60)
+        super().put(name, data)
+
+    def arrive(self) -> None:
+        self._arrives.set()
+
+
+def test_a_renewal_that_comes_late_gives_nobody_back_what_another_had_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that took over has even ended by then: nothing of it is there but the mark that it leaves."""
+    monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
+    monkeypatch.setattr(lease_module, "LEASE_S", 0.0)
+    monkeypatch.setattr(lease_module, "_POLL_S", 0.01)
+    store, told = Late(tmp_path / "store"), queue.Queue[StateError]()
+    frozen = lease(store, told.put)
+    frozen.take([])
+    store.late = True
+    assert store.under_way.wait(60)
+    of_another_machine(store)
+    monkeypatch.setattr(lease_module, "RENEW_S", 3600.0)
+    second = lease(LocalFiles(store.root))
+    second.take([])
+    second.release()
+    store.arrive()
+    monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
+    with pytest.raises(StateError, match="taken over by another run"):
+        frozen.still_held()
+    assert "taken over by another run" in str(told.get(timeout=60))
+    frozen.release()
+    third = lease(store)
+    third.take([])
+    assert third.epoch > second.epoch
+    third.release()
+
+
+def test_a_number_is_never_given_twice_though_one_began_and_ended_between_two_looks(store: LocalFiles) -> None:
+    quick = lease(store)
+    quick.take([])
+    quick.release()
+    slow = lease(store)
+    slow.take([])  # as it read notes before the quick one wrote any
+    assert slow.epoch == quick.epoch + 1
+    slow.release()

@@ -68,8 +68,8 @@ def test_a_kill_at_any_put_leaves_what_was_published_before_or_after(tmp_path: P
             except StoreAwayError:
                 allowed = [published, wanted]
             mirror.tidy()
+            (tmp_path / f"look-{case}-{step}").mkdir()
             Mirror(store, tmp_path / f"look-{case}-{step}", "the store").look()
-            (tmp_path / f"look-{case}-{step}").mkdir(exist_ok=True)
             seen = contents(tmp_path / f"look-{case}-{step}")
             assert seen in allowed, (case, step)
             published = seen
@@ -141,3 +141,69 @@ def test_a_damaged_store_is_told(tmp_path: Path) -> None:
     store.put(f"{NOTES}/{store.names(NOTES)[-1]}", b"{")
     with pytest.raises(StateError, match="damaged"):
         begun(store, tmp_path / "more", 2)
+
+
+def test_what_a_driver_that_was_taken_over_from_still_deletes_is_nothing_that_another_needs(tmp_path: Path) -> None:
+    """It thaws in the midst of a publish: what it replaced is garbage to it, and was read by its successor."""
+    store, old, new = Shaky(tmp_path / "store"), tmp_path / "old", tmp_path / "new"
+    first = begun(store, old, 1)
+    (old / "big").write_bytes(b"x" * (INLINE_BYTES + 1))
+    first.publish()
+    second = begun(store, new, 2)
+    aside = old / "big.tmp"
+    aside.write_bytes(b"y" * (INLINE_BYTES + 1))
+    aside.replace(old / "big")
+    first.publish()
+    first.tidy()
+    second.tidy()
+    begun(store, tmp_path / "next", 3)
+    assert contents(tmp_path / "next") == {"big": b"x" * (INLINE_BYTES + 1)}
+
+
+def test_who_looks_while_another_writes_sees_one_moment(tmp_path: Path) -> None:
+    """What the looker's list named is gone by the time that it asks: it lists again."""
+    store, here = Shaky(tmp_path / "store"), tmp_path / "here"
+    mirror = begun(store, here, 1)
+
+    class Moving(LocalFiles):
+        def get(self, name: str) -> bytes:
+            if moves:
+                body = moves.pop()
+                (here / "big").unlink(missing_ok=True)
+                (here / "big").write_bytes(body)
+                (here / "small").write_bytes(body[:1])
+                mirror.publish()
+                mirror.tidy()
+            return super().get(name)
+
+    moves: list[bytes] = []
+    (here / "big").write_bytes(b"0" * (INLINE_BYTES + 1))
+    (here / "small").write_bytes(b"0")
+    mirror.publish()
+    moves += [body * (INLINE_BYTES + 7) for body in (b"3", b"2", b"1")]
+    (tmp_path / "look").mkdir()
+    Mirror(Moving(store.root), tmp_path / "look", "the store").look()
+    assert contents(tmp_path / "look") == contents(here)
+
+
+def test_a_number_that_is_used_already_is_refused(tmp_path: Path) -> None:
+    store = Shaky(tmp_path / "store")
+    begun(store, tmp_path / "one", 7)
+    with pytest.raises(StateError, match="another run began meanwhile"):
+        begun(store, tmp_path / "two", 7)
+
+
+def test_a_start_whose_first_note_seemed_to_fail_goes_on(tmp_path: Path) -> None:
+    store, old = Shaky(tmp_path / "store"), tmp_path / "old"
+    first = begun(store, old, 1)
+    (old / "a").write_text("1")
+    first.publish()
+    (tmp_path / "new").mkdir()
+    mirror = Mirror(store, tmp_path / "new", "the store")
+    store.fails_at, store.late = store.puts + 1, True
+    with pytest.raises(StoreAwayError):
+        mirror.restore(2)
+    mirror.restore(2)
+    mirror.tidy()
+    assert contents(tmp_path / "new") == {"a": b"1"}
+    assert len(store.names(NOTES)) == 1
