@@ -1,7 +1,7 @@
 """What homes of shards save a cluster: ``python -m bench.homes [--records N] [--runs N] [--batches N]``.
 
-R5 over files, on ``local-cluster``: executors that are processes of this machine. In turns with shards that have no homes,
-whose tasks go to whichever executor is free. Rates are those of this machine, on which all executors share its
+R5 over files, on ``local-cluster``: executors that are processes of this machine. In turns with shards that have no
+homes, whose tasks go to whichever executor is free. Rates are those of this machine, on which all executors share its
 processors; what is read again, and what each executor holds, is what a cluster has.
 """
 
@@ -23,6 +23,7 @@ def measure(records: int, batches: int, executors: int, shards: int, *, homes: b
     folder = files_of(TxWorkload(), records, "tx")
     engine = {"master": f"local-cluster[{executors},1,1024]", "shards": shards}
     engine["spark"] = {"spark.executor.memory": "512m", "spark.default.parallelism": executors}
+    engine["spark"]["spark.python.authenticate.socketTimeout"] = "120s"  # workers begin side by side, on few processors
     source = {"kind": "files", "path": str(folder), "max_batch_bytes": max(1, records // batches * BYTES)}
     return run_pipeline(rule_set("R5"), source, engine=engine, arguments=[] if homes else ["--no-homes"])
 
@@ -49,9 +50,9 @@ def main() -> None:
             mine.append(run)
             segments, size = read_again(run)
             say(
-                f"homes {homes}: steady {run.steady_rate():,.0f}/s, cpu {run.cpu_us_per_record()['all']:.2f} us a record, "
-                f"read again {segments} segments, {size / 1e6:,.1f} MB, plan {plan_ms(run):.0f} ms, workers and keepers "
-                f"{run.batches[-1]['rss_bytes']['workers'] / 1e6:,.0f} MB, load average {os.getloadavg()[0]:.1f}"
+                f"homes {homes}: steady {run.steady_rate():,.0f}/s, cpu {run.cpu_us_per_record()['all']:.2f} us a "
+                f"record, read again {segments} segments, {size / 1e6:,.1f} MB, plan {plan_ms(run):.0f} ms, load "
+                f"average {os.getloadavg()[0]:.1f}"
             )
     for homes, mine in runs.items():
         report.add(

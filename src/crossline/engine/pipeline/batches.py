@@ -55,8 +55,8 @@ class PipelineSettings:
 
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
-    batches may be one task or none, and large ones travel in files. ``homes``: tasks of a shard run on one executor, where
-    Spark can be told so. ``breaker``: of rules without a bound of their own.
+    batches may be one task or none, and large ones travel in files. ``homes``: tasks of a shard run on one executor,
+    where Spark can be told so. ``breaker``: of rules without a bound of their own.
     ``book_travels``: with each batch, to tasks that see no file of this machine.
     ``state``: where shards log their state, where that is not in the checkpoint's folder.
     ``topic``: where the tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all

@@ -1,11 +1,11 @@
 """Homes of shards on a cluster: the executor that Spark is asked to run the tasks of a part of the shards on.
 
-Spark asks the partitions of an RDD where they would like to be, and DataFrames have no word for it. But a ``CoalescedRDD``
-says of each partition what stands in that partition, and its partitions are an array that anybody may write to. So rows
-that come out of a shuffle go through one of as many partitions as before, whose partitions say where they belong.
+Spark asks the partitions of an RDD where they would like to be, and DataFrames have no word for it. But a
+``CoalescedRDD`` says of each partition what stands in that partition, and its partitions are an array that anybody may
+write to. So rows that come out of a shuffle go through one of as many partitions, which say where they belong.
 
-That is a few hundred calls to Java a batch, a third of a millisecond each. So Java does it in one call, to a method that
-Spark's own compiler (Janino) makes of the text below; it runs in the driver alone, and no executor knows of it.
+That would be some hundred calls to Java a batch, a third of a millisecond each. So Java does it in one call, to a
+method that Spark's own compiler (Janino) makes of the text below. It runs in the driver alone; no executor knows it.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Homes:
     def anywhere(self, frame: DataFrame) -> DataFrame:
         """``frame`` as tasks of whichever executor is free.
 
-        The source of topics would have each partition read by one executor, chosen by a hash: tasks would wait for that.
-        A machine as a place, which is not waited for, keeps it from being asked.
+        The source of topics would have each partition read by one executor, chosen by a hash, and tasks would wait for
+        it. A machine as a place, which is not waited for, keeps the source from being asked.
         """
         return self._placed(frame, self._hosts)
 
@@ -114,18 +114,17 @@ class Homes:
 
 
 def homes_of(spark: SparkSession, parts: int) -> Homes | None:
-    """Homes for ``parts`` of the shards; None, and a warning, where this Spark is not the one that this was made for."""
-    java = spark.sparkContext._jvm  # noqa: SLF001 - as above
-    assert java is not None  # of a session that lives
+    """Homes for ``parts`` of the shards; None, and a warning, where this Spark is not that which this was made for."""
+    java, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway  # noqa: SLF001 - as above
+    if java is None or gateway is None:
+        return None
 
     def compiled(text: str, kind: str, *names: str) -> Any:
-        given = spark.sparkContext._gateway.new_array(java.String, len(names))  # type: ignore[union-attr]  # noqa: SLF001
+        given = gateway.new_array(java.String, len(names))
         for place, name in enumerate(names):
             given[place] = name
-        evaluator = java.org.codehaus.janino.ScriptEvaluator()
-        return evaluator.createFastEvaluator(
-            text, java.java.lang.Class.forName(f"org.apache.spark.api.java.function.{kind}"), given
-        )
+        kind_of = java.java.lang.Class.forName(f"org.apache.spark.api.java.function.{kind}")
+        return java.org.codehaus.janino.ScriptEvaluator().createFastEvaluator(text, kind_of, given)
 
     try:
         executors = compiled(_EXECUTORS, "Function", "given")

@@ -9,8 +9,8 @@ from fractions import Fraction
 def placed(parts: int, cores: Mapping[str, int], before: Sequence[str] = ()) -> tuple[str, ...]:
     """The executor of each part; none where there is no executor.
 
-    ``cores``: of each executor that is there, by its id. ``before``: the answer before; executors that are gone may stand
-    in it.
+    ``cores``: of each executor that is there, by its id. ``before``: the answer before, in which executors may stand
+    that are gone.
 
     Each gets its share by cores, to within one part: so no more than it has cores, where there are enough for all. As
     few parts move as can be, and the same input gives the same answer.
@@ -29,7 +29,7 @@ def placed(parts: int, cores: Mapping[str, int], before: Sequence[str] = ()) -> 
 
 
 def _due(parts: int, cores: Mapping[str, int], kept: Mapping[str, int]) -> dict[str, int]:
-    """How many parts each executor gets. What is left over is for those that have more than the whole of their share."""
+    """How many parts each gets: the whole of its share, and one more where something is left, first who has it."""
     every = sum(cores.values())
     share = {name: Fraction(parts * count, every) for name, count in cores.items()}
     due = {name: int(share[name]) for name in cores}
