@@ -7,9 +7,9 @@ What executors read of files is in ``spark/test_cluster``.
 
 from __future__ import annotations
 
+import json
 import os
 import random
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,8 +85,8 @@ def read_again(project: Project) -> list[int]:
 
 def executors_with_shards(project: Project) -> list[int]:
     """How many executors had shards, each time that this changed."""
-    lines = (project.root / "run.log").read_text().splitlines()
-    return [int(found.group(1)) for line in lines if (found := re.search(r"homes of shards.*executors\W+(\d+)", line))]
+    lines = [line for line in (project.root / "run.log").read_text().splitlines() if "homes of shards" in line]
+    return [json.loads(line)["executors"] for line in lines]
 
 
 def at_home(feed: Feed[Sent], project: Project, process: subprocess.Popen[bytes]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from crossline.engine.spark.placing import placed
+from crossline.engine.spark.placing import in_turns, placed
 from crossline.logs import get_logger
 
 log = get_logger(__name__)
@@ -87,11 +87,12 @@ class Homes:
         if said == self._said:
             return
         self._said = said
-        found = {name: (host, int(cores)) for name, host, cores in (line.split(" ") for line in said.splitlines())}
+        lines = (line.split(" ") for line in said.splitlines())
+        found = {name: (host, max(1, int(cores))) for name, host, cores in lines}
         before = self._homes
         self._homes = placed(self._parts, {name: cores for name, (_, cores) in found.items()}, before)
         self._places = "\n".join(f"executor_{found[name][0]}_{name}" for name in self._homes)
-        self._hosts = "\n".join(sorted({host for host, _ in found.values()}))
+        self._hosts = "\n".join(found[name][0] for name in in_turns(self._homes))
         moved = sum(now != then for now, then in zip(self._homes, before or self._homes, strict=False))
         log.info("homes of shards", executors=len(found), parts=self._parts, moved=moved)
 
@@ -103,7 +104,7 @@ class Homes:
         """``frame`` as tasks of whichever executor is free.
 
         The source of topics would have each partition read by one executor, chosen by a hash, and tasks would wait for
-        it. A machine as a place, which is not waited for, keeps the source from being asked.
+        it. A machine as a place is not waited for, and while it has room, what a consumer there has read ahead is used.
         """
         return self._placed(frame, self._hosts)
 

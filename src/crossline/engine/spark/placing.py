@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
@@ -26,6 +27,16 @@ def placed(parts: int, cores: Mapping[str, int], before: Sequence[str] = ()) -> 
                 due[name], kept[part] = 0, None
     waiting = iter([name for name in sorted(cores, key=_order) for _ in range(due[name])])
     return tuple(next(waiting) if name is None else name for name in kept)
+
+
+def in_turns(homes: Sequence[str]) -> list[str]:
+    """The same executors as often, one after the other: the first few of them are as many different ones as can be."""
+    turns: Counter[str] = Counter()
+    turn_of = []
+    for name in homes:
+        turn_of.append((turns[name], name))
+        turns[name] += 1
+    return [name for _, name in sorted(turn_of, key=lambda each: (each[0], _order(each[1])))]
 
 
 def _due(parts: int, cores: Mapping[str, int], kept: Mapping[str, int]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from math import ceil, floor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.engine.spark.placing import placed
+from crossline.engine.spark.placing import in_turns, placed
 
 NAMES = ("0", "1", "2", "9", "10")
 
@@ -69,6 +69,11 @@ def test_executors_that_come_and_go() -> None:
 def test_cores_are_shares_and_no_executor_gets_more_than_it_has() -> None:
     assert placed(4, {"0": 3, "1": 1}) == ("0", "0", "0", "1")
     assert placed(3, {"0": 1, "1": 4}) == ("0", "1", "1")
+
+
+def test_executors_in_turns() -> None:
+    assert in_turns(("0", "0", "0", "10", "2", "2")) == ["0", "2", "10", "0", "2", "0"]
+    assert in_turns(()) == []
 
 
 def test_the_first_homes_go_to_executors_in_the_order_in_which_they_came() -> None:
