@@ -85,8 +85,9 @@ def read_again(project: Project) -> list[int]:
 
 def executors_with_shards(project: Project) -> list[int]:
     """How many executors had shards, each time that this changed."""
-    lines = [line for line in (project.root / "run.log").read_text().splitlines() if "homes of shards" in line]
-    return [json.loads(line)["executors"] for line in lines]
+    lines = (project.root / "run.log").read_text().splitlines(keepends=True)
+    found = [line for line in lines if "homes of shards" in line and line.endswith("\n")]
+    return [json.loads(line)["executors"] for line in found]
 
 
 def at_home(feed: Feed[Sent], project: Project, process: subprocess.Popen[bytes]) -> None:
