@@ -104,6 +104,8 @@ class Planner:
         hops = hops_of(book, intake, KeptJudge(book, cache, partitions, topic), kept=topic is not None)
         if self._settings.one_machine and self._last_records <= NARROW_RECORDS:
             return narrow(frame, hops)
+        if self._homes is not None and self._settings.records_max:  # of topics, which say where they would be read
+            frame = self._homes.anywhere(frame)
         return wide(frame, hops, partitions, aside, self._homes)
 
     def past(self, inputs: Sequence[Input], book: BookSource, cache: ShardCache) -> DataFrame:

@@ -49,8 +49,6 @@ def wide(
 
     ``aside``: a folder for what goes from stage to stage, where all tasks are on one machine.
     """
-    if homes is not None:
-        frame = homes.anywhere(frame)
     for hop in hops:
         if hop.by_shard:
             frame = frame.repartitionById(partitions, frame.shard % partitions)
