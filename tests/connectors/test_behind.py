@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,6 +144,45 @@ def test_a_disk_that_takes_nothing_holds_the_batch(sink: Behind) -> None:
     with pytest.raises(SinkError, match="what Shaky is to get cannot be written: No such file"):
         sink.deliver(delivery(0, "a"))
     assert sink.backlog().batches == 0
+
+
+class Frozen(Shaky):
+    """Waits in ``open`` until it is to stop, as for a server that is frozen."""
+
+    def heed(self, stop: threading.Event) -> None:
+        self.stop = stop
+
+    def open(self) -> None:
+        self.asked.set()
+        assert self.stop.wait(WAIT_S)
+        raise SinkError("stopped")
+
+
+def test_a_stop_is_heeded_while_it_is_opened(tmp_path: Path) -> None:
+    frozen = Frozen()
+    sink = Behind(frozen, tmp_path / "behind", QUICK)
+    sink.open()
+    sink.deliver(delivery(0, "a"))
+    with capture_logs() as logs:
+        assert frozen.asked.wait(WAIT_S)
+        sink.close()
+    assert waiting_in(sink.folder) == 1
+    assert logs == []
+
+
+def test_what_waits_is_synced_with_its_name(sink: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with capture_logs():
+        sink.deliver(delivery(0, "a"))
+    assert synced[0].startswith("000000000001.json.")
+    assert synced[1:] == ["behind"], "after the file has its name, its folder"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"schema_version": 1}', b"\xff"])

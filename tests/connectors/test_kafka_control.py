@@ -12,10 +12,13 @@ import yaml
 
 from crossline.cli.doctor import control as doctor
 from crossline.cli.doctor.kafka import kafka_findings
+from crossline.cli.rules import topic
 from crossline.cli.rules.topic import Place, publish_rules
 from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicWriter
-from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 from crossline.core.settings.config import load_pipeline
+
+from .remaking import remake, send
 
 if TYPE_CHECKING:
     from crossline.core.basics.message import TopicMessage
@@ -89,6 +92,39 @@ def test_brokers_that_do_not_answer_give_nothing() -> None:
     assert reader.trouble
 
 
+def test_a_topic_made_anew_is_read_from_its_beginning_however_many_messages_it_has(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], reading: Callable[[str], ControlTopicReader]
+) -> None:
+    """Of a reader that heard nothing of it, as in a process that stood still: no offset tells."""
+    name = kafka_topic()
+    send(kafka_broker, name, 2)
+    reader = reading(name)
+    assert [each.offset for each in read_until(reader, 2)] == [0, 1]
+    reader.close()
+    remake(kafka_broker, name)
+    send(kafka_broker, name, 3)
+    assert [each.offset for each in read_until(reader, 3)] == [0, 1, 2]
+    assert reader.trouble is None
+
+
+def written(amount: int) -> bytes:
+    over = [{"field": "amount", "operator": ">", "value": amount}]
+    rule = {"rule_id": "large", "version": 1, "rule_type": "threshold", "source_topic": "payments"}
+    return yaml.safe_dump({**rule, "conditions": over}).encode()
+
+
+def pipeline_of(broker: LocalBroker, control: str, folder: Path) -> Path:
+    """A pipeline file in ``folder``, and beside it a rule, ``mine.yaml``."""
+    streams = {"payments": {"id": "payment_id", "event_time": {"field": "at"}, "fields": FIELDS}}
+    settings = {"kind": "kafka", "brokers": broker.brokers, "topic": control}
+    sources = {"payments": {"kind": "files", "path": "in"}}
+    whole = {"schema_version": 1, "name": "p", "streams": streams, "sources": sources, "rules": settings}
+    pipeline = folder / "pipeline.yaml"
+    pipeline.write_text(yaml.safe_dump({**whole, "sinks": [{"kind": "console"}]}))
+    (folder / "mine.yaml").write_bytes(written(1))
+    return pipeline
+
+
 def test_of_two_who_publish_at_the_same_moment_the_first_stays(
     kafka_broker: LocalBroker,
     control: str,
@@ -96,19 +132,7 @@ def test_of_two_who_publish_at_the_same_moment_the_first_stays(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    streams = {"payments": {"id": "payment_id", "event_time": {"field": "at"}, "fields": FIELDS}}
-    pipeline = tmp_path / "pipeline.yaml"
-    settings = {"kind": "kafka", "brokers": kafka_broker.brokers, "topic": control}
-    sources = {"payments": {"kind": "files", "path": "in"}}
-    whole = {"schema_version": 1, "name": "p", "streams": streams, "sources": sources, "rules": settings}
-    pipeline.write_text(yaml.safe_dump({**whole, "sinks": [{"kind": "console"}]}))
-
-    def written(amount: int) -> bytes:
-        over = [{"field": "amount", "operator": ">", "value": amount}]
-        rule = {"rule_id": "large", "version": 1, "rule_type": "threshold", "source_topic": "payments"}
-        return yaml.safe_dump({**rule, "conditions": over}).encode()
-
-    (tmp_path / "mine.yaml").write_bytes(written(1))
+    pipeline = pipeline_of(kafka_broker, control, tmp_path)
     send = Place.send
 
     def too_late(self: Place, key: str, value: bytes | None, author: str | None = None) -> int:
@@ -124,6 +148,23 @@ def test_of_two_who_publish_at_the_same_moment_the_first_stays(
         (written(1), "alice"),
         (written(2), "bob"),
     ]
+
+
+def test_brokers_that_go_away_once_it_is_sent_are_not_waited_for_for_ever(
+    kafka_broker: LocalBroker, control: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = pipeline_of(kafka_broker, control, tmp_path)
+    send = Place.send
+
+    def the_last(self: Place, key: str, value: bytes | None, author: str | None = None) -> int:
+        offset = send(self, key, value, author)
+        monkeypatch.setattr(ControlTopicReader, "read", lambda *_: ([], True))
+        monkeypatch.setattr(topic, "WAIT_S", 0.0)
+        return offset
+
+    monkeypatch.setattr(Place, "send", the_last)
+    with pytest.raises(SinkError, match="whether somebody else was first is not known"):
+        publish_rules(tmp_path / "mine.yaml", pipeline, "alice", as_json=True)
 
 
 def test_what_doctor_says_of_control_topics(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from crossline.connectors.kafka import fetch as kafka_fetch
+from crossline.connectors.kafka.back import KafkaBack
+from crossline.connectors.kafka.client import reading_settings
 from crossline.connectors.kafka.fetch import KafkaFetch
+from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.services.broker import LocalBroker
 
 from .remaking import WAIT_S, producer_of
@@ -56,6 +60,29 @@ def test_what_is_not_there_stays_away(kafka_broker: LocalBroker, topic: str) -> 
     assert fetch("nobody-made-this-0", [0], time.monotonic() + 0.5) == {}
     assert fetch(f"{topic}-0", [1], time.monotonic()) == {}
     assert fetch(f"{topic}-0", [1], soon_s()) == {1: b"0/1"}
+
+
+def test_what_was_given_up_is_found_where_the_source_reads_it(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str]
+) -> None:
+    """Offset 1 is the mark at the end of the first transaction; the second one was never ended."""
+    topic = kafka_topic()
+    for value, ends in ((b"given up", True), (b"under way", False)):
+        producer = producer_of(kafka_broker, **{"transactional.id": f"{topic}-{ends}"})
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        assert producer.flush(WAIT_S) == 0
+        if ends:
+            producer.abort_transaction(WAIT_S)
+    place: dict[str, Any] = {"kind": "kafka", "brokers": kafka_broker.brokers, "topic": topic}
+    asked = reading_settings(KafkaSourceSettings(**place), {})
+    found = {0: b"given up", 2: b"under way"}
+    assert KafkaFetch(asked)(f"{topic}-0", [0, 2], soon_s()) == found
+    back = KafkaBack(asked, [topic], None, 2**42, soon_s())
+    assert [each[1:] for each in back.values() if each is not None] == sorted(found.items(), reverse=True)
+    committed = {"isolation.level": "read_committed"}
+    assert reading_settings(KafkaSourceSettings(**place, options=committed), {}).items() >= committed.items()
 
 
 def soon_s() -> float:

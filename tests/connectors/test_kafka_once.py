@@ -14,9 +14,10 @@ from confluent_kafka import Producer
 from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
-from crossline.connectors.kafka.messages import Outgoing, late_message
+from crossline.connectors.kafka.messages import Outgoing, dead_message, late_message
 from crossline.connectors.kafka.once import OncePost
 from crossline.connectors.kafka.sink import KafkaSink
+from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import SinkError, StateError
 
 from .kafka_mock import WAIT_S, mock_brokers, read_topic
@@ -119,6 +120,18 @@ def test_a_topic_that_takes_nothing_keeps_nothing_from_the_others(
         with pytest.raises(SinkError, match=f"topic {small} takes no message of"):
             give(one, 0, batch)
         assert named(kafka_broker, topic) == ["a"]
+    one.drop()
+
+
+def test_a_message_that_no_cut_makes_small_enough_is_told(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+    """The name of a letter is not cut, which that of a deep folder's file may make longer than anything else."""
+    topic = kafka_topic(1, config={"max.message.bytes": "600"})
+    letter = dead_message(topic, DeadLetter("s", "malformed_json", "d", "f" * 460, 7, b"x" * 5_000))
+    assert letter.cut(512).size > 750, "with 150 of them counted to be on the safe side"
+    settings = {"bootstrap.servers": kafka_broker.brokers, "compression.type": "none"}
+    one = OncePost(settings, str(uuid.uuid4()), 30_000)
+    with pytest.raises(SinkError, match=f"topic {topic} takes no message of"):
+        give(one, 0, [letter])
     one.drop()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 import uuid
@@ -130,12 +131,82 @@ def test_an_action_is_in_force_for_its_time(made: Callable[..., Seen]) -> None:
     left_ms = long.client.pttl(f"{long.prefix}:entity:account_id=a1")
     assert HOUR_MS < left_ms <= 2 * HOUR_MS
     short.tell(alert("b", action="block"))
+    short.tell(alert("other", action="block", key={"account_id": "a2"}))
     deadline_s = time.monotonic() + WAIT_S
-    while long.client.exists(f"{long.prefix}:entity:account_id=a1"):  # its time is told by the server's clock
-        assert time.monotonic() < deadline_s
-    long.tell(alert("c", action="allow"))
+    while long.client.exists(f"{long.prefix}:entity:account_id=a1", f"{long.prefix}:entity:account_id=a2"):
+        assert time.monotonic() < deadline_s  # its time is told by the server's clock
+    assert [name for name, _ in long.client.zrange(f"{long.prefix}:due", 0, -1, withscores=True)] == ["account_id=a1"]
+    long.tell(alert("c", key={"account_id": "a3"}))
+    assert long.status() == standing("review", 40, "a"), "what outlasts a graver action, with the next delivery"
+    assert long.status("account_id=a2") == {}
+    assert long.client.exists(f"{long.prefix}:due") == 0
+    long.tell(alert("d", action="allow"))
     assert long.status() == standing("review", 40, "a")
     assert long.client.hlen(f"{long.prefix}:standing:account_id=a1") == 2
+
+
+def test_a_storm_on_one_entity_is_not_looked_through_at_each_alert(made: Callable[..., Seen]) -> None:
+    def looked_through() -> int:
+        """How often all that stands for an entity was read."""
+        return int(seen.client.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"])
+
+    seen = made()
+    before = looked_through()
+    seen.tell(*(alert(f"{n:04}", action="review" if n % 3 else "block", score=n % 50) for n in range(2_100)))
+    assert 1 <= looked_through() - before <= 4
+    # Of those with the highest score that block the one told last is in force for longest, or the first of an instant.
+    assert {**seen.status(), "alert_id": ""} == {**standing("block", 49, ""), "alert_id": ""}
+    assert seen.client.hlen(f"{seen.prefix}:standing:account_id=a1") == 2_100
+
+
+def test_one_by_one_is_as_all_at_once(made: Callable[..., Seen]) -> None:
+    """The gravest, as a plain look at all that was told finds it, after every step of a drawn history."""
+    drawn, ranks = random.Random(7), ("allow", "review", "step_up", "block")
+    seen, known = made(), dict[str, tuple[int, int]]()
+    for step in range(300):
+        name = f"{drawn.randrange(12)}"
+        if f"id-{name}" in known and drawn.random() < 0.5:
+            seen.tell(
+                alert(f"{name}-{step}", kind="correction", corrects=f"id-{name}", outcome="retracted", value=None)
+            )
+            del known[f"id-{name}"]
+        else:
+            rank, score = drawn.randrange(4), drawn.randrange(3)
+            told = {"kind": "correction", "corrects": f"id-{name}", "outcome": "amended"}
+            seen.tell(alert(f"{name}-{step}", action=ranks[rank], score=score, **told))
+            known[f"id-{name}"] = (rank, score)
+        found = seen.status()
+        if not known:
+            assert found == {}
+        else:
+            assert known[found["alert_id"]] == max(known.values())
+            assert (found["action"], int(found["score"])) == (ranks[max(known.values())[0]], max(known.values())[1])
+
+
+def test_a_correction_changes_the_figure_of_its_alert_alone(made: Callable[..., Seen]) -> None:
+    def figure() -> tuple[int, str] | None:
+        found = seen.get("figure", "card_burst", "account_id=a1")
+        return None if found is None else (found["value"], found["alert_id"])
+
+    seen = made()
+    seen.tell(alert("a", value=10), alert("b", value=20))
+    seen.tell(corrected("a", "amended", value=11))
+    assert figure() == (20, "id-b")
+    seen.tell(corrected("b", "amended", value=21))
+    assert figure() == (21, "id-b")
+    seen.tell(corrected("a", "retracted", value=None))
+    assert figure() == (21, "id-b")
+    seen.tell(corrected("b", "retracted", value=None))
+    assert figure() is None
+    seen.tell(corrected("b", "reinstated", value=22))
+    assert figure() == (22, "id-b")
+
+
+@pytest.mark.parametrize("field", ["in_force", "known"])
+@pytest.mark.parametrize("value", ["0s", "100000000d"])
+def test_times_that_a_server_refuses_are_refused(field: str, value: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        RedisSettings.model_validate({"kind": "redis", field: value})
 
 
 def test_the_newest_word_about_a_record_stays(made: Callable[..., Seen]) -> None:

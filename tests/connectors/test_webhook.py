@@ -34,6 +34,7 @@ class Receiver:
     def __init__(self) -> None:
         self.answer: Answer = lambda _body, _times: 200
         self.headers: dict[str, str] = {}
+        self.raw: tuple[dict[str, str], bytes] | None = None  # in place of an orderly answer
         self.got: list[dict[str, Any]] = []
         self.taken: list[str] = []
         self.seen: dict[str, int] = {}
@@ -56,11 +57,12 @@ class Receiver:
                 status = receiver.take(raw, self.headers["Idempotency-Key"], self.headers["Crossline-Signature"])
                 with suppress(ConnectionError):  # whoever asked may have given up
                     self.send_response(status)
-                    for name, value in receiver.headers.items():
+                    headers, body = receiver.raw or ({"Content-Length": "4", **receiver.headers}, b"said")
+                    self.close_connection = receiver.raw is not None
+                    for name, value in headers.items():
                         self.send_header(name, value)
-                    self.send_header("Content-Length", "4")
                     self.end_headers()
-                    self.wfile.write(b"said")
+                    self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None: ...
 
@@ -210,6 +212,44 @@ def test_one_that_makes_the_address_hang_is_parked(
         sink.deliver(Delivery("p", 0, alerts=of("a1", "a", "b", "c")))
     assert parked(tmp_path) == [("id-b", "no answer in 30000 ms", 2)]
     assert receiver.taken == ["id-a", "id-c"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"Content-Encoding": "gzip", "Content-Length": "4"}, b"said"),
+        ({"Content-Length": "400"}, b"cut off"),
+        ({"Transfer-Encoding": "chunked"}, b"no chunk"),
+        ({}, b"x" * 2_000_000),
+    ],
+)
+@pytest.mark.parametrize("status", [200, 500])
+def test_the_status_counts_whatever_follows(
+    make: Callable[..., WebhookSink],
+    receiver: Receiver,
+    tmp_path: Path,
+    headers: dict[str, str],
+    body: bytes,
+    status: int,
+) -> None:
+    receiver.answer = lambda alert, _times: status if alert["record_id"] == "b" else 200
+    receiver.raw = (headers, body)
+    with capture_logs():
+        make(attempts=2).deliver(Delivery("p", 0, alerts=of("a1", "a", "b", "c")))
+    assert [each["record_id"] for each in receiver.got] == (["a", "b", "c"] if status == 200 else ["a", "b", "b", "c"])
+    assert [name for name, _, _ in parked(tmp_path)] == ([] if status == 200 else ["id-b"])
+    assert all(why.startswith("500") and len(why) <= 304 for _, why, _ in parked(tmp_path))
+
+
+@pytest.mark.parametrize("asked", ["9" * 30, "9" * 5_000, "3601"])
+def test_no_address_asks_for_longer_than_an_hour(
+    make: Callable[..., WebhookSink], receiver: Receiver, asked: str
+) -> None:
+    receiver.answer = lambda _body, _times: 503
+    receiver.headers = {"Retry-After": asked}
+    with pytest.raises(SinkError, match="busy: 503") as raised:
+        make().deliver(Delivery("p", 0, alerts=of("a1", "a")))
+    assert raised.value.retry_after_ms == 3_600_000
 
 
 def test_a_stop_is_not_waited_for(

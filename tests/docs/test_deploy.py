@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,32 @@ def test_images_are_pinned() -> None:
 
 def test_the_image_has_no_rights() -> None:
     assert said("USER") == ["10001:10001"]
-    assert said("ENTRYPOINT") == ['["crossline"]']
+
+
+def environment_of(stage: int) -> dict[str, str]:
+    """What ENV says in the build (0), or in the image (1)."""
+    found = re.split(r"^FROM ", DOCKERFILE.replace("\\\n", " "), flags=re.MULTILINE)[1 + stage]
+    return dict(each.split("=", 1) for line in re.findall(r"^ENV (.*)", found, re.MULTILINE) for each in line.split())
+
+
+def test_the_image_finds_its_kernels_where_it_may_write(tmp_path: Path) -> None:
+    """Numba passes over a folder that it may not write to, and would compile for many minutes at each start."""
+    built, own = Path(environment_of(0)["NUMBA_CACHE_DIR"]), Path(environment_of(1)["NUMBA_CACHE_DIR"])
+    assert built.is_relative_to("/opt/crossline"), "it goes into the image"
+    assert str(own).startswith("/tmp/"), "the one folder beside the state that may be written"  # noqa: S108 - its name
+    (tmp_path / "built" / "decode").mkdir(parents=True)
+    (tmp_path / "built" / "decode" / "a.nbi").write_text("compiled")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "crossline").write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
+    (tmp_path / "bin" / "crossline").chmod(0o755)
+    shell, option, program, name = yaml.safe_load(said("ENTRYPOINT")[0])
+    program = program.replace(str(built), str(tmp_path / "built")).replace(str(own), str(tmp_path / "own"))
+    for _ in range(2):  # a container that is started again has its folder
+        path = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+        command = [shell, option, program, name, "run", "a b", "--json"]
+        done = subprocess.run(command, env=path, capture_output=True, text=True, check=True)
+        assert done.stdout == "<run><a b><--json>"
+        assert [each.name for each in (tmp_path / "own").rglob("*.nbi")] == ["a.nbi"]
 
 
 def test_the_image_copies_what_is_there() -> None:
@@ -159,3 +185,20 @@ def test_the_chart_probes_what_is_served() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version
     assert SERVICES["crossline"]["image"] == f"crossline:{version}"
+
+
+def test_a_full_redis_holds_the_batch_and_forgets_nobody() -> None:
+    command = SERVICES["redis"]["command"]
+    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+
+
+@pytest.mark.parametrize("names", [[], ["burst.yaml"], ["a.yml", "b c.yaml"]])
+def test_the_chart_copies_the_rules_that_there_are(names: list[str], tmp_path: Path) -> None:
+    """Rules may all come from a topic; then there are none to copy, and the pod has to start all the same."""
+    (program,) = re.findall(r'args: (\["mkdir.*\])', (CHART / "templates" / "statefulset.yaml").read_text())
+    (tmp_path / "from").mkdir()
+    for name in names:
+        (tmp_path / "from" / name).write_text("")
+    script = yaml.safe_load(program)[0].replace("/etc/crossline-rules", str(tmp_path / "from"))
+    subprocess.run(["/bin/sh", "-ec", script.replace("/var/lib/crossline", str(tmp_path / "to"))], check=True)
+    assert sorted(path.name for path in (tmp_path / "to" / "rules").iterdir()) == names

@@ -111,10 +111,10 @@ class Sink(Protocol):
 
 @runtime_checkable
 class Heedful(Protocol):
-    """A sink whose ``deliver`` waits for others: it gives up, with a SinkError, soon after ``stop`` is set."""
+    """A sink that waits for others, in ``open`` or ``deliver``: it gives up, with a SinkError, once ``stop`` is set."""
 
     def heed(self, stop: threading.Event) -> None:
-        """Called before ``deliver``."""
+        """Called before ``open``, and before ``deliver``."""
         ...
 
 

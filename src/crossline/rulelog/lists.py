@@ -136,6 +136,9 @@ class ListsDirectory:
         return known if known is not None else self._contents.entries(source, digest)
 
     def _checked(self, files: Files) -> ListChanges:
+        # The file that a list came from goes first: in a topic that is compacted another one of its name may.
+        known = {versions[-1].source for versions in self.log.versions.values()}
+        files = dict(sorted(files.items(), key=lambda item: item[0] not in known))
         read = _read(files, self._read)
         good = {source: each for source, each in read.items() if not isinstance(each, RefusedError)}
         for source in good:

@@ -47,11 +47,13 @@ class LocalRegistry(Server):
             app = _unpacked(archive, self.folder)
             options = [f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={self.folder}"]
             options += [f"-Dquarkus.http.host={HOST}"]
+            # It has a second server, for whoever looks after it: by default for all the world, and at one port of all.
+            options += [f"-Dquarkus.management.host={HOST}", "-Dquarkus.management.port=0"]
             options += ["-Dapicurio.storage.kind=sql", "-Dapicurio.storage.sql.kind=h2"]
             # Records name schemas by number: one that was given is on the disk before it is told.
             options += [f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / 'schemas'};WRITE_DELAY=0"]
             command = [str(java.binary), *options]
-            self._come_up(lambda: self._begin(command, app), "already in use", fixed=bool(self._wanted_port))
+            self._come_up(lambda: self._begin(command, app), " in use", fixed=bool(self._wanted_port))
         except BaseException:
             self.close()
             raise

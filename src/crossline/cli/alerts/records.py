@@ -267,10 +267,10 @@ def _files(
 def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str) -> Back:
     """Topics of JSON, or of Avro by the schemas in ``folder``, and those that the registry has besides."""
     from crossline.connectors.kafka.back import KafkaBack
-    from crossline.connectors.kafka.client import librdkafka_settings
+    from crossline.connectors.kafka.client import reading_settings
     from crossline.replay.back import KafkaRows
 
-    settings = librdkafka_settings(source.brokers, source.security, os.environ)
+    settings = reading_settings(source, os.environ)
     topics = [name.strip() for name in source.topic.split(",") if name.strip()]
     came_ms = parse_instant_ms(stored.alert["evidence"].get("known_at") or stored.alert["ingest_time"])
     back = KafkaBack(settings, topics, stored.position, came_ms + 1, until_s)

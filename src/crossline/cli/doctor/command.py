@@ -14,6 +14,7 @@ import typer
 from crossline.cli.doctor.kafka import kafka_findings
 from crossline.cli.doctor.machine import Checked, machine_findings
 from crossline.cli.doctor.postgres import postgres_findings
+from crossline.cli.doctor.redis import redis_findings
 from crossline.cli.doctor.registry import registry_findings
 from crossline.cli.screen import Listing, show
 from crossline.rulelog.content import read_pipeline_in_place
@@ -29,7 +30,9 @@ def register(app: typer.Typer) -> None:
 def doctor(
     pipeline: Annotated[
         Path | None,
-        typer.Option(help="Look also at the Kafka brokers, topics, schema registries and databases of this pipeline."),
+        typer.Option(
+            help="Look also at the Kafka brokers, topics, schema registries, databases and Redis of this pipeline."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
 ) -> None:
@@ -39,7 +42,7 @@ def doctor(
     findings = machine_findings(spark_kafka_needed=uses_kafka)
     if config is not None:
         findings += [*kafka_findings(config, os.environ), *registry_findings(config, os.environ)]
-        findings += postgres_findings(config, os.environ)
+        findings += [*postgres_findings(config, os.environ), *redis_findings(config, os.environ)]
     missing = [finding for finding in findings if finding.status == "missing"]
     if as_json:
         value = {"schema_version": 1, "ok": not missing, "findings": [finding.as_json() for finding in findings]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import orjson
 import typer
 
 from crossline.cli.screen import write_lines
-from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.sinks import rule_topics
 from crossline.core.settings.sources import ControlTopic, RulesTopic
@@ -197,9 +198,16 @@ def _check_first(
     if not mine:
         return
     between: list[TopicMessage] = []
+    deadline_s = time.monotonic() + WAIT_S
     while not between or between[-1].offset < max(mine):
         found, _ = place.reader.read(0.1)
         between += found
+        if not found and time.monotonic() > deadline_s:
+            said = place.reader.trouble or f"it was not read to its end in {WAIT_S:.0f} s"
+            raise SinkError(
+                f"what was sent to topic {place.settings.topic} stands there; whether somebody else was first is not "
+                f"known: {said}. Once its brokers are up, publish it again, which tells"
+            )
     theirs = {name: each for each in between if each.offset not in mine and (name := _name(each)) is not None}
     ours = {each.key for each in messages if each.value is not None}
     met = {name: each for name, each in theirs.items() if name in ours}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from crossline.connectors.base import Delivery, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
+from crossline.connectors.base import Delivery, Heedful, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
 from crossline.connectors.behind.parcels import packed, unpacked
 from crossline.connectors.objects.files import FileStore, LocalFiles, StoreAwayError, patiently
 from crossline.core.basics.errors import CrosslineError, SinkError, StateError
 from crossline.logs import get_logger
 
 SUFFIX = ".json"
+PLACE = "place"  # the file that says whom a folder is for
 TELL_EACH = 1_000  # batches: how far a sink must fall back until it is told again
 END_MS = 30_000
 AWAY_S_MAX = 60.0  # how long a start waits for a store
@@ -24,6 +26,14 @@ log = get_logger(__name__)
 def waiting_in(folder: Path | FileStore) -> int:
     """How many batches stand there."""
     return sum(name.endswith(SUFFIX) for name in _store(folder).names())
+
+
+def place_in(folder: Path | FileStore) -> str | None:
+    """The place of the sink that the folder is for; None where it does not say."""
+    try:
+        return patiently(lambda: _store(folder).get(PLACE), within_s=AWAY_S_MAX).decode()
+    except FileNotFoundError:
+        return None
 
 
 def _store(folder: Path | FileStore) -> FileStore:
@@ -47,7 +57,7 @@ class Behind:
 
     A sink that fails for good is told of as an error and tried again after half a minute, without end: the batches do
     not stop for it, and what it does not have is not let go of. A disk that is full holds the batches. ``watch`` is
-    told how ``sink`` does.
+    told how ``sink`` does. ``place``: of the sink, by which the folder is known to be its own, see ``folders``.
     """
 
     def __init__(
@@ -56,15 +66,18 @@ class Behind:
         folder: Path | FileStore,
         policy: RetryPolicy | None = None,
         watch: SinkWatch | None = None,
+        place: str = "",
     ) -> None:
         self.sink = sink
         self.folder = folder
         self._store = _store(folder)
         self._policy = policy or RetryPolicy()
         self._watch = watch
+        self._place = place
         self._stop = threading.Event()
         self._news = threading.Condition()
-        self._waiting: dict[int, int] = {}  # number of the file -> when it came
+        # Numbers of files and when each came, in order. It may get long: nothing here looks through it.
+        self._waiting: deque[tuple[int, int]] = deque()
         self._last = 0
         self._failed: CrosslineError | None = None
         self._thread: threading.Thread | None = None
@@ -91,8 +104,11 @@ class Behind:
             if isinstance(self._store, LocalFiles):
                 self._store.drop_asides()  # a kill cut them off: their batches come again
             found = patiently(self._store.listed, within_s=AWAY_S_MAX)
-            self._waiting = {int(name.removesuffix(SUFFIX)): ms for name, ms in found.items() if name.endswith(SUFFIX)}
-            self._last = max(self._waiting, default=0)
+            numbers = ((int(name.removesuffix(SUFFIX)), ms) for name, ms in found.items() if name.endswith(SUFFIX))
+            self._waiting = deque(sorted(numbers))
+            self._last = self._waiting[-1][0] if self._waiting else 0
+            if self._place and place_in(self._store) != self._place:
+                patiently(lambda: self._store.put(PLACE, self._place.encode()), within_s=AWAY_S_MAX)
         except (OSError, ValueError, StoreAwayError) as error:
             raise StateError(f"{self.folder}: what sinks are to get cannot be read: {error}") from error
         self._thread = threading.Thread(target=self._work, name=f"behind-{self.name}", daemon=True)
@@ -106,7 +122,7 @@ class Behind:
         try:
             self._store.put(path, packed(delivery))
             with self._news:
-                self._waiting[number] = wall_clock_ms()
+                self._waiting.append((number, wall_clock_ms()))
                 behind = len(self._waiting)
                 self._news.notify_all()
         except OSError as error:
@@ -119,7 +135,7 @@ class Behind:
     def backlog(self) -> Backlog:
         """What the sink does not have yet."""
         with self._news:
-            return Backlog(len(self._waiting), min(self._waiting.values(), default=None))
+            return Backlog(len(self._waiting), self._waiting[0][1] if self._waiting else None)
 
     def catch_up(self, stop: threading.Event) -> None:
         """Wait until the sink has all, or ``stop`` is set. Raises what it failed with, where it failed for good."""
@@ -162,10 +178,12 @@ class Behind:
         with self._news:
             while not self._waiting and not self._stop.is_set():
                 self._news.wait()
-            return None if self._stop.is_set() else min(self._waiting)
+            return None if self._stop.is_set() else self._waiting[0][0]
 
     def _give(self, number: int) -> None:
         if not self._opened:
+            if isinstance(self.sink, Heedful):
+                self.sink.heed(self._stop)
             self.sink.open()
             self._opened = True
         name = self._path(number)
@@ -173,7 +191,7 @@ class Behind:
         deliver_all([self.sink], unpacked(raw, f"{self.folder}/{name}"), self._policy, self._stop, self._watch)
         patiently(lambda: self._store.delete(name), self._stop)
         with self._news:
-            self._waiting.pop(number, None)
+            self._waiting.popleft()
             self._failed = None
             self._news.notify_all()
 

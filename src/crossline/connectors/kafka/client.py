@@ -1,11 +1,19 @@
-"""What every Kafka client of ours shares: connection settings, for librdkafka and for Spark's Java client."""
+"""What every Kafka client of ours shares: connection settings, for librdkafka and for Spark's Java client; headers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from crossline.core.settings.kafka import KafkaSecurity
+from crossline.core.settings.kafka import KafkaSecurity, KafkaSourceSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_ISOLATION = "isolation.level"
+
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 def _read(path: str) -> str:
@@ -26,6 +34,15 @@ def librdkafka_settings(brokers: str, security: KafkaSecurity, environment: Mapp
     return settings
 
 
+def reading_settings(source: KafkaSourceSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """As ``librdkafka_settings``, for who reads records of ``source`` beside Spark, and is to find those that it does.
+
+    Those are all, also what was given up, unless the source's options say otherwise; librdkafka by itself skips that.
+    """
+    level = str(source.options.get(_ISOLATION, "read_uncommitted"))
+    return {**librdkafka_settings(source.brokers, source.security, environment), _ISOLATION: level}
+
+
 def java_settings(security: KafkaSecurity, environment: Mapping[str, str]) -> dict[str, str]:
     """Connection settings for Spark's Kafka source, without the brokers."""
     settings = {"kafka.security.protocol": security.protocol.upper()}
@@ -44,6 +61,17 @@ def java_settings(security: KafkaSecurity, environment: Mapping[str, str]) -> di
     if security.ca_file is not None:
         settings |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": security.ca_file}
     return settings
+
+
+def headers_of(message: Message) -> Headers:
+    """The headers of ``message``; none where the client cannot give them, since the name of one is not UTF-8.
+
+    Anybody who may write to a topic may put such a message there, and nothing that reads it should end by that.
+    """
+    try:
+        return tuple((name, value) for name, value in message.headers() or ())
+    except (SystemError, UnicodeDecodeError):  # the client raises the first, and means the second
+        return ()
 
 
 def _quoted(text: str) -> str:

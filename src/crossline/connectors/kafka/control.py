@@ -6,13 +6,18 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType, TopicMetadata
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType, TopicDescription, TopicMetadata
 
+from crossline.connectors.kafka.client import headers_of
 from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 from crossline.core.basics.message import TopicMessage
 from crossline.logs import get_logger
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 log = get_logger(__name__)
 
@@ -59,6 +64,7 @@ class ControlTopicReader:
         self._broken = False
         self._told: str | None = None
         self._asked_s = 0.0
+        self._identity = _Identity(settings, topic)
 
     def read(self, wait_s: float = 0.0) -> tuple[list[TopicMessage], bool]:
         """The messages that came since, and whether the end was met since the first call. Waits only for a first one.
@@ -92,6 +98,10 @@ class ControlTopicReader:
 
     def close(self) -> None:
         """Leave the brokers; safe to call twice."""
+        self._leave()
+        self._identity.close()
+
+    def _leave(self) -> None:
         consumer, self._consumer, self._assigned = self._consumer, None, False
         if consumer is not None:
             consumer.close()
@@ -114,9 +124,11 @@ class ControlTopicReader:
         """Begin to read, where the brokers answer."""
         try:
             _check(self.topic, consumer.list_topics(self.topic, timeout=_ASK_S).topics[self.topic])
+            self._identity.ask()
+            self._next = 0 if self._identity.is_another(_ANSWER_S) else self._next
             consumer.assign([TopicPartition(self.topic, 0, self._next)])
-        except KafkaException as error:
-            self._down = self._why or error.args[0].str()
+        except (KafkaException, TimeoutError) as error:
+            self._down = self._why or (error.args[0].str() if isinstance(error, KafkaException) else "no answer")
             self._tell()
             return False
         self._assigned, self._down = True, None
@@ -126,23 +138,30 @@ class ControlTopicReader:
     def _ask_again(self, consumer: Consumer) -> None:
         """Whether brokers that were away are back: where nothing is published, nothing else would tell.
 
-        And whether the topic is the one that was read: the client would wait for ever for an offset of the old one.
+        And whether the topic is the one that was read: the client would wait for ever for an offset of the old one, or
+        go on in the midst of the new one.
         """
+        with suppress(KafkaException, TimeoutError):
+            if self._identity.is_another():
+                self._next = 0
+                self._leave()
+                return
         now_s = time.monotonic()
         if now_s < self._asked_s + (_ASK_S if self._down is not None else _AGAIN_S):
             return
         self._asked_s = now_s
+        self._identity.ask()
         with suppress(KafkaException):
             _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=_LOOK_S)
             if self._broken or end < self._next:
                 self._next = self._next if self._next <= end else 0
-                self.close()  # a client that met another topic of this name goes on to ask for the old one
+                self._leave()  # a client that met another topic of this name goes on to ask for the old one
             self._down, self._broken = None, False
 
     def _check_kept(self) -> None:
         """Tell where the topic forgets what is not repeated."""
         with suppress(KafkaException):
-            policy = _cleanup(self._settings, self.topic)
+            policy = self._identity.cleanup()
             if policy is not None and "compact" not in policy.split(","):
                 log.warning(
                     "a control topic is not compacted: what is older than its retention is gone for a pipeline that "
@@ -165,6 +184,55 @@ class ControlTopicReader:
         elif self._down is None and self._told is not None:
             log.info("a control topic is read again", topic=self.topic)
         self._told = self._down
+
+
+class _Identity:
+    """What the brokers say of a topic: how it is kept; and its id, by which one that was made anew is told."""
+
+    def __init__(self, settings: Mapping[str, str], topic: str) -> None:
+        self._settings = dict(settings)
+        self._topic = topic
+        self._client: AdminClient | None = None
+        self._known: str | None = None
+        self._asked: Future[TopicDescription] | None = None
+
+    def ask(self) -> None:
+        """Ask which topic it is; ``is_another`` has the answer."""
+        found = self._admin().describe_topics(TopicCollection([self._topic]), request_timeout=_ANSWER_S)
+        self._asked = found[self._topic]
+
+    def is_another(self, wait_s: float = 0.0) -> bool:
+        """Whether the answer names another topic than the one before; of brokers that know no ids, none does.
+
+        Raises KafkaException where the brokers do not say, TimeoutError where they have not said yet.
+        """
+        if self._asked is None:
+            return False
+        try:
+            found = str(self._asked.result(wait_s).topic_id)
+        except KafkaException:
+            self._asked = None
+            raise
+        self._asked = None
+        known, self._known = self._known, found
+        return known not in {None, found}
+
+    def cleanup(self) -> str | None:
+        """What becomes of old messages; None where it is not known. Raises KafkaException where it is not told."""
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+        try:
+            found = self._admin().describe_configs([resource], request_timeout=_ANSWER_S)[resource].result(_ANSWER_S)
+        except TimeoutError:
+            return None
+        return str(found["cleanup.policy"].value) if "cleanup.policy" in found else None
+
+    def close(self) -> None:
+        """Leave the brokers; what is known stays."""
+        self._client = self._asked = None
+
+    def _admin(self) -> AdminClient:
+        self._client = self._client or AdminClient(dict(self._settings), logger=_SILENT)
+        return self._client
 
 
 class ControlTopicWriter:
@@ -215,26 +283,15 @@ def _check(topic: str, found: TopicMetadata) -> None:
         )
 
 
-def _cleanup(settings: Mapping[str, str], topic: str) -> str | None:
-    admin = AdminClient(dict(settings), logger=_SILENT)
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    try:
-        found = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result(_ANSWER_S)
-    except TimeoutError:
-        return None
-    return str(found["cleanup.policy"].value) if "cleanup.policy" in found else None
-
-
 def _message(message: Message) -> TopicMessage:
     kind, at_ms = message.timestamp()
-    headers = tuple((name, value) for name, value in message.headers() or ())
     return TopicMessage(
         str(message.topic()),
         int(message.partition() or 0),
         int(message.offset() or 0),
         message.key(),
         message.value(),
-        headers,
+        headers_of(message),
         at_ms if kind != _NO_TIME else None,
     )
 

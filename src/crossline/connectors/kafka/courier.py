@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import TopicMetadata
 
+from crossline.connectors.kafka.client import headers_of
 from crossline.connectors.kafka.messages import NAME_HEADERS, Outgoing
 from crossline.connectors.kafka.started import Heard, client_of
 from crossline.core.basics.errors import SinkError
@@ -208,7 +209,6 @@ def _take(message: Message, waiting: dict[int, int], names: set[str]) -> None:
             raise KafkaException(error)
         waiting.pop(message.partition(), None)
         return
-    headers = message.headers() or []
-    names.update(value.decode(errors="replace") for name, value in headers if name in NAME_HEADERS and value)
+    names.update(v.decode(errors="replace") for name, v in headers_of(message) if name in NAME_HEADERS and v)
     if message.offset() + 1 >= waiting.get(message.partition(), 0):
         waiting.pop(message.partition(), None)

@@ -173,13 +173,15 @@ class OncePost:
             if topic not in self._narrow:
                 self._narrow.add(topic)  # a request is refused as a whole; alone, each message is answered for itself
                 continue
-            smallest = min(message.size for message in large)
-            if smallest <= LIMIT_MIN:
-                text = f"topic {topic} takes no message of {smallest} bytes; raise max.message.bytes of the topic"
+            smallest = min(large, key=lambda message: message.size)
+            # Some stay larger than they are cut to: what counts is how far they were.
+            tried = min(smallest.size, limits.get(smallest.name, smallest.size))
+            if tried <= LIMIT_MIN:
+                text = f"topic {topic} takes no message of {smallest.size} bytes; raise max.message.bytes of the topic"
                 failures[topic] = SinkError(text)
                 return
-            limit = max(LIMIT_MIN, smallest // 2)
-            limits |= {each.name: min(limit, limits.get(each.name, limit)) for each in mine() if each.size >= smallest}
+            limit, size = max(LIMIT_MIN, tried // 2), smallest.size
+            limits |= {each.name: min(limit, limits.get(each.name, limit)) for each in mine() if each.size >= size}
         for whole in mine() if limits else ():
             if whole.name in limits:
                 tell_cut(whole, whole.cut(limits[whole.name]))

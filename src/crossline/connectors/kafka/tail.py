@@ -20,7 +20,6 @@ _ASK = {
     "auto.offset.reset": "error",  # records that are gone are nobody's to pass over
     "queued.max.messages.kbytes": "16384",  # of a partition: what is read ahead of a batch that was not planned yet
     "fetch.queue.backoff.ms": "5",  # full, it would look after a second whether there is room again
-    "isolation.level": "read_uncommitted",  # as Spark's source reads
     "log_level": "0",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -177,7 +178,10 @@ class TopicWatch:
     def _write(self, known: dict[str, str]) -> None:
         self._note.parent.mkdir(parents=True, exist_ok=True)
         aside = self._note.with_suffix(".tmp")
-        aside.write_bytes(orjson.dumps(known))
+        with aside.open("wb") as file:
+            file.write(orjson.dumps(known))
+            file.flush()
+            os.fsync(file.fileno())  # one that is empty after a power cut would keep the pipeline from starting
         aside.replace(self._note)
         self._known = known
 

@@ -98,6 +98,7 @@ class LocalFiles:
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(path)
+            _sync(path.parent)  # else a power cut may take the name, and with it the file
         except BaseException:
             aside.unlink(missing_ok=True)
             raise
@@ -140,6 +141,14 @@ class LocalFiles:
         with suppress(FileNotFoundError):
             return sorted(path for path in (self.root / folder).iterdir() if path.suffix != ASIDE)
         return []
+
+
+def _sync(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 class ObjectFiles:

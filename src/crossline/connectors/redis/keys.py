@@ -9,6 +9,7 @@ key                                 type     what it holds
 ``P:alerts``                        stream   ``alert_id``, ``key``, ``alert`` (JSON), each once, the oldest let go of
 ``P:entity:KEY``                    hash     the entity's status: see ``STATUS_FIELDS``
 ``P:standing:KEY``                  hash     ALERT_ID -> ``rank|score|until_ms|action|rule_id|rule_version``
+``P:due``                           zset     KEY of entities with a lesser action that outlasts the gravest; its end
 ``P:figure:RULE_ID:KEY``            string   the last value at which the rule fired, as JSON
 ``P:decision:STREAM:RECORD_ID``     string   the last word on a record as JSON: a decision, or its newest revision
 ==================================  =======  ======================================================================

@@ -2,59 +2,131 @@
 
 from __future__ import annotations
 
+# The gravest of what is in force for an entity. Where it ends before a lesser one, the entity is noted as due then.
+# ``stand`` finds it anew among all.
+#
+# Who is in force is told by Redis's own clock: those who ask and those who tell then mean the same instant.
+_STAND = """
+local now = redis.call('TIME')
+local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local function read(id, text)
+  local each = {}
+  for field in string.gmatch(text, '[^|]+') do each[#each + 1] = field end
+  return {id = id, rank = tonumber(each[1]), score = tonumber(each[2]), until_ms = tonumber(each[3]),
+    action = each[4], rule = each[5], version = each[6]}
+end
+local function graver(a, b)
+  if a.rank ~= b.rank then return a.rank > b.rank end
+  if a.score ~= b.score then return a.score > b.score end
+  if a.until_ms ~= b.until_ms then return a.until_ms > b.until_ms end
+  return a.id < b.id
+end
+local function tell_status(entity_key, best)
+  local text = string.format('%.0f', best.until_ms)
+  redis.call('DEL', entity_key)
+  redis.call('HSET', entity_key, 'action', best.action, 'score', best.score, 'alert_id', best.id, 'rule_id', best.rule,
+    'rule_version', best.version, 'until_ms', text)
+  redis.call('PEXPIREAT', entity_key, text)
+end
+local function note_due(due_key, entity, until_ms, last_ms)
+  if last_ms > until_ms then
+    redis.call('ZADD', due_key, string.format('%.0f', until_ms), entity)
+  else
+    redis.call('ZREM', due_key, entity)
+  end
+end
+local function stand(entity_key, standing_key, due_key, entity)
+  local standing = redis.call('HGETALL', standing_key)
+  local best, last_ms = nil, 0
+  for i = 1, #standing, 2 do
+    local each = read(standing[i], standing[i + 1])
+    if each.until_ms <= now_ms then
+      redis.call('HDEL', standing_key, each.id)
+    else
+      if each.until_ms > last_ms then last_ms = each.until_ms end
+      if best == nil or graver(each, best) then best = each end
+    end
+  end
+  if best == nil then
+    redis.call('DEL', entity_key)
+    redis.call('ZREM', due_key, entity)
+    return
+  end
+  tell_status(entity_key, best)
+  redis.call('PEXPIREAT', standing_key, string.format('%.0f', last_ms))
+  note_due(due_key, entity, best.until_ms, last_ms)
+end
+"""
+LOOKED_THROUGH_EACH = 1_000  # alerts of an entity: what has ended among them is let go of then
 # An alert once: where its key is there, nothing is done. A script is one step for everybody else, but what it did stays
 # where a call in it fails (somebody has put another type there): the key is set last, and the rest done again.
 #
-# KEYS: alert, stream, entity, standing, figure. ARGV: alert's JSON, seconds that ids are known, longest stream, alert
-# id, KEY, what is done ("stands", "gone" or "none"), rank, score, action, rule, version, the alert whose standing it
-# is, milliseconds that it is in force, figure's JSON or "".
+# KEYS: alert, stream, entity, standing, figure, due. ARGV: alert's JSON, seconds that ids are known, longest stream,
+# alert id, KEY, what is done ("stands", "gone" or "none"), rank, score, action, rule, version, the alert whose standing
+# it is, milliseconds that it is in force, figure's JSON or "".
 #
-# Who is in force is told by Redis's own clock: those who ask and those who tell then mean the same instant.
-TELL_ALERT = """
-local function told()
-  if ARGV[14] ~= '' then redis.call('SET', KEYS[5], ARGV[14], 'PX', ARGV[13]) end
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', 'alert_id', ARGV[4], 'key', ARGV[5], 'alert', ARGV[1])
-  redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
-  return 1
-end
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-if ARGV[6] == 'none' then return told() end
-local now = redis.call('TIME')
-local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
-if ARGV[6] == 'gone' then
-  redis.call('HDEL', KEYS[4], ARGV[12])
-else
-  local until_ms = string.format('%.0f', now_ms + ARGV[13])
-  redis.call('HSET', KEYS[4], ARGV[12], table.concat({ARGV[7], ARGV[8], until_ms, ARGV[9], ARGV[10], ARGV[11]}, '|'))
-end
-local standing = redis.call('HGETALL', KEYS[4])
-local best, best_id, last_ms = nil, nil, 0
-for i = 1, #standing, 2 do
-  local each = {}
-  for field in string.gmatch(standing[i + 1], '[^|]+') do each[#each + 1] = field end
-  local rank, score, until_ms = tonumber(each[1]), tonumber(each[2]), tonumber(each[3])
-  if until_ms <= now_ms then
-    redis.call('HDEL', KEYS[4], standing[i])
-  else
-    if until_ms > last_ms then last_ms = until_ms end
-    local graver = best == nil or rank > best.rank or (rank == best.rank and (score > best.score or
-      (score == best.score and (until_ms > best.until_ms or (until_ms == best.until_ms and standing[i] < best_id)))))
-    if graver then
-      best = {rank = rank, score = score, until_ms = until_ms, action = each[4], rule = each[5], version = each[6]}
-      best_id = standing[i]
-    end
+# A storm of alerts on one entity must not stop the server for all others: an alert is weighed against the gravest, and
+# all are looked through only where that one goes, or now and then.
+# A correction changes a figure only where it is that of the alert which it corrects, or of none.
+TELL_ALERT = (
+    _STAND
+    + """
+local function tell_figure()
+  local known = redis.call('GET', KEYS[5])
+  local correction = ARGV[12] ~= ARGV[4]
+  if correction and known and cjson.decode(known).alert_id ~= ARGV[12] then return end
+  if ARGV[14] ~= '' then
+    redis.call('SET', KEYS[5], ARGV[14], 'PX', ARGV[13])
+  elseif correction then
+    redis.call('DEL', KEYS[5])
   end
 end
-redis.call('DEL', KEYS[3])
-if best ~= nil then
-  local text = string.format('%.0f', best.until_ms)
-  redis.call('HSET', KEYS[3], 'action', best.action, 'score', best.score, 'alert_id', best_id, 'rule_id', best.rule,
-    'rule_version', best.version, 'until_ms', text)
-  redis.call('PEXPIREAT', KEYS[3], text)
-  redis.call('PEXPIREAT', KEYS[4], string.format('%.0f', last_ms))
+local function tell_standing()
+  local entry
+  if ARGV[6] == 'gone' then
+    redis.call('HDEL', KEYS[4], ARGV[12])
+  else
+    local until_ms = string.format('%.0f', now_ms + ARGV[13])
+    entry = table.concat({ARGV[7], ARGV[8], until_ms, ARGV[9], ARGV[10], ARGV[11]}, '|')
+    redis.call('HSET', KEYS[4], ARGV[12], entry)
+  end
+  local best_id = redis.call('HGET', KEYS[3], 'alert_id')
+  local known = best_id and best_id ~= ARGV[12] and redis.call('HGET', KEYS[4], best_id)
+  if not known or redis.call('HLEN', KEYS[4]) % EACH == 0 then
+    return stand(KEYS[3], KEYS[4], KEYS[6], ARGV[5])
+  end
+  if not entry then return end
+  local best, new = read(best_id, known), read(ARGV[12], entry)
+  local last_ms = now_ms + redis.call('PTTL', KEYS[4])
+  if new.until_ms > last_ms then
+    last_ms = new.until_ms
+    redis.call('PEXPIREAT', KEYS[4], string.format('%.0f', last_ms))
+  end
+  if graver(new, best) then
+    best = new
+    tell_status(KEYS[3], best)
+  end
+  note_due(KEYS[6], ARGV[5], best.until_ms, last_ms)
 end
-return told()
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if ARGV[6] ~= 'none' then tell_standing() end
+tell_figure()
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', 'alert_id', ARGV[4], 'key', ARGV[5], 'alert', ARGV[1])
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+return 1
+""".replace("EACH", str(LOOKED_THROUGH_EACH))
+)
+# The entities whose gravest action has ended, and that have a lesser one. KEYS: due. ARGV: what the keys of entities
+# and of standings begin with, the most that are looked at.
+TELL_DUE = (
+    _STAND
+    + """
+for _, entity in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[3])) do
+  stand(ARGV[1] .. entity, ARGV[2] .. entity, KEYS[1], entity)
+end
+return 1
 """
+)
 # A decision: the newest of its record stays, whichever comes last. KEYS: decision. ARGV: JSON, revision, seconds.
 # The policy's version goes before the number of the revision: a new one decides about a record anew.
 TELL_DECISION = """

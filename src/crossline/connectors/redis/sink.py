@@ -15,7 +15,7 @@ from redis.retry import Retry
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.redis.keys import RANKS, entity, part
-from crossline.connectors.redis.scripts import TELL_ALERT, TELL_DECISION
+from crossline.connectors.redis.scripts import TELL_ALERT, TELL_DECISION, TELL_DUE
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.alerts.standing import RETRACTED
 from crossline.core.basics.errors import PermanentError, SinkError
@@ -23,9 +23,16 @@ from crossline.core.basics.times import format_instant
 from crossline.core.settings.redis import RedisSettings
 
 CHUNK = 500  # calls sent together
+DUE_MAX = 10_000  # entities whose graver action has ended, looked at with one delivery
 TIMEOUT_S = 5.0
-# What a server answers that will pass: it is full, a replica, without its replicas.
-_PASSES = (errors.OutOfMemoryError, errors.ReadOnlyError, errors.TryAgainError, errors.ClusterDownError)
+# What a server answers that will pass: it is full, a replica, without its replicas, and lost its scripts just now.
+_PASSES = (
+    errors.OutOfMemoryError,
+    errors.ReadOnlyError,
+    errors.TryAgainError,
+    errors.ClusterDownError,
+    errors.NoScriptError,
+)
 _WORDS = ("maxmemory", "BUSY", "MASTERDOWN", "NOREPLICAS", "MISCONF")
 _NOT_LET_IN = (errors.AuthenticationError, errors.AuthorizationError, errors.NoPermissionError)
 
@@ -40,7 +47,8 @@ class RedisSink:
     server that loses data when it falls loses with it what it was told since its last write to disk.
 
     An entity's status is the gravest action among its alerts that are in force, each for ``in_force`` from its delivery
-    by the server's clock; a correction takes its alert out, or changes it. Shadow alerts move nothing.
+    by the server's clock; a correction takes its alert out, or changes it. Shadow alerts move nothing. Where a graver
+    action ends, the lesser one that lasts longer is told with the next delivery.
     """
 
     def __init__(self, settings: RedisSettings, pipeline: str, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
@@ -57,20 +65,7 @@ class RedisSink:
 
     def open(self) -> None:
         """Make the client, which connects at the first delivery. Raises PermanentError without its password."""
-        settings = self._settings
-        self._client = redis.Redis(
-            host=settings.host,
-            port=settings.port,
-            db=settings.db,
-            username=settings.username,
-            password=settings.password(os.environ, lambda path: Path(path).read_text(encoding="utf-8")),
-            ssl=settings.tls,
-            ssl_ca_certs=settings.ca_file,
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),  # the batch is tried again as a whole, and told of
-            client_name="crossline",
-        )
+        self._client = client_of(self._settings, os.environ)
 
     def deliver(self, delivery: Delivery) -> None:
         """Tell what is not known yet. Raises SinkError where the server cannot be asked now."""
@@ -78,7 +73,7 @@ class RedisSink:
             raise PermanentError("the sink is not open")
         calls = self._calls(delivery)
         try:
-            scripts = {text: self._client.register_script(text) for text in (TELL_ALERT, TELL_DECISION)}
+            scripts = {text: self._client.register_script(text) for text in (TELL_DUE, TELL_ALERT, TELL_DECISION)}
             while chunk := list(islice(calls, CHUNK)):
                 pipe = self._client.pipeline(transaction=False)
                 for text, keys, arguments in chunk:
@@ -90,6 +85,8 @@ class RedisSink:
             raise SinkError(f"{self._where} cannot be reached: {error}") from error
         except redis.ResponseError as error:
             raise self._told(error) from error
+        except redis.RedisError as error:
+            raise PermanentError(f"{self._where} answers as no Redis does: {error}") from error
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -103,6 +100,8 @@ class RedisSink:
         return PermanentError(f"{self._where} refuses what it is told under {self._prefix}: {error}")
 
     def _calls(self, delivery: Delivery) -> Iterator[Call]:
+        starts: list[str | bytes | int] = [self._key("entity", ""), self._key("standing", ""), DUE_MAX]
+        yield TELL_DUE, [self._key("due")], starts
         now = format_instant(self._clock_ms())
         for alert in for_delivery(delivery):
             yield self._alert({**alert, "delivered_at": now})
@@ -117,6 +116,7 @@ class RedisSink:
             self._key("entity", key),
             self._key("standing", key),
             self._key("figure", part(alert["rule_id"]), key),
+            self._key("due"),
         ]
         gone = alert.get("outcome") == RETRACTED
         done = "none" if not key else "gone" if gone else "stands"
@@ -152,9 +152,27 @@ class RedisSink:
         return ":".join((self._prefix, *parts))
 
 
+def client_of(settings: RedisSettings, environment: Mapping[str, str]) -> redis.Redis:
+    """A client, which connects when it is used. Raises PermanentError where its password is not to be had."""
+    return redis.Redis(
+        host=settings.host,
+        port=settings.port,
+        db=settings.db,
+        username=settings.username,
+        password=settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8")),
+        ssl=settings.tls,
+        ssl_ca_certs=settings.ca_file,
+        socket_timeout=TIMEOUT_S,
+        socket_connect_timeout=TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),  # the batch is tried again as a whole, and told of
+        client_name="crossline",
+    )
+
+
 def _figure(alert: Mapping[str, Any]) -> bytes:
-    names = ("value", "operator", "threshold", "window_start", "window_end", "event_time", "alert_id")
-    return json_bytes({name: alert.get(name) for name in names})
+    names = ("value", "operator", "threshold", "window_start", "window_end", "event_time")
+    figure = {name: alert.get(name) for name in names}
+    return json_bytes({**figure, "alert_id": alert["corrects"] or alert["alert_id"]})
 
 
 def _seconds(ms: int) -> int:

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -29,7 +30,9 @@ PAUSE_MS, PAUSE_MS_MAX = 200, 10_000  # between two attempts for one message: do
 _BUSY = {429, 503}  # of the whole address, not of one message
 _NEVER = {400, 413, 422}  # of what is in the message: the next attempt has the same
 _OK, _OK_END = 200, 300
-_SAID_MAX = 300  # characters of an answer that are told
+_SAID_MAX = 300  # bytes of an answer that are told
+AFTER_MS_MAX = 3_600_000  # that an address may ask for
+_DIGITS = 9
 
 log = get_logger(__name__)
 
@@ -163,14 +166,17 @@ class WebhookSink:
             HEADER: signature(self._key, body, at_s),
         }
         try:
-            answer = self._pool.request("POST", url, body=body, headers=headers, redirect=False)
+            answer = self._pool.request("POST", url, body=body, headers=headers, redirect=False, preload_content=False)
         except urllib3.exceptions.ReadTimeoutError:
             return f"no answer in {self._settings.timeout} ms", False
         except urllib3.exceptions.HTTPError as error:
             raise SinkError(f"{self._where} cannot be reached: {error}") from None
+        try:
+            said = f"{answer.status} {_said(answer)}".strip()
+        finally:
+            answer.release_conn()
         if _OK <= answer.status < _OK_END:
             return None, True
-        said = f"{answer.status} {answer.data[:_SAID_MAX].decode(errors='replace')}".strip()
         if answer.status in _BUSY:
             raise SinkError(f"{self._where} is busy: {said}", _after_ms(answer.headers.get("Retry-After")))
         return said, answer.status in _NEVER
@@ -188,6 +194,19 @@ def _identity(line: Line) -> bytes:
     return id_bytes(str(body["decision_id"] if "decision_id" in body else body["alert_id"]))
 
 
+def _said(answer: urllib3.BaseHTTPResponse) -> str:
+    """How the answer begins. Its status is what counts: what follows may be broken, or without an end."""
+    raw = b""
+    with suppress(urllib3.exceptions.HTTPError):
+        raw = answer.read(_SAID_MAX, decode_content=False)
+        if not answer.read(1, decode_content=False):
+            return raw.decode(errors="replace")
+    answer.close()  # the rest is not waited for, so that the connection serves no other message
+    return raw.decode(errors="replace")
+
+
 def _after_ms(header: str | None) -> int | None:
-    """What ``Retry-After`` asks for, where it names seconds."""
-    return int(header) * 1_000 if header is not None and header.isascii() and header.isdigit() else None
+    """What ``Retry-After`` asks for, where it names seconds; it may not ask for the end of the world."""
+    if header is None or not (header.isascii() and header.isdigit()):
+        return None
+    return min(int(header[:_DIGITS]) * 1_000, AFTER_MS_MAX)

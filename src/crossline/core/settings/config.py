@@ -19,7 +19,7 @@ from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs, FolderOrUri, Settings, SparkSettings
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
 from crossline.core.settings.secrets import A_SECRET
-from crossline.core.settings.sinks import Sink, takes_decisions
+from crossline.core.settings.sinks import Sink, same_topic, takes_decisions
 from crossline.core.settings.sources import (
     ControlTopic,
     Directory,
@@ -192,10 +192,13 @@ class PipelineFile(Settings):
     )
 
     def findings(self) -> list[Finding]:
-        """Decisions without a policy, or with nowhere to go."""
-        if self.policy is None:
-            return [Finding(("decisions",), "no policy", "policy: FILE, by which is decided")] if self.decisions else []
-        return takes_decisions(self.sinks, self.decisions)
+        """Sinks of one topic; decisions without a policy, or with nowhere to go."""
+        found = same_topic(self.sinks)
+        if self.policy is not None:
+            return [*found, *takes_decisions(self.sinks, self.decisions)]
+        if self.decisions:
+            found.append(Finding(("decisions",), "no policy", "policy: FILE, by which is decided"))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

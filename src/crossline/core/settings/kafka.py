@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -91,6 +91,8 @@ class KafkaSourceSettings(_Kafka):
 
 class KafkaSinkSettings(_Kafka, SinkSettings):
     """Alerts to a topic, keyed by entity, written once (idempotent producer, all replicas)."""
+
+    PLACE: ClassVar = ("brokers", "topic")
 
     kind: Literal["kafka"] = Field(description="Which kind of sink this is.")
     topics: list[Annotated[str, Field(min_length=1)]] = Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,8 @@ class PostgresSettings(SinkSettings, Password):
 
     It is read by `crossline alerts` and `crossline decisions`. See [postgres.md](postgres.md).
     """
+
+    PLACE: ClassVar = ("dsn_env", "host", "port", "dbname", "user", "schema_name")
 
     kind: Literal["postgres"] = Field(description="Which kind of sink this is.")
     behind: bool = Field(default=True, description=BEHIND)

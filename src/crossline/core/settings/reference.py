@@ -118,6 +118,8 @@ def _type(annotation: Any) -> str:
         return " or ".join(f"`{value}`" for value in arguments)
     if origin in {typing.Union, types.UnionType}:
         return " or ".join(dict.fromkeys(_type(each) for each in arguments if each is not type(None)))
+    if origin is typing.Annotated and arguments[0] in _WORDS:
+        return _type(arguments[0])
     if origin is list:
         return f"list of {_type(arguments[0])}s"
     if annotation is Any:

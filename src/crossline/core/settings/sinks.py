@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PlainValidator
 
@@ -23,12 +23,16 @@ class SqliteSettings(SinkSettings):
     It is read by `crossline alerts`.
     """
 
+    PLACE: ClassVar = ("path",)
+
     kind: Literal["sqlite"] = Field(description="Which kind of sink this is.")
     path: str = Field(min_length=1, description="Database file; made where it is not there.")
 
 
 class JsonlSettings(SinkSettings):
     """Alerts as JSON, one a line, appended to a file."""
+
+    PLACE: ClassVar = ("path",)
 
     kind: Literal["jsonl"] = Field(description="Which kind of sink this is.")
     path: str = Field(min_length=1, description="File for alerts.")
@@ -70,6 +74,19 @@ def rule_topics(sinks: Iterable[Settings]) -> frozenset[str] | None:
     """
     known = [frozenset((sink.topic, *sink.topics)) for sink in sinks if isinstance(sink, KafkaSinkSettings)]
     return frozenset.intersection(*known) if known else None
+
+
+def same_topic(sinks: Sequence[Settings]) -> list[Finding]:
+    """Kafka sinks of one topic: they would send it all twice, and each end the other's transactions, by their name."""
+    first: dict[tuple[frozenset[str], str], int] = {}
+    findings = []
+    for number, sink in enumerate(sinks):
+        if isinstance(sink, KafkaSinkSettings):
+            place = (frozenset(each.strip() for each in sink.brokers.split(",")), sink.topic)
+            if first.setdefault(place, number) != number:
+                expected = f"one sink for it, which is sinks[{first[place]}]"
+                findings.append(Finding(("sinks", number, "topic"), f"topic {sink.topic} again", expected))
+    return findings
 
 
 def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | None) -> list[Finding]:

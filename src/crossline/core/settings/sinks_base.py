@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from crossline.core.settings.fields import Settings
@@ -12,6 +14,8 @@ BEHIND = (
 
 
 class SinkSettings(Settings):
-    """``behind``: whether batches do without waiting for this sink."""
+    """``behind``: whether batches do without waiting for this sink. ``PLACE``: the settings that say where it goes."""
+
+    PLACE: ClassVar[tuple[str, ...]] = ()
 
     behind: bool = Field(default=False, description=BEHIND)

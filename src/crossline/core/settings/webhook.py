@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -20,6 +20,8 @@ class WebhookSettings(SinkSettings, Password):
 
     The key is the password that the settings name.
     """
+
+    PLACE: ClassVar = ("url",)
 
     kind: Literal["webhook"] = Field(description="Which kind of sink this is.")
     behind: bool = Field(default=True, description=BEHIND)

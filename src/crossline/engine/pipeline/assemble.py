@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any, TextIO
 from pyspark.sql import SparkSession
 
 from crossline.connectors.base import Delivery, Sink, SinkWatch, build_sink
-from crossline.connectors.behind.sink import Behind, waiting_in
+from crossline.connectors.behind.folders import folder_names, place_of
+from crossline.connectors.behind.sink import Behind, place_in, waiting_in
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.kafka.each import DecisionTopic
 from crossline.connectors.objects.place import is_uri
@@ -194,20 +194,19 @@ def _check_elsewhere(config: Config) -> None:
 
 def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:
     """The sinks of the file; those that no batch waits for keep in the checkpoint what they do not have yet."""
+    left = {name: batches for name in held.sinks_waiting() if (batches := waiting_in(held.sink_store(name)))}
+    known = {name: place_in(held.sink_store(name)) for name in left}
+    places = [(settings.kind, place_of(settings)) for settings in config.sinks]
     sinks: list[Sink] = []
-    kinds: Counter[str] = Counter()
-    kept: set[str] = set()
-    for settings in config.sinks:
-        kinds[settings.kind] += 1
+    for settings, (_, place), name in zip(config.sinks, places, folder_names(places, known), strict=True):
         sink = options.sink(settings, config.name)
-        name = f"{settings.kind}-{kinds[settings.kind]}"
         if settings.behind:
-            kept.add(name)
-            sink = Behind(sink, held.sink_store(name), watch=options.sink_watch)
+            if left.pop(name, None) and known[name] not in {None, place}:
+                log.warning("a sink gets what waits for the one in whose place it stands", folder=f"behind/{name}")
+            sink = Behind(sink, held.sink_store(name), watch=options.sink_watch, place=place)
         sinks.append(sink)
-    for name in held.sinks_waiting():
-        if name not in kept and (left := waiting_in(held.sink_store(name))):
-            log.warning("a sink that is not there any more has not got all", folder=f"behind/{name}", batches=left)
+    for name, batches in left.items():
+        log.warning("a sink that is not there any more has not got all", folder=f"behind/{name}", batches=batches)
     return sinks
 
 

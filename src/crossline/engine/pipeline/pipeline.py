@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from crossline.connectors.base import Delivery, Sink, SinkWatch
+from crossline.connectors.base import Delivery, Heedful, Sink, SinkWatch
 from crossline.connectors.behind.sink import Behind
 from crossline.core.basics.errors import PermanentError, StoppedError
 from crossline.engine.book.book import Book
@@ -102,6 +102,8 @@ class Pipeline:
 
     def _start(self) -> None:
         for sink in self._sinks:
+            if isinstance(sink, Heedful):
+                sink.heed(self._stopping)
             sink.open()
             self._opened.append(sink)
         self._changes.start()

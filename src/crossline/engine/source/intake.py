@@ -21,7 +21,7 @@ from crossline.core.enrich.headers import with_headers
 from crossline.core.route.parts import Chunk
 from crossline.engine.book.book import Book
 from crossline.engine.source.formats import decode_chunk
-from crossline.engine.source.messages import without_faults
+from crossline.engine.source.messages import stamps_ms, without_faults
 from crossline.engine.source.positions import GENERATED_SHIFT
 from crossline.engine.source.references import chunks_of
 from crossline.engine.work.task import Task
@@ -68,7 +68,7 @@ class KafkaIntake:
     The topic-partition is the log, the offset the place in it, the message's timestamp the ingest time. That a
     record was there is known from the broker's time, or from the instant of the batch. ``schemas``: of records of Avro;
     None where they are JSON. A message without a value (a tombstone) is no record, and neither is one with a header
-    that is not of its type: both are dead letters.
+    that is not of its type, or with a timestamp before 1970 where that counts: all are dead letters.
     """
 
     stream: str
@@ -86,8 +86,7 @@ class KafkaIntake:
             spec, first = book.streams[self.stream], mine.column("offset")[0].as_py()
             mine, columns, dead = without_faults(spec, self.stream, name, mine)
             offsets = mine.column("offset").to_numpy()
-            ingest = np.asarray(mine.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()))
-            known = ingest
+            known = ingest = stamps_ms(mine)
             if task.began_ms is not None:
                 # Senders' clocks prove nothing: then it is the instant of the batch.
                 by_broker = mine.column("timestampType").to_numpy() == LOG_APPEND_TIME

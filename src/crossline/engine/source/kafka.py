@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from crossline.connectors.kafka.client import java_settings, librdkafka_settings
+from crossline.connectors.kafka.client import java_settings, librdkafka_settings, reading_settings
 from crossline.connectors.kafka.fetch import KafkaFetch
 from crossline.connectors.kafka.lag import TopicLag
 from crossline.connectors.kafka.topics import TopicWatch
@@ -22,7 +22,6 @@ from crossline.engine.source.messages import HEADERS
 from crossline.engine.source.plan_source import SourcePlan
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "value")
-ISOLATION = "isolation.level"
 EARLIEST = -2  # as Spark writes "from the earliest offset there is"
 
 
@@ -76,7 +75,8 @@ def kafka_source(
     """
     reader = kafka_reader(source, environment, records_max, headers=headers)
     client = librdkafka_settings(source.brokers, source.security, environment)
-    fetch = KafkaFetch(client)
+    reading = reading_settings(source, environment)
+    fetch = KafkaFetch(reading)
     topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
     watch = TopicWatch(topics, client, Path(checkpoint) / "sources" / stream / "topics.json")
 
@@ -89,9 +89,8 @@ def kafka_source(
         watch.close()
 
     intake = KafkaIntake(stream, schemas_of(source, checkpoint, stream, environment))
-    tail = client if ISOLATION not in source.options else {**client, ISOLATION: str(source.options[ISOLATION])}
     return SourcePlan(
-        stream, opened, intake, fetch, reader.history, close, verify=watch.ask, client=tail, waiting=TopicLag(client)
+        stream, opened, intake, fetch, reader.history, close, verify=watch.ask, client=reading, waiting=TopicLag(client)
     )
 
 

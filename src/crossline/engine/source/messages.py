@@ -1,4 +1,4 @@
-"""Messages of topics that are no records: without a value, or with headers that are not what the stream declares."""
+"""Messages of topics that are no records: without a value, or with headers or a time that a record cannot have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.values import I64
 from crossline.core.decode import Reason
+from crossline.core.decode.clock import TIME_MS_MIN
 from crossline.core.enrich.headers import header_columns
 from crossline.core.streams.schema import StreamSpec
 
@@ -14,6 +16,11 @@ HEADERS = "headers"
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _WITHOUT = "a message without a value"
 _NO_VALUES = pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(bytes(4)), pa.py_buffer(bytes(8))])
+
+
+def stamps_ms(rows: pa.RecordBatch) -> I64:
+    """The timestamps of messages; -1 where its sender gave one none, and whatever else senders may write."""
+    return np.asarray(rows.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()))
 
 
 def without_faults(
@@ -29,6 +36,10 @@ def without_faults(
     if spec.headers:
         columns, wrong = header_columns(spec, rows.column(HEADERS))
         faults = {row: ("bad_header", detail) for row, detail in wrong.items()}
+    if spec.ingest_time is None:  # what lies ahead is told once it is known when the record was there
+        stamps = stamps_ms(rows)
+        early = np.flatnonzero(stamps < TIME_MS_MIN).tolist()
+        faults |= {row: ("time_out_of_range", _early(int(stamps[row]))) for row in early}
     if values.null_count:
         nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist()
         faults |= dict.fromkeys(nulls, ("tombstone", _WITHOUT))
@@ -47,3 +58,7 @@ def without_faults(
         at = left.schema.get_field_index("value")
         left = left.set_column(at, left.schema.field(at), _NO_VALUES)
     return left, {name: column.take(index) for name, column in columns.items()}, dead
+
+
+def _early(stamp_ms: int) -> str:
+    return f"the message's timestamp: found {stamp_ms} ms, expected a time from 1970-01-01 to 2200-01-01"

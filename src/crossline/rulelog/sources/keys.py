@@ -13,11 +13,11 @@ WHO = "who"  # the header that says who published
 HOST = "host"  # and on which machine
 AUTHOR = "author"  # who published what this message has under another status
 
-FORMS = "rule/ID/VERSION, approval/ID/VERSION/WHO or list/FILE"
+FORMS = "rule/ID/VERSION, approval/ID/VERSION/WHO or list/NAME.txt (.yaml, .yml, .json)"
 KEY_MAX = 512
 _RULE = re.compile(r"rule/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})", re.ASCII)
 _APPROVAL = re.compile(r"approval/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})/(?P<who>[^\x00-\x1f\x7f]+)")
-_LIST = re.compile(r"list/(?P<file>[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*)")
+_LIST = re.compile(r"list/(?P<file>[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.(txt|yaml|yml|json))")
 
 
 @dataclass(frozen=True, slots=True)

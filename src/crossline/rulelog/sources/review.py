@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -67,8 +68,15 @@ def needs_approval(rule: Rule, history: History) -> bool:
 
 
 def same_principal(one: str | None, other: str | None) -> bool:
-    """Whether two names may be of one principal; of nobody, they may."""
-    return one is None or other is None or one.strip().casefold() == other.strip().casefold()
+    """Whether two names may be of one principal; of nobody, or nobody that is seen, they may."""
+    names = {_folded(one or ""), _folded(other or "")}
+    return len(names) == 1 or "" in names
+
+
+def _folded(name: str) -> str:
+    """What a name is compared by: without case, ways to write the same letter, and characters that nobody sees."""
+    seen = (letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
+    return unicodedata.normalize("NFKC", "".join(seen).casefold()).strip()
 
 
 def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, history: History) -> Reviewed:

@@ -137,16 +137,22 @@ class TopicPublications:
         self._whole = self._whole or whole
 
     def _step(self) -> dict[str, FileContent]:
-        """The files after the messages that wait, up to the first one whose key came before among them."""
-        files, met = dict(self._files), set[str]()
+        """The files after the messages that wait, up to the first one that undoes what no look has met.
+
+        That is one whose key came before among them; and one that replaces a rule or an approval, where the other half
+        of the same version came before it: with the old one it may have been effective.
+        """
+        files, met, versions = dict(self._files), set[str](), set[tuple[str, ...]]()
         many = self._many()
         while self._waiting:
             message = self._waiting[0]
             name = self._named(message)
             if name is not None and self._in_steps and message.offset > self._seen and not many[name] > STEPS_MAX:
-                if name in met:
+                version = tuple(name.split("/")[1:3])
+                if name in met or (name in files and version in versions):
                     break
                 met.add(name)
+                versions.add(version)
             if name is not None:
                 many[name] -= 1
             self._waiting.popleft()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -15,7 +16,8 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.settings.watch import Place
 from crossline.logs import get_logger
 
-REQUEST_S_MAX = 10.0  # that a client may take to say what it wants, and to take the answer
+REQUEST_S_MAX = 10.0  # that a client may take to say what it wants and to take the answer, all in all
+CLIENTS_MAX = 64  # at once: each has a thread and a file of this process
 
 log = get_logger(__name__)
 
@@ -69,11 +71,36 @@ def _server(place: Place, pages: Pages) -> ThreadingTCPServer:
         allow_reuse_address = True  # what the run before left behind, in which nobody listens any more
         daemon_threads = True
         block_on_close = False
+        request_queue_size = CLIENTS_MAX
+        free = threading.BoundedSemaphore(CLIENTS_MAX)
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            """In a thread of its own; one too many is hung up on."""
+            if not self.free.acquire(blocking=False):
+                self.shutdown_request(request)
+                return
+            super().process_request(request, client_address)
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            """Whoever is slow is hung up on too, also one that says a word now and then."""
+            ending = threading.Timer(REQUEST_S_MAX, _hang_up, (request,))
+            ending.daemon = True
+            ending.start()
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                ending.cancel()
+                self.free.release()
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             """A client that went away, or takes too long, is nobody's business."""
 
     return Server((place.host, place.port), Handler)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

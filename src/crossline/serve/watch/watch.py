@@ -65,7 +65,7 @@ class Watch:
         self._since_s = time.time()
         self._space = SpaceWatch()
         self._alive: bool | None = None
-        self._answered_s = time.monotonic()
+        self._asked_s: float | None = None  # since when Java owes an answer
         self._waiting: list[Waiting] = []
         self._ended = threading.Event()
         self._asking: threading.Thread | None = None
@@ -109,7 +109,8 @@ class Watch:
 
     def healthz(self) -> Answer:
         """Whether the run lives."""
-        silent_s = 0.0 if self._asking is None else time.monotonic() - self._answered_s - ASK_EVERY_S
+        asked_s = self._asked_s
+        silent_s = 0.0 if asked_s is None else time.monotonic() - asked_s
         started = self.standing().started
         return lives(started=started, alive=self._alive, silent_s=silent_s, stopped=self._ended.is_set())
 
@@ -127,11 +128,12 @@ class Watch:
         while pipeline is not None and not self._ended.wait(0.0 if self._alive is None else ASK_EVERY_S):
             try:
                 if pipeline.standing().started:
+                    self._asked_s = self._asked_s or time.monotonic()
                     self._alive = pipeline.alive
+                    self._asked_s = None  # brokers, which come next, may be silent for as long as they like
                     self._waiting = pipeline.waiting()
                 elif self._ended.wait(0.1):  # it is asked as soon as it is there
                     return
-                self._answered_s = time.monotonic()
             except Exception as error:  # noqa: BLE001 - Java may be gone, which the pages say
                 log.debug("the watch got no answer", error=str(error))
                 if self._alive is None and self._ended.wait(0.1):

@@ -81,10 +81,11 @@ def test_what_cannot_be_is_refused(headers: str) -> None:
         spec(headers)
 
 
-def rows(values: list[bytes | None], headers: pa.Array) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {"offset": pa.array(range(5, 5 + len(values)), pa.int64()), "value": values, "headers": headers}
-    )
+def rows(values: list[bytes | None], headers: pa.Array, stamps_ms: list[int] | None = None) -> pa.RecordBatch:
+    count = len(values)
+    stamps = pa.array([1_000 * ms for ms in stamps_ms or [0] * count], pa.timestamp("us", "UTC"))
+    offsets = pa.array(range(5, 5 + count), pa.int64())
+    return pa.RecordBatch.from_pydict({"offset": offsets, "timestamp": stamps, "value": values, "headers": headers})
 
 
 @pytest.mark.parametrize("good", [True, False])
@@ -98,6 +99,25 @@ def test_messages_that_are_no_records_are_dead_letters(good: bool) -> None:
         ("tombstone", "t-1", 5, b""),
         ("bad_header", "t-1", 6, b"2"),
     ]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_timestamp_before_1970_is_none_where_it_is_the_ingest_time(counts: bool) -> None:
+    """Senders that give a message none have -1 written there; some write the year 1."""
+    text = TEXT if counts else TEXT.replace("event_time:", "ingest_time: {field: at}\n    event_time:")
+    declared = load_streams(text % "{via: string}", "stream.yaml")["payments"]
+    values: list[bytes | None] = [b"1", None, b"3", b"4"]
+    batch = rows(values, given(None, None, None, None), [-1, -1, 0, -62_135_596_800_000])
+    left, _, dead = without_faults(declared, "payments", "t-1", batch)
+    assert left.column("offset").to_pylist() == ([7] if counts else [5, 7, 8])
+    told = [(each.reason, each.offset, each.raw, each.detail) for each in dead]
+    expected = "expected a time from 1970-01-01 to 2200-01-01"
+    early = [
+        ("time_out_of_range", at, raw, f"the message's timestamp: found {ms} ms, {expected}")
+        for at, raw, ms in ((5, b"1", -1), (8, b"4", -62_135_596_800_000))
+    ]
+    tombstone = ("tombstone", 6, b"", "a message without a value")
+    assert told == ([early[0], tombstone, early[1]] if counts else [tombstone])
 
 
 def test_records_of_no_topic_have_none() -> None:

@@ -174,6 +174,17 @@ def test_rules_may_name_the_topics_that_every_kafka_sink_has() -> None:
     assert topics(one, other) == {"alerts", "web"}
 
 
+def test_a_topic_has_one_sink() -> None:
+    """Two would have one name for their transactions, and each end those of the other."""
+    head, _, _ = SHORT.partition("sinks:")
+    sinks = ("a:1,b:1", "alerts"), ("b:1, a:1", "alerts"), ("c:1", "alerts"), ("a:1,b:1", "others")
+    lines = [f'  - {{kind: kafka, brokers: "{brokers}", topic: {topic}}}' for brokers, topic in sinks]
+    with pytest.raises(RefusedError) as caught:
+        load_pipeline(f"{head}sinks:\n" + "\n".join(lines) + "\n", "p.yaml", reader(GOLDEN))
+    told = [(each.path, each.found, each.expected) for each in caught.value.problems]
+    assert told == [("sinks[1].topic", "topic alerts again", "one sink for it, which is sinks[0]")]
+
+
 def test_a_path_with_a_nul_is_told() -> None:
     text = SHORT.replace("path: in/*.jsonl", 'path: "in\\0"').replace("path: out/crossline.db", 'path: "\\0"')
     with pytest.raises(RefusedError) as caught:

@@ -66,7 +66,7 @@ def test_an_approval_may_come_first(board: Board, pipeline: Pipeline) -> None:
     assert (event.event, event.approved_by) == ("published", "bob")
 
 
-@pytest.mark.parametrize("who", ["alice", "Alice ", "ALICE"])
+@pytest.mark.parametrize("who", ["alice", "Alice ", "ALICE", "\N{FULLWIDTH LATIN SMALL LETTER A}lice", "ali\u200bce"])
 def test_nobody_approves_of_his_own(board: Board, pipeline: Pipeline, who: str) -> None:
     board.post("rule/large/1", rule(), "alice")
     with pytest.raises(PermanentError, match="expected another one's approval"):
@@ -121,6 +121,33 @@ def test_an_approval_that_was_taken_back_in_time_counts_no_more(board: Board, pi
     board.post(other.messages[1].key, None, "bob")
     board.post("rule/large/1", rule(), "alice")
     assert [each.event for each in pipeline.look()] == ["waiting"]
+
+
+@pytest.mark.parametrize("last", ["another body", "the approval is taken back"])
+def test_a_start_that_comes_later_meets_what_was_effective_in_between(
+    board: Board, pipeline: Pipeline, tmp_path: Path, last: str
+) -> None:
+    """Its message and its approval were there together, before either was undone."""
+    other = Board()
+    other.post("rule/large/1", rule(), "alice")
+    approval = desk_of(other).approve("large", "bob")
+    messages = [("rule/large/1", rule(), "alice"), (approval.key, approval.value, "bob")]
+    if last == "another body":
+        undone: tuple[str, str | None, str] = ("rule/large/1", rule(amount=7), "alice")
+    else:
+        messages.reverse()
+        undone = (approval.key, None, "bob")
+    first, second = messages
+    between = [("rule/other/1", rule("other", status=status), "carol") for status in ("draft", "retired")]
+    pipeline.start()
+    for message in (first, *between, second, undone):
+        board.post(*message)
+        pipeline.look()
+    later = Pipeline(board, tmp_path / "later", review=True)
+    later.start()
+    for each in (pipeline, later):
+        mine = [event for event in each.log if event.event == "published" and event.rule_id == "large"]
+        assert [(event.who, event.approved_by) for event in mine] == [("alice", "bob")]
 
 
 def test_who_published_has_to_be_said(board: Board, pipeline: Pipeline) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from crossline.core.basics.errors import SourceError
 from crossline.rulelog.directory import ruleset_of_log
+from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.listfile import SUFFIXES
 from crossline.rulelog.listlog import ListContents
 from crossline.rulelog.lists import ListsDirectory
 from crossline.rulelog.sources.keys import ApprovalKey, ListKey, RuleKey, key_of, key_of_bytes
@@ -255,3 +257,37 @@ def test_lists_of_a_topic(board: Board, tmp_path: Path) -> None:
 
     again = lists()
     assert again.start([*begun, *events], 3) == []
+
+
+def test_a_list_stays_with_its_key_whatever_is_compacted(board: Board, tmp_path: Path) -> None:
+    def lists() -> ListsDirectory:
+        asked = TopicPublications(BoardReader(board), list_file, 1_000, in_steps=False)
+        return ListsDirectory(asked, ListContents(tmp_path / "kept"))
+
+    def look(lists: ListsDirectory) -> list[RuleEvent]:
+        changes = lists.poll()
+        assert changes is not None
+        events = lists.events(changes, 1, {})
+        lists.take(changes, events)
+        return events
+
+    board.post("list/cards.txt", "a\n")
+    first = lists()
+    log = first.start([], 0)
+    board.post("list/cards.yaml", "[b]", "eve")
+    board.post("list/cards", "[c]", "eve")
+    refused = look(first)
+    assert [(each.event, each.who) for each in refused] == [("refused", "eve")] * 2
+    log += refused
+    board.post("list/cards.txt", "d\n")
+    log += look(first)
+    board.compact()
+    again = lists()
+    assert again.start(log, 3) == []
+    changes = again.poll()
+    assert changes is None or again.events(changes, 4, {}) == []
+
+
+def test_keys_of_lists_are_names_of_list_files() -> None:
+    assert all(isinstance(key_of(f"list/a{ending}"), ListKey) for ending in SUFFIXES)
+    assert [key_of(f"list/{name}") for name in ("a", "a.csv", "a.TXT", ".txt", "a.txt.gz", "a/b.txt")] == [None] * 6

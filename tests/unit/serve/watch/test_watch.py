@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
+import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import promql_parser
@@ -19,6 +24,8 @@ from crossline.connectors.base import Sink
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.watch import Place, WatchSettings, place_of
 from crossline.engine.pipeline.standing import Standing, Waiting
+from crossline.serve.watch import listener as listening
+from crossline.serve.watch import watch as module
 from crossline.serve.watch.listener import Listener, Page
 from crossline.serve.watch.space import space_of
 from crossline.serve.watch.watch import Watch
@@ -46,13 +53,44 @@ class Stuck:
         return []
 
 
+class Cut:
+    """A pipeline that lives, and cannot ask its brokers until it is let go."""
+
+    def __init__(self) -> None:
+        self.asked, self.released = threading.Event(), threading.Event()
+        self.sinks: Sequence[Sink] = ()
+        self.alive = True
+
+    def standing(self) -> Standing:
+        return Standing(started=True, rules={"active": 1})
+
+    def waiting(self) -> list[Waiting]:
+        self.asked.set()
+        self.released.wait(60)
+        raise OSError("no broker")
+
+
+def test_brokers_that_do_not_answer_restart_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, pipeline = Watch(WatchSettings(listen="0"), "p", {}), Cut()
+    try:
+        watch.follow(pipeline)
+        assert pipeline.asked.wait(30)
+        later_s = time.monotonic() + 600  # each source may take its time
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: later_s, time=time.time))
+        assert watch.healthz().ok
+    finally:
+        pipeline.released.set()
+        watch.close()
+
+
 def test_a_page_waits_for_nobody() -> None:
     watch, pipeline = Watch(WatchSettings(listen="0"), "p", {}), Stuck()
     try:
         watch.follow(pipeline)
         assert pipeline.asked.wait(30)
         assert watch.healthz().ok
-        watch._answered_s -= 60.0
+        assert watch._asked_s is not None
+        watch._asked_s -= 60.0
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(f"http://{watch.place}/healthz", timeout=30)
         assert caught.value.code == 503
@@ -99,6 +137,47 @@ def test_other_paths_methods_and_faults() -> None:
         assert ask("GET", "/") == (404, b"found no '/'; expected /ok, /bad\n")
         assert ask("POST", "/ok")[0] == 501
         assert ask("GET", "/bad") == (500, b"it could not be made: see the log\n")
+    finally:
+        listener.close()
+
+
+def answered(listener: Listener) -> bool:
+    """Whether somebody who asks now gets the page."""
+    try:
+        with urllib.request.urlopen(f"http://{listener.place}/ok", timeout=60) as answer:
+            return bool(answer.read() == b"yes")
+    except OSError:
+        return False
+
+
+def test_clients_that_say_nothing_take_no_more_than_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "CLIENTS_MAX", 3)
+    monkeypatch.setattr(listening, "REQUEST_S_MAX", 600.0)
+    monkeypatch.setattr(listening._Handler, "timeout", 600.0)
+    listener = Listener(Place("127.0.0.1", 0), {"/ok": lambda _: Page(b"yes", "text/plain")})
+    try:
+        silent = [socket.create_connection((listener.place.host, listener.place.port)) for _ in range(3)]
+        while answered(listener):  # until all three are met
+            pass
+        for each in silent:
+            each.close()
+        while not answered(listener):
+            pass
+    finally:
+        listener.close()
+
+
+def test_a_client_that_dribbles_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "REQUEST_S_MAX", 0.05)
+    listener = Listener(Place("127.0.0.1", 0), {"/ok": lambda _: Page(b"yes", "text/plain")})
+    try:
+        with socket.create_connection((listener.place.host, listener.place.port)) as slow, suppress(ConnectionError):
+            slow.settimeout(60)
+            while True:
+                slow.sendall(b"G")
+                select.select([slow], [], [], 0.01)
+                if select.select([slow], [], [], 0)[0] and slow.recv(1) == b"":
+                    break
     finally:
         listener.close()
 

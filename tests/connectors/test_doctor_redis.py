@@ -1,0 +1,55 @@
+"""What doctor says of a real server that speaks as Redis does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crossline.cli.doctor.redis import _server, redis_findings
+from crossline.core.settings.config import load_pipeline
+from crossline.services.redis import LocalRedis
+
+TEXT = """
+schema_version: 1
+name: p
+streams: {s: {id: id, event_time: {field: at}, fields: {id: string, at: integer}}}
+sources: {s: {kind: files, path: in}}
+rules: {kind: directory, path: rules}
+sinks: [{kind: console}, {kind: redis, @}]
+"""
+
+
+def finding(given: str, **environment: str) -> tuple[str, str]:
+    (found,) = redis_findings(load_pipeline(TEXT.replace("@", given), "pipeline.yaml", str), environment)
+    return found.status, f"{found.name}: {found.found} | {found.advice}"
+
+
+def test_what_is_there_and_what_is_missing(redis_server: LocalRedis) -> None:
+    at = f"port: {redis_server.port}"
+    status, said = finding(at)
+    assert status == "ok"
+    assert said.startswith(f"redis 127.0.0.1:{redis_server.port}: answers; version ")
+    status, said = finding(f"{at}, username: nobody, password_env: P", P="wr0ng-word")
+    assert (status, "does not let us in" in said, "wr0ng-word" in said) == ("missing", True, False)
+    status, said = finding(f"{at}, password_env: P")
+    assert (status, "environment variable P" in said) == ("missing", True)
+    status, said = finding("port: 1")
+    assert (status, said.endswith("| is it running, are `host`, `port` and `tls` right?")) == ("missing", True)
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "said"),
+    [
+        ({"redis_version": "7.2.4"}, "ok", "answers; version 7.2.4"),
+        ({"role": "slave"}, "missing", "a replica, which takes nothing"),
+        ({"cluster_enabled": 1}, "missing", "a cluster, which divides keys"),
+        ({"maxmemory": 0, "maxmemory_policy": "allkeys-lru"}, "ok", ""),
+        ({"maxmemory": 5, "maxmemory_policy": "noeviction"}, "ok", ""),
+        ({"maxmemory": 5, "maxmemory_policy": "volatile-ttl"}, "warning", "it forgets who is blocked"),
+    ],
+)
+def test_what_a_server_tells_of_itself(told: dict[str, Any], status: str, said: str) -> None:
+    found = _server("redis", told)
+    assert found.status == status
+    assert said in found.found
