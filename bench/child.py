@@ -90,7 +90,7 @@ def session(config: Any, given: list[str]) -> Any:
     return build_session(
         config.name,
         config.engine.master,
-        settings=settings | dict(text.split("=", 1) for text in given),
+        settings=settings | dict(config.engine.spark) | dict(text.split("=", 1) for text in given),
     )
 
 
