@@ -19,6 +19,7 @@ import psutil
 
 from crossline.connectors.base import Delivery
 from crossline.core.settings.config import in_folder
+from crossline.engine.pipeline import pipeline
 from crossline.engine.pipeline.assemble import RunOptions, assemble, clocks_of, read_config
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.session import build_session, wake_workers
@@ -89,7 +90,7 @@ def session(config: Any, given: list[str]) -> Any:
     return build_session(
         config.name,
         config.engine.master,
-        settings=settings | dict(text.split("=", 1) for text in given),
+        settings=settings | dict(config.engine.spark) | dict(text.split("=", 1) for text in given),
     )
 
 
@@ -114,7 +115,11 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
     )
+    parser.add_argument("--no-homes", action="store_true", help="shards go to whichever executor is free, to compare")
     options = parser.parse_args()
+    if options.no_homes:
+        pipeline.homes_of = lambda *_: None  # type: ignore[assignment]
+        options.set.append("spark.locality.wait.process=0")
     began_s = time.monotonic()
     config = in_folder(read_config(str(options.pipeline)), str(options.pipeline.parent.absolute()))
     spark = session(config, options.set)

@@ -1,13 +1,16 @@
 """A standalone cluster reads topics while executors and whole workers die and are replaced, and executors come and go.
 
-Nothing is lost, nothing comes twice: counted from what was sent and from what stands in the topics. A cluster takes
-long to start, so one run of it holds all kills. What executors read of files is in ``spark/test_cluster``.
+Nothing is lost, nothing comes twice: counted from what was sent and from what stands in the topics. In between each
+shard has a home, where nothing of it is read again. A cluster takes long to start, so one run of it holds all kills.
+What executors read of files is in ``spark/test_cluster``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +37,7 @@ KILLS = 3 if DEEP else 1  # of executors; a new one takes some ten seconds
 LOST = 3 if DEEP else 1  # workers
 BATCH = 70
 LAST = 2 * BATCH
+HOME = 6  # batches that are judged with all shards at home
 # All that the driver needs to know of the cluster.
 SPARK: dict[str, Any] = {
     "spark.executor.memory": "512m",
@@ -73,13 +77,39 @@ def check(project: Project, brokers: str, topics: list[str], alerts: str, sent: 
     assert project.late() == sorted(log[n]["_id"] for n in expected.late)
 
 
+def read_again(project: Project) -> list[int]:
+    """Of each batch: how many batches were read from logs of shards, since who judged these did not have them."""
+    rows = project.rows("SELECT json_extract(figures, '$.segments_read') FROM batches ORDER BY batch_id")
+    return [count or 0 for (count,) in rows]
+
+
+def executors_with_shards(project: Project) -> list[int]:
+    """How many executors had shards, each time that this changed."""
+    lines = (project.root / "run.log").read_text().splitlines(keepends=True)
+    found = [line for line in lines if "homes of shards" in line and line.endswith("\n")]
+    return [json.loads(line)["executors"] for line in found]
+
+
+def at_home(feed: Feed[Sent], project: Project, process: subprocess.Popen[bytes]) -> None:
+    """Once both executors have shards, and those that they have, nothing is read again."""
+    while not (executors_with_shards(project)[-1] == 2 and read_again(project)[-2:] == [0, 0]):
+        feed.more(BATCH)
+        feed.until_done(process)
+    settled = len(read_again(project))
+    feed.more(HOME * BATCH)
+    feed.until_done(process)
+    found = read_again(project)[settled:]
+    assert len(found) >= HOME
+    assert found == [0] * len(found)
+
+
 @pytest.mark.timeout(1800)
 def test_executors_and_workers_die(
     cluster: Standalone, kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     brokers, topics = kafka_broker.brokers, [kafka_topic(2, append_time=False) for _ in range(2)]
     alerts, draw = kafka_topic(2), random.Random(SEED)
-    log = by_account(topics, needed(KILLS + LOST + 1), SEED)
+    log = by_account(topics, needed(KILLS + LOST + 1) + 4 * HOME * BATCH, SEED)
     project = project_on(
         brokers, tmp_path / "killed", topics, alerts, RULES, cluster.address, SPARK, max_records_per_batch=BATCH
     )
@@ -107,6 +137,8 @@ def test_executors_and_workers_die(
                 cluster.add()  # it does not count, and is replaced all the same
             cluster.add()
         until(lambda: len(cluster.executors()) == 2, project, process)
+        assert any(read_again(project)), "shards of those that died had no other home"
+        at_home(feed, project, process)
         before = len(project.alerts())
         feed.more(LAST)  # the whole run reads what was sent: what is left of the log need not come
         feed.until_done(process)

@@ -22,10 +22,10 @@ from crossline.core.route.parts import Part
 from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import parts_of
 from crossline.engine.hops.deciding import decided_shard, deciding_rows, plainly_decided
-from crossline.engine.hops.rows import OUT, costs_row
+from crossline.engine.hops.rows import OUT, READ, costs_row
 from crossline.engine.hops.told import told_rows
 from crossline.engine.hops.written import Telling
-from crossline.engine.state.cache import Rows, Sent, ShardCache
+from crossline.engine.state.cache import Held, Rows, Sent, ShardCache
 from crossline.engine.work.stopwatch import Stopwatch, measuring
 from crossline.engine.work.task import Task
 
@@ -66,7 +66,7 @@ class Judging:
         with self.cache.shard(book, self.query_id, shard, self.batch_id, self.level) as held:
             watch.lap("state")
             output = judge(book.plans_at(self.level), held.state, parts, book.bounds, measuring())
-            rows = sent(book, self.level, shard, output, held.state)
+            rows = sent(book, self.level, shard, output, held.state) + _read(held)
             watch.lap("judge")
             held.commit(output.deltas, rows)
             watch.lap("log")
@@ -81,9 +81,20 @@ class Judging:
             return decided_shard(book, book.new_state(), telling, blobs, watch)[0]
         with self.cache.shard(book, self.query_id, shard, self.batch_id, self.level) as held:
             rows, deltas = decided_shard(book, held.state, telling, blobs, watch)
+            rows += _read(held)
             held.commit(deltas, rows)
             watch.lap("log")
         return rows
+
+    def let_go(self) -> None:
+        """What nobody asks for here any more: see ``ShardCache``."""
+        if self.cache is not None:
+            self.cache.let_go(self.query_id, self.batch_id, self.level)
+
+
+def _read(held: Held) -> Sent:
+    """What had to be read of the shard's log, where anything had."""
+    return [(OUT, 0, READ, orjson.dumps([held.read, held.read_bytes]))] if held.read else []
 
 
 def sent(book: Book, level: int, shard: int, output: ShardOutput, state: ShardState) -> Sent:

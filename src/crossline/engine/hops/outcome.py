@@ -17,7 +17,7 @@ from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.judge.output import StreamClocks
 from crossline.core.plan.costs import Meter
 from crossline.core.route.pack import dead_from_json
-from crossline.engine.hops.rows import COSTS
+from crossline.engine.hops.rows import COSTS, READ
 from crossline.engine.hops.told import TOLD
 from crossline.engine.work.stopwatch import Spent
 from crossline.logs import get_logger
@@ -92,6 +92,9 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
             decided += orjson.loads(body)
         elif kind == COSTS:
             outcome.costs.add(orjson.loads(body))
+        elif kind == READ:
+            for figure, count in zip(("segments_read", "segments_read_bytes"), orjson.loads(body), strict=True):
+                outcome.figures[figure] = outcome.figures.get(figure, 0) + count
         elif kind == TOLD:
             outcome.told.append(body)
         elif kind == "spent":

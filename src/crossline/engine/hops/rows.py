@@ -13,6 +13,7 @@ ArrowBatches = Iterator[pa.RecordBatch]
 
 OUT = -1
 COSTS = "costs"  # the kind of rows that say what rules cost
+READ = "read"  # and of those that say what of the log of states was read: batches of a shard, bytes
 _ROWS = pa.schema([("hop", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])
 
 

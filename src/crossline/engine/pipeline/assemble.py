@@ -146,7 +146,7 @@ def _assembled(
     given = (dict(config.streams), rule_defaults(config), shards, bounds)
     book = Book(RuleSet(), *given, deciding=deciding, telling=telling is not None)
     local = spark.sparkContext.master.startswith("local[")
-    # Where a task of a shard goes next nobody knows: a keeper that had let it go would read all of it again.
+    # No more than are there: which of them it keeps follows from those that it is asked for.
     held_max = shards if _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
         name=config.name,
@@ -156,6 +156,7 @@ def _assembled(
         shards_held=held_max,
         backfill=config.engine.backfill,
         one_machine=local and shards <= held_max,
+        homes=not local,
         breaker=config.defaults.bound,
         state=held.state_root,
         tables=held.tables if isinstance(held, StoredCheckpoint) and not here else None,

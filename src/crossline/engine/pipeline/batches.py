@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +31,7 @@ from crossline.engine.source.intake import Intake, KafkaIntake
 from crossline.engine.source.pace import Pace
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.flow import Input, narrow, together, wide
+from crossline.engine.spark.homes import Homes
 from crossline.engine.spark.task import batch_task, tell_began
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
@@ -44,6 +45,9 @@ NARROW_RECORDS = 8_000
 # One process reads, takes in and has judged 150,000 records a second, which Spark's tasks do on two processors; where
 # there are more, they are the quicker ones from some size on.
 DIRECT_RECORDS = 100_000 if processors() > 2 else sys.maxsize
+# Batches after which who is not asked for a shard any more lets it go, where shards have homes. A shard that is judged
+# elsewhere for once (its home was busy) is still known there when that happens again soon.
+ASKED_WITHIN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class PipelineSettings:
 
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
-    batches may be one task or none, and large ones travel in files. ``breaker``: of rules without a bound of their own.
+    batches may be one task or none, and large ones travel in files. ``homes``: tasks of a shard run on one executor,
+    where Spark can be told so. ``breaker``: of rules without a bound of their own.
     ``tables``: where tasks that see no file of this machine find tables; the book travels with each batch then.
     ``state``: where shards log their state, where that is not in the checkpoint's folder.
     ``topic``: where the tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all
@@ -66,6 +71,7 @@ class PipelineSettings:
     shards_held: int
     backfill: bool = True
     one_machine: bool = False
+    homes: bool = False
     breaker: Bound | None = None
     state: str | None = None
     tables: str | None = None
@@ -82,9 +88,10 @@ class PipelineSettings:
 class Planner:
     """How a batch is run: in stages, or in one task where the batch before was small."""
 
-    def __init__(self, settings: PipelineSettings, stopping: threading.Event) -> None:
+    def __init__(self, settings: PipelineSettings, stopping: threading.Event, homes: Homes | None = None) -> None:
         self._settings = settings
         self._travels = Travels(settings.tables, stopping) if settings.tables is not None else None
+        self._homes = homes
         self._last_records = NARROW_RECORDS + 1
 
     def plan(self, raw: Input, book: BookSource, cache: ShardCache, aside: Path | None = None) -> DataFrame:
@@ -92,10 +99,16 @@ class Planner:
         frame, intake = raw
         partitions = self._settings.partitions
         topic = self._settings.topic
+        if self._homes is not None:
+            self._homes.look()
+            if self._homes.known:
+                cache = replace(cache, asked_within=ASKED_WITHIN)
         hops = hops_of(book, intake, KeptJudge(book, cache, partitions, topic), kept=topic is not None)
         if self._settings.one_machine and self._last_records <= NARROW_RECORDS:
             return narrow(frame, hops)
-        return wide(frame, hops, partitions, aside)
+        if self._homes is not None and self._settings.records_max:  # of topics, which say where they would be read
+            frame = self._homes.anywhere(frame)
+        return wide(frame, hops, partitions, aside, self._homes)
 
     def past(self, inputs: Sequence[Input], book: BookSource, cache: ShardCache) -> DataFrame:
         """The same of records of the past, of several streams."""

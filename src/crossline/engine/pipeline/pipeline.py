@@ -27,6 +27,7 @@ from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.cancel import Cancellable
 from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import together
+from crossline.engine.spark.homes import homes_of
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.work.totals import Totals
 from crossline.logs import get_logger, of_work
@@ -63,7 +64,8 @@ class Pipeline:
         self._stopping = threading.Event()
         self._jobs = Cancellable(spark, self._stopping)
         history = self._history = HistoryLog(settings.checkpoint)
-        planner = Planner(settings, self._stopping)
+        homes = homes_of(spark, settings.partitions) if settings.homes else None
+        planner = Planner(settings, self._stopping, homes)
         past = PastReader(
             spark, sources, history, settings.state_root, settings.shards_held, planner.past, self._jobs.jobs
         )

@@ -64,7 +64,7 @@ def is_here(master: str | None) -> bool:
     return master is None or re.match(r"local\b|spark://(127\.|localhost\b)", master) is not None
 
 
-def _in_one(master: str | None) -> bool:
+def in_one(master: str | None) -> bool:
     """Whether driver and tasks are one Java, which the workers of this machine are for."""
     return master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
 
@@ -88,7 +88,7 @@ def launch_ahead(master: str | None) -> Started | None:
 
     None where that is elsewhere, or where this process has a Java already.
     """
-    if not _in_one(master) or started() is not None:
+    if not in_one(master) or started() is not None:
         return None
     prepare(os.environ, here=True)
     return launch({**base_settings(found_jars()), **LOOPBACK})
@@ -109,7 +109,7 @@ def launch(settings: Mapping[str, str]) -> Started:
         "TMPDIR": str(folder.path),  # of Python's workers
     }
     prefork = None
-    if _in_one(settings.get("spark.master")):
+    if in_one(settings.get("spark.master")):
         environment[SOCKET_VARIABLE] = str(folder.path / "prefork")
         prefork = _prefork(environment, folder.lock)
     process = _java(_with_folder(settings, folder.path), environment, folder.lock)
@@ -188,7 +188,7 @@ def _command(settings: Mapping[str, str], environment: Mapping[str, str]) -> lis
     given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     more = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     home = Path(environment["SPARK_HOME"]) if "SPARK_HOME" in environment else None
-    says = any(environment.get(name) for name in _SAYS) or not _in_one(settings.get("spark.master"))
+    says = any(environment.get(name) for name in _SAYS) or not in_one(settings.get("spark.master"))
     if home != spark_home() or says:
         return [str((home or spark_home()) / "bin" / "spark-submit"), *given, *more]
     class_path = os.pathsep.join([settings["spark.driver.extraClassPath"], f"{home}/conf", f"{home}/jars/*"])

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from crossline.engine.runtime.gateway import start_java
-from crossline.engine.runtime.launch import found_jars, is_here, prepare, session_folder
-from crossline.engine.runtime.settings import LOOPBACK, RUNTIME_SETTINGS, base_settings
+from crossline.engine.runtime.launch import found_jars, in_one, is_here, prepare, session_folder
+from crossline.engine.runtime.settings import HOMES, LOOPBACK, RUNTIME_SETTINGS, base_settings
 
 TASK_TRIES = 4
 JARS = "spark.jars"  # what the driver hands to its executors
@@ -45,6 +45,7 @@ def build_session(
         **base_settings(jars),
         **bound,
         **RUNTIME_SETTINGS,
+        **({} if in_one(master) else HOMES),
         **(settings or {}),
     }
     wanted |= handed_out(jars, wanted, here=here)

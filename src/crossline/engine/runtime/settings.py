@@ -44,6 +44,10 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
 }
 
+# Where tasks may run elsewhere. One waits so long for the home of its shards (``spark/homes``): as long as a batch
+# should take; elsewhere they would be read first, and whole. No other place that Spark would prefer is worth a wait.
+HOMES: Mapping[str, str] = {"spark.locality.wait.process": "5s", "spark.shuffle.reduceLocality.enabled": "false"}
+
 
 def java_options(archive: str) -> str:
     """Options of the driver's Java; ``archive``: those that use or make the archive of its classes.

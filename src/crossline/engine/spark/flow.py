@@ -14,6 +14,7 @@ from crossline.engine.hops.aside import PutAside
 from crossline.engine.hops.hops import Hop, Step, in_one
 from crossline.engine.hops.rows import ArrowBatches
 from crossline.engine.source.intake import Intake, TaggedIntake
+from crossline.engine.spark.homes import Homes
 from crossline.engine.spark.task import running_task
 
 Input = tuple[DataFrame, Intake]
@@ -41,14 +42,17 @@ def together(inputs: Sequence[Input]) -> Input:
     return reduce(union, tagged), TaggedIntake(tuple(intake for _, intake in inputs))
 
 
-def wide(frame: DataFrame, hops: Sequence[Hop], partitions: int, aside: Path | None = None) -> DataFrame:
-    """What came out: a stage a hop; shard s is judged by task s % ``partitions``.
+def wide(
+    frame: DataFrame, hops: Sequence[Hop], partitions: int, aside: Path | None = None, homes: Homes | None = None
+) -> DataFrame:
+    """What came out: a stage a hop; shard s is judged by task s % ``partitions``, at its home where there are homes.
 
     ``aside``: a folder for what goes from stage to stage, where all tasks are on one machine.
     """
     for hop in hops:
         if hop.by_shard:
             frame = frame.repartitionById(partitions, frame.shard % partitions)
+            frame = frame if homes is None else homes.at_home(frame)
         step = hop.step if aside is None else PutAside(hop.step, aside)
         frame = frame.mapInArrow(_in_task(step, partitions), _ROWS)
     return frame

@@ -38,12 +38,17 @@ _CACHE: OrderedDict[tuple[str, str, int], _Cached] = OrderedDict()
 
 @dataclass(slots=True)
 class Held:
-    """A shard's state as of the batch before ``batch_id``, for judging that batch."""
+    """A shard's state as of the batch before ``batch_id``, for judging that batch.
+
+    ``read``, ``read_bytes``: batches of its log that were read for it, and their bytes in memory; 0 where it was here.
+    """
 
     state: ShardState
     log: StateLog
     batch_id: int
     answer: Sent | None = None
+    read: int = 0
+    read_bytes: int = 0
 
     def commit(self, deltas: Sequence[LayerDelta], answer: Sent) -> None:
         """Write the batch's segment; the cache holds the state, and ``answer``, from here on."""
@@ -55,12 +60,14 @@ class Held:
 class ShardCache:
     """Where shard states are logged, and how many of them a process may hold.
 
-    ``root`` is a folder; where ``per_query``, there is one folder per query below it.
+    ``root`` is a folder; where ``per_query``, there is one folder per query below it. ``asked_within``: batches after
+    which a state that nobody asked for is let go, where each shard is asked for at one place; 0: it stays.
     """
 
     root: str
     per_query: bool
     held_max: int
+    asked_within: int = 0
 
     def answer(self, book: Book, query_id: str, shard: int, batch_id: int, level: int = 1) -> Sent | None:
         """What came of ``batch_id`` where this process judged it last, by the same book.
@@ -100,13 +107,14 @@ class ShardCache:
             if level != 1 and self._begins(log, batch_id, ends=not level):
                 cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
         fill = partial(_fill, self._root(query_id, 1), level, shard, book, cached.state)
+        held = Held(cached.state, log, batch_id)
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
+            held.read, held.read_bytes = held.read + 1, held.read_bytes + sum(each.nbytes for each in arrays.values())
             fill([item["layer"] for item in meta["layers"]])
             apply_delta(book.kept_at(level), cached.state, meta, arrays, book.bounds)
         fill([lp.layer.name for plan in book.plans_at(level) for lp in plan.layers])
         if batch_id % MERGE_EVERY == 0:
             cached.state.kept_from = _tidy(log, book, cached.state, batch_id, level)
-        held = Held(cached.state, log, batch_id)
         yield held
         if held.answer is not None:
             cached.batch_id, cached.book, cached.answer = batch_id, book, held.answer
@@ -114,6 +122,14 @@ class ShardCache:
             mine = [each for each in _CACHE if each[0] == root]  # a past that is being read lets no shard go
             for each in mine[: max(0, len(mine) - self.held_max)]:
                 del _CACHE[each]
+
+    def let_go(self, query_id: str, batch_id: int, level: int = 1) -> None:
+        """States of this query and level that were not asked for in ``asked_within`` batches before ``batch_id``."""
+        if not self.asked_within:
+            return
+        root, oldest = self._root(query_id, level), batch_id - self.asked_within
+        for key in [key for key, each in _CACHE.items() if key[0] == root and each.batch_id < oldest]:
+            del _CACHE[key]
 
 
 def _check_shards(root: str, shards: int, batch_id: int) -> None:

@@ -59,6 +59,10 @@ class Place:
                 raise
             return self._fork(number, self.lifeline[0])
 
+    def has(self, number: int) -> bool:
+        """Whether keeper ``number`` was forked."""
+        return Path(self._address(number)).exists()
+
     def tell(self) -> None:
         """Note in ``MET_AT`` that these are the keepers that Spark's tasks use: it may have several daemons."""
         met = Path(tempfile.gettempdir()) / MET_AT
@@ -176,6 +180,7 @@ def _answer(connection: Connection) -> bytes:
     watch = Stopwatch()
     try:
         rows = [work.shard(shard, blobs, watch) for shard, blobs in given.items()]
+        work.let_go()
     except Exception as error:  # noqa: BLE001 - told by the worker, as if it had happened there
         return pickle.dumps(([], {}, _sendable(error)))
     return pickle.dumps((rows, watch.spent_ms, None))

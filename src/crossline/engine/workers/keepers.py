@@ -51,14 +51,17 @@ def judged(work: Judging, given: Given, keepers: int, watch: Stopwatch) -> Itera
     if where is None or work.cache is None:
         for shard, blobs in given.items():
             yield work.shard(shard, blobs, watch)
+        work.let_go()
         return
     count = max(1, min(keepers, processors()))
+    # One whose shards are all elsewhere now would never be asked again.
+    lets_go = work.cache.asked_within and work.batch_id % work.cache.asked_within == 0
     watch.start()
     with ExitStack() as open_connections:
         asked = []
         for number in range(count):
             mine = {shard: blobs for shard, blobs in given.items() if shard % count == number}
-            if mine:
+            if mine or (lets_go and where.has(number)):
                 asked.append(open_connections.enter_context(_Asked(where, number, work, mine)))
         if where.lifeline is not None:
             where.tell()

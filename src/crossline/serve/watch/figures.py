@@ -89,6 +89,7 @@ class Figures:
         self.sinks: dict[str, SinkFigures] = {}
         self.behind: dict[str, Behind] = {}  # sinks that no batch waits for
         self.batches = 0
+        self.segments_read = 0
         self.retained = 0
         self.ingest_ms: dict[str, int] = {}
         self.last_batch: int | None = None
@@ -140,6 +141,7 @@ class Figures:
             self.late.update(record.stream for record in delivery.late)
             self.decisions.update(each["decision"] for each in delivery.decisions)
             self.missed.update(told.get("missed", {}))
+            self.segments_read += told.get("segments_read", 0)
             self.retained = told.get("retained", self.retained)
             self.ingest_ms.update(told.get("ingest_ms", {}))
             self._alerts(delivery, now_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Workers:
         self.cache = ShardCache(str(root), per_query=False, held_max=held_max)
         self.memories: list[Any] = [OrderedDict(), OrderedDict()]
         self.offset = 0
+        self.read: list[int] = []  # batches of the log, by task
         self.alerts: dict[int, list[dict[str, Any]]] = {}
 
     def parts(self, batch: int, data: bytes) -> list[tuple[int, bytes]]:
@@ -49,6 +51,7 @@ class Workers:
         self.patch.setattr(caching, "_CACHE", self.memories[worker])
         mine = [part for each, blob in self.parts(batch, data) if each == shard for part in unpack(blob, "test")]
         with self.cache.shard(self.book, "query", shard, batch) as held:
+            self.read.append(held.read)
             output = judge(self.book.plans(), held.state, mine, self.book.bounds)
             if not dies:
                 held.commit(output.deltas, [])
@@ -128,6 +131,27 @@ def test_a_worker_holds_no_more_than_it_may(tmp_path: Path, monkeypatch: pytest.
     for number, data in enumerate(batches_of(log, 0)[:4]):
         workers.batch(number, data, [0, 0])
         assert len(workers.memories[0]) == 1
+
+
+def test_a_shard_that_is_asked_for_elsewhere_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
+) -> None:
+    """Shard 1 has its home with worker 1 from batch 4 on, and is judged by worker 0 once more, in batch 5."""
+    workers = Workers(tmp_path, book_of(OF_RECORDS, SHARDS), monkeypatch)
+    workers.cache = replace(workers.cache, asked_within=3)
+    judged_by = [0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1]
+    held, read = [], []
+    for number, (data, worker) in enumerate(zip(batches_of(log, 0), judged_by, strict=False)):
+        workers.batch(number, data, [0, worker])
+        read.append(workers.read[-1])
+        for memory in workers.memories:
+            monkeypatch.setattr(caching, "_CACHE", memory)
+            workers.cache.let_go("query", number)
+        held.append([sorted(shard for _, _, shard in memory) for memory in workers.memories])
+    assert read == [0, 0, 0, 0, 4, 1, 1, 0, 0, 0, 0]
+    assert held == [[[0, 1], []]] * 4 + [[[0, 1], [1]]] * 5 + [[[0], [1]]] * 2
+    workers.cache.let_go("another query", 100, level=2)
+    assert list(workers.memories[1])
 
 
 def test_old_segments_go_and_take_nothing_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

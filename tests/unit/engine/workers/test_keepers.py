@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ from crossline.core.route.pack import pack
 from crossline.core.route.parts import Chunk, route
 from crossline.engine.book.book import StaticBook
 from crossline.engine.hops.judging import Judging
+from crossline.engine.hops.rows import READ
 from crossline.engine.state.cache import Sent, ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.workers.keepers import judged
@@ -82,11 +84,15 @@ class Home:
         self.process.stdin.flush()
         return int(self._said())
 
-    def request(self, batch: int, data: bytes) -> str:
+    def parts(self, batch: int, data: bytes) -> dict[int, list[bytes]]:
         decoded = decode_lines(self.book.decoder(STREAM), data, "file", batch * 1_000_000)
         parts: dict[int, list[bytes]] = {shard: [] for shard in range(SHARDS)}
         for part in route(self.book.plan(STREAM), decoded.records, Chunk(STREAM, batch, "file"), SHARDS, {}):
             parts[part.shard].append(pack([part]))
+        return parts
+
+    def request(self, batch: int, data: bytes, shards: Sequence[int] = range(SHARDS)) -> str:
+        parts = {shard: blobs for shard, blobs in self.parts(batch, data).items() if shard in shards}
         name = f"batch-{batch}-{time.monotonic_ns()}"
         work = Judging(self.source, self.cache, "query", batch)
         (self.root / name).write_bytes(pickle.dumps((work, parts, KEEPERS)))
@@ -95,9 +101,9 @@ class Home:
     def answer(self, name: str) -> Any:
         return _loaded(self.root / f"{name}.answer")
 
-    def batch(self, batch: int, data: bytes) -> list[Sent]:
+    def batch(self, batch: int, data: bytes, shards: Sequence[int] = range(SHARDS)) -> list[Sent]:
         """A batch by a worker of its own, and what it says."""
-        name = self.request(batch, data)
+        name = self.request(batch, data, shards)
         self.ask(name)
         assert self._said() == "0"
         answer = self.answer(name)
@@ -228,3 +234,17 @@ def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]
         return {alert["alert_id"] for alert in alerts_in(answer)}
 
     assert ids(here) == ids(there)
+
+
+def test_a_keeper_whose_shards_are_judged_elsewhere_lets_them_go(home: Home, log: list[Record]) -> None:
+    """Shard 1 alone is with the second keeper, which nobody has to ask from batch 1 to 5; in batch 4 it is too long."""
+    elsewhere = home.cache
+    home.cache = replace(home.cache, asked_within=2)
+    for number, data in enumerate(batches_of(log)[:6]):
+        home.batch(number, data, (0, 2) if number else range(SHARDS))
+        if number:
+            work = Judging(home.source, elsewhere, "query", number)
+            work.shard(1, home.parts(number, data)[1], Stopwatch())
+    answer = home.batch(6, b"")
+    read = [orjson.loads(body)[0] for rows in answer for *_, kind, body in rows if kind == READ]
+    assert read == [6], "what it had stood at batch 0, and had batches 1 to 5 to read"

@@ -64,6 +64,7 @@ def test_a_batch_is_added_up() -> None:
     told = {
         "by_stream": {"s": 7},
         "retained": 12,
+        "segments_read": 5,
         "ingest_ms": {"s": 1_500},
         "missed": {"t": 2},
         "failed": {"m@1": {"records": 3, "why": "…"}},
@@ -86,6 +87,7 @@ def test_a_batch_is_added_up() -> None:
     assert found["crossline_table_misses_total"] == {("t",): 2}
     assert found["crossline_task_seconds_total"] == {("decode",): 0.04}
     assert found["crossline_retained_records"] == {(): 12}
+    assert found["crossline_segments_read_total"] == {(): 5}
     assert found["crossline_ingest_timestamp_seconds"] == {("s",): 1.5}
     assert found["crossline_batch_phase_seconds_count"] == dict.fromkeys(
         [("plan",), ("tasks",), ("collect",), ("deliver",), ("mark",)], 1
