@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # What is killed of the pipeline, by the names of its processes; then the services; then all that is no kill.
-KILLS = ("driver", "java", "worker", "keeper", "direct", "daemon", "prefork", "executor")
+KILLS = ("driver", "java", "worker", "keeper", "direct", "daemon", "prefork", "nursery", "executor")
 SERVICES = ("broker", "redis", "postgres", "registry", "store")
 CUTS = tuple(f"cut-{name}" for name in SERVICES)
 STALLS = (*(f"stall-{name}" for name in SERVICES), "stall-webhook", "fail-webhook")

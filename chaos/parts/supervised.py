@@ -37,6 +37,7 @@ NAMES = {
     "direct": "cl-direct",
     "daemon": "cl-daemon",
     "prefork": "cl-prefork",
+    "nursery": "cl-nursery",
 }
 
 

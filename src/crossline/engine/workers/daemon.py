@@ -49,10 +49,10 @@ def preload() -> None:
 def _open_place() -> None:
     from crossline.engine.workers.keeper import open_place  # noqa: PLC0415
 
-    open_place()
     # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.
     gc.collect()
     gc.freeze()
+    open_place()
 
 
 def _serve() -> None:

@@ -1,9 +1,10 @@
 """A keeper: a process that holds the states of shards and judges their batches for the workers of its machine.
 
 Spark gives a task to whichever worker is free. A state that lived in workers would be in the wrong one half of the
-time, would be built twice, and would end with a worker that Spark lets go. A keeper is forked by the first worker that
-asks for it, listens on a socket in a folder that only this user can enter, and ends when the daemon and all of its
-workers are gone: it holds the read end of a pipe whose write end only they have.
+time, would be built twice, and would end with a worker that Spark lets go. A keeper is forked for the first worker that
+asks for it (by the nursery; by that worker, where the nursery is gone), listens on a socket in a folder that only this
+user can enter, and ends when the daemon and all of its workers are gone: it holds the read end of a pipe whose write
+end only they have.
 
 It is a cache, no more: what it knows is in the log of segments, and one that died is forked again.
 """
@@ -23,6 +24,7 @@ import threading
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
@@ -31,6 +33,7 @@ from crossline.core.basics.errors import CrosslineError
 from crossline.engine.hops.judging import Judging
 from crossline.engine.machine.title import call_myself
 from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.workers import nursery
 
 ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
 WAITING_MAX = 128  # workers that wait for one keeper
@@ -83,13 +86,27 @@ class Place:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with suppress(FileNotFoundError, ConnectionRefusedError):
                 return _connect(address)  # another worker was quicker
-            Path(address).unlink(missing_ok=True)
-            with socket.socket(socket.AF_UNIX) as listening:
-                listening.bind(address)
-                listening.listen(WAITING_MAX)
-                if os.fork() == 0:
-                    _live(self, listening, lifeline)
-                return _connect(address)
+            if not nursery.ask(self.folder, number):
+                with self._listening(number) as listening:
+                    if os.fork() == 0:
+                        _live(self, listening, lifeline)
+            return _connect(address)
+
+    def _listening(self, number: int) -> socket.socket:
+        address = self._address(number)
+        Path(address).unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(address)
+        listening.listen(WAITING_MAX)
+        return listening
+
+    def open_nursery(self) -> None:
+        """In the daemon: have keepers forked by a process that nothing has touched."""
+        if self.lifeline is not None:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            lifeline = self.lifeline[0]
+            live = partial(_live_as, self, lifeline)
+            nursery.open_nursery(self.folder, lifeline, self._listening, live, _leave_files)
 
 
 # Set in the daemon, so that all workers that it forks know it; None where Spark runs without the daemon.
@@ -107,6 +124,7 @@ def open_place() -> None:
     folder = Path(tempfile.gettempdir()) / f"crossline-{os.getpid()}-{secrets.token_hex(8)}"
     if len(os.fsencode(folder / "keeper-000")) <= ADDRESS_BYTES_MAX:
         _place = Place(folder, os.pipe())
+        _place.open_nursery()
 
 
 def met_place(folder: Path) -> Place | None:
@@ -151,6 +169,11 @@ def _live(where: Place, listening: socket.socket, lifeline: int) -> NoReturn:
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def _live_as(where: Place, lifeline: int, _: int, listening: socket.socket) -> NoReturn:
+    """As the nursery calls it."""
+    _live(where, listening, lifeline)
 
 
 def _leave_files(keep: set[int]) -> None:

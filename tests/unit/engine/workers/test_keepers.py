@@ -56,14 +56,16 @@ class Home:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        self.nursery = 0
         self.place = Path(self._said())
+        (self.nursery,) = self.alive()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
-        for pid in self.keepers():
+        for pid in self.alive():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -114,9 +116,13 @@ class Home:
         assert {alert["alert_id"] for alert in found} == known, f"batch {batch} run again gave other alerts"
         return answer
 
-    def keepers(self) -> set[int]:
+    def alive(self) -> set[int]:
         """All that lives in the daemon's session, but the daemon."""
         return {each.pid for each in family(self.process) if not _ended(each)} - {self.process.pid}
+
+    def keepers(self) -> set[int]:
+        """The same, but for what forks them, and is the daemon's first child."""
+        return self.alive() - {self.nursery}
 
     def figures(self) -> dict[str, tuple[Any, ...]]:
         return figures(by_id(alert for alerts in self.alerts.values() for alert in alerts))
@@ -172,8 +178,21 @@ def test_workers_come_and_go_and_the_keepers_stay(home: Home, log: list[Record],
     assert len(seen) == KEEPERS
     assert home.figures() == twin
     home.end()
-    until(lambda: not home.keepers())
-    assert not home.place.exists()
+    until(lambda: not home.alive() and not home.place.exists())
+
+
+def test_keepers_come_of_a_process_that_no_worker_has_touched(home: Home, log: list[Record]) -> None:
+    """What a worker has open, an object store's client above all, is of no use in a fork of it."""
+    first, second, *_ = batches_of(log)
+    home.batch(0, first)
+    was = home.keepers()
+    assert len(was) == KEEPERS
+    assert {psutil.Process(pid).ppid() for pid in was} == {home.nursery}
+    for pid in (home.nursery, *was):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not home.alive())
+    home.batch(1, second)  # without it the worker does what it can
+    assert len(home.keepers()) == KEEPERS
 
 
 def test_a_keeper_that_is_killed_is_forked_again_and_knows_all(home: Home, log: list[Record], twin: Any) -> None:
