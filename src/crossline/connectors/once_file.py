@@ -126,7 +126,7 @@ class OnceFile:
             self._standing = Standing.of(self.path, self._descriptor)
             self._compared = False
             self._dirty = True  # by a process that was killed
-            _sync(self.path.parent)
+            sync_path(self.path.parent)
         self._index.open()
         if not self._compared and self._index.mark != _mark(self._descriptor, self._index.read_to):
             self._index.clear()  # it is of another file, or this one was cut while nobody wrote
@@ -199,7 +199,7 @@ class OnceFile:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.state_path)
-        _sync(self.path.parent)
+        sync_path(self.path.parent)
         self._owned = True  # only now: what failed is tried again
 
     @contextmanager
@@ -216,9 +216,9 @@ class OnceFile:
             raise SinkError(f"{self.path} cannot be written now: {error}") from error
 
 
-def _sync(folder: Path) -> None:
-    """See to it that the names in ``folder`` survive a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """See to it that what is in a file, or the names in a folder, survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -20,6 +20,7 @@ from typing import Protocol, TypeVar
 from pyarrow import fs as pafs
 
 from crossline.connectors.objects.place import Place, is_uri, place_of
+from crossline.connectors.once_file import sync_path
 from crossline.core.basics.errors import RetryableError, StateError, StoppedError
 from crossline.logs import get_logger
 
@@ -98,7 +99,7 @@ class LocalFiles:
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(path)
-            _sync(path.parent)  # else a power cut may take the name, and with it the file
+            sync_path(path.parent)  # else a power cut may take the name, and with it the file
         except BaseException:
             aside.unlink(missing_ok=True)
             raise
@@ -141,14 +142,6 @@ class LocalFiles:
         with suppress(FileNotFoundError):
             return sorted(path for path in (self.root / folder).iterdir() if path.suffix != ASIDE)
         return []
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 class ObjectFiles:

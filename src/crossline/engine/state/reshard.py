@@ -11,7 +11,6 @@ was begun and not finished, or finished and not cleared away, is nobody's.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pathlib import Path
 import orjson
 
 from crossline.connectors.objects.place import under
+from crossline.connectors.once_file import sync_path
 from crossline.core.basics.errors import StateError, UsageError
 from crossline.core.judge.reshard import Blob, resharded
 from crossline.engine.book.book import Book, book_from_json
@@ -127,7 +127,7 @@ def settle(checkpoint: Path) -> bool:
     whole = checkpoint / WHOLE
     there = whole.is_dir()
     if there:
-        _sync(checkpoint)
+        sync_path(checkpoint)
         if (whole / _STATE).is_dir():
             if (checkpoint / _STATE).is_dir():
                 _move(checkpoint / _STATE, whole / _BEFORE)
@@ -210,20 +210,12 @@ def _synced(folder: Path) -> int:
     """See to it that all in ``folder`` survives a power failure; how many bytes that is."""
     size = 0
     for path in [folder, *folder.rglob("*")]:
-        _sync(path)
+        sync_path(path)
         size += path.stat().st_size if path.is_file() else 0
     return size
 
 
 def _move(source: Path, target: Path) -> None:
     source.rename(target)
-    _sync(source.parent)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(source.parent)
+    sync_path(target.parent)
