@@ -180,11 +180,16 @@ def brought_from(folder: Path, bring: Callable[[Path], None]) -> None:
     _BROUGHT[folder.absolute()] = bring
 
 
+def bring(path: Path, *, beside: Path) -> None:
+    """Have a file that is kept beside the logs in ``beside`` on this machine, where it is kept elsewhere."""
+    brings = _BROUGHT.get(beside.absolute())
+    if brings is not None and not path.exists():
+        brings(path)
+
+
 def kept(path: Path, digest: str, bytes_max: int, what: str) -> bytes:
     """What was kept at ``path``. Raises StateError where it is not there, or is another content."""
-    bring = _BROUGHT.get(path.parent.parent.absolute())
-    if bring is not None and not path.exists():
-        bring(path)
+    bring(path, beside=path.parent.parent)
     try:
         with gzip.open(path, "rb") as file:
             data = file.read(bytes_max + 1)

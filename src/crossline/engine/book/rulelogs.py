@@ -16,12 +16,13 @@ from typing import BinaryIO
 
 from crossline.connectors.objects.files import FileStore, StoreAwayError, patiently
 from crossline.core.basics.errors import StateError
+from crossline.engine.book.grown import append, goes_on, more_lines
+from crossline.engine.book.rowcopies import RowCopies
 from crossline.logs import get_logger
 from crossline.rulelog.logfile import brought_from, parse_events
 
-FOLDER, KEPT = "rulelog", "kept"
+FOLDER, KEPT, ROWS = "rulelog", "kept", "rows"
 _AWAY_S_MAX = 60.0
-_CHECKED = 256  # bytes of its end by which the log is known to be the one that was followed
 
 log = get_logger(__name__)
 
@@ -35,6 +36,7 @@ class RuleLogCopy:
         self._store = store
         self._shown = shown
         self._size = 0
+        self._tables = RowCopies(path, folder / FOLDER / ROWS, store, f"{KEPT}/{ROWS}")
         self._there: dict[str, set[str]] = {}
 
     def restore(self, epoch: int) -> None:
@@ -47,10 +49,15 @@ class RuleLogCopy:
             return
         noted = self._copy.read_bytes()
         self._size = len(noted)
+        was_here = self._restored(noted, epoch)
+        self._tables.restore(epoch, _replace, anew=not was_here)
+
+    def _restored(self, noted: bytes, epoch: int) -> bool:
+        """Whether the log was here, with all that was noted of it."""
         if not self._path.exists():
             log.info("the rule log comes from the store", log=str(self._path), checkpoint=self._shown)
             self._write(noted)
-            return
+            return False
         with self._path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,7 +65,7 @@ class RuleLogCopy:
                 raise StateError(f"{self._path} is held by another run of this pipeline: stop that one first") from None
             found = file.read()
             if found.startswith(noted):
-                return  # what it has more was logged, and nothing was judged by it elsewhere
+                return True  # what it has more was logged, and nothing was judged by it elsewhere
             if not noted.startswith(found):
                 aside = self._path.with_name(f"{self._path.name}.before-{epoch}")
                 log.warning(
@@ -69,6 +76,7 @@ class RuleLogCopy:
                 )
                 os.link(self._path, aside)
             self._write(noted)
+        return False
 
     def follow(self) -> None:
         """Have the copy get what was appended since.
@@ -76,35 +84,25 @@ class RuleLogCopy:
         Raises StoreAwayError where the store does not take the rest, StateError where what was noted stands there no
         more.
         """
+        self._tables.follow()
         if not self._path.exists() or self._path.stat().st_size == self._size:
             return  # of one that was deleted, whoever writes it tells
         with self._path.open("rb") as file:
             if not self._goes_on(file):
                 self._size = 0
-            file.seek(self._size)
-            more = file.read()
-        more = more[: more.rfind(b"\n") + 1]
+            more = more_lines(file, self._size)
         if not more:
             return
         events, _ = parse_events(more, self._path)
         named = {digest for event in events for digest in (event.digest, *(event.files or {}).values()) if digest}
         self._put(named)
-        self._copy.parent.mkdir(parents=True, exist_ok=True)
-        with self._copy.open("ab") as copy:
-            copy.truncate(self._size)
-            copy.write(more)
-        self._size += len(more)
+        self._size = append(self._copy, self._size, more)
 
     def _goes_on(self, file: BinaryIO) -> bool:
         """Whether the copy is how ``file`` begins; a first start that was cut off is begun anew."""
-        if not self._size:
+        if goes_on(file, self._copy, self._size):
             return True
-        first = max(0, self._size - _CHECKED)
-        file.seek(first)
-        noted = self._copy.read_bytes()
-        if file.read(self._size - first) == noted[first:]:
-            return True
-        if any(event.event == "started" for event in parse_events(noted, self._copy)[0]):
+        if any(event.event == "started" for event in parse_events(self._copy.read_bytes(), self._copy)[0]):
             raise StateError(
                 f"the rule log {self._path}: does not go on from what it was when it judged; put it back "
                 f"from a copy, or move it away: then it comes from {self._shown} at the next start"
@@ -129,7 +127,8 @@ class RuleLogCopy:
 
     def _bring(self, path: Path) -> None:
         """Have a content that lies beside the log on this machine, where the store has it."""
-        name = f"{KEPT}/{path.parent.name}/{path.name}"
+        kind = ROWS if path.suffix == f".{ROWS}" else path.parent.name
+        name = f"{KEPT}/{kind}/{path.name}"
         try:
             data = patiently(lambda: self._store.get(name), within_s=_AWAY_S_MAX)
         except (FileNotFoundError, StoreAwayError) as error:

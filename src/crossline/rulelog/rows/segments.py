@@ -18,12 +18,13 @@ import pyarrow as pa
 
 from crossline.core.basics.errors import RetryableError, StateError
 from crossline.rulelog.content import digest_of
-from crossline.rulelog.logfile import sync_folder
+from crossline.rulelog.logfile import bring, sync_folder
 
 FORMAT = 1
 RAW = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
 _ZSTD = pa.ipc.IpcWriteOptions(compression="zstd")
 
+ENDING = ".jsonl"
 _SEEN = "seen"
 Begins = Mapping[str, int]
 Undo = Callable[[], None]
@@ -110,6 +111,7 @@ class Segments:
     def content(self, header: Header) -> pa.Table:
         """The messages of the rows of a content. Raises StateError where they are not there, or damaged."""
         path = self._base(header.base)
+        bring(path, beside=self.folder.parents[2])
         try:
             data = path.read_bytes()
             if digest_of(data) != header.base:
@@ -205,7 +207,20 @@ class Segments:
 
 def segments_of(log: Path, table: str) -> Segments:
     """Those of ``table`` beside the rule log at ``log``."""
-    return Segments(log.parent / "rows" / log.stem / table)
+    return Segments(rows_folder(log) / table)
+
+
+def rows_folder(log: Path) -> Path:
+    """Where the tables of the rule log at ``log`` lie, each in a folder."""
+    return log.parent / "rows" / log.stem
+
+
+def unread(folder: Path) -> None:
+    """Of a table that comes from elsewhere it is not known when its topic was read to its end: very long ago."""
+    seen = folder / _SEEN
+    with suppress(OSError):
+        seen.touch()
+        os.utime(seen, (0, 0))
 
 
 def _check_format(number: int) -> None:

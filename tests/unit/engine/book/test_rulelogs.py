@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
@@ -16,6 +18,8 @@ from crossline.rulelog.content import FileContent
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.listlog import contents_of
 from crossline.rulelog.logfile import LogFile
+from crossline.rulelog.rows.rowlog import raw_of
+from crossline.rulelog.rows.segments import Change, Header, Read, Segments, segments_of
 
 STARTED = RuleEvent("started", 1)
 
@@ -122,3 +126,79 @@ def test_a_copy_follows_a_log_that_begins_anew(tmp_path: Path) -> None:
     path.write_bytes(STARTED.to_line())
     with pytest.raises(StateError, match="does not go on from what it was"):
         copy.follow()
+
+
+def messages(*values: str) -> pa.Table:
+    return raw_of([f"k{number}".encode() for number in range(len(values))], [each.encode() for each in values])
+
+
+def begun(log: Path, *values: str, number: int = 1) -> Segments:
+    """The table ``profile`` has a content written whole."""
+    table = segments_of(log, "profile")
+    raw = messages(*values)
+    table.begin(Header(number, table.keep(raw), len(raw), {"payments": 5}, Read({0: len(raw)}, "topic")))
+    return table
+
+
+def told(table: Segments) -> list[object]:
+    return [
+        (header, table.content(header).to_pylist(), [each.raw.to_pylist() for each in table.changes(header.number)])
+        for header in table.headers()
+    ]
+
+
+def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
+    checkpoint, path = held(tmp_path, "one")
+    log = LogFile(path)
+    log.open()
+    log.append([STARTED])
+    table = begun(path, "a", "b")
+    checkpoint.publish(threading.Event())
+    table.append(1, Change(messages("c"), {"payments": 6}, Read({0: 3}, "topic")))
+    checkpoint.publish(threading.Event())
+    begun(path, "c", "b", number=2)
+    table.append(2, Change(messages("d"), {"payments": 7}, Read({0: 4}, "topic")))
+    log.close()
+    checkpoint.release()
+    was, early = told(table), path.parent / "rows" / "shop" / "profile" / "00000002.jsonl"
+    assert len(was) == 2
+    first = early.read_bytes()
+    shutil.rmtree(tmp_path / "one")
+
+    checkpoint, path = held(tmp_path, "two")
+    elsewhere = segments_of(path, "profile")
+    assert not list(elsewhere.folder.glob("*.rows"))  # asked for when they are needed
+    assert told(elsewhere) == was
+    assert elsewhere.unread_ms(10**12) == 10**12  # nobody here knows for how long its topic was not read
+    log = LogFile(path)
+    log.open()
+    log.append([RuleEvent("ended", 9)])
+    elsewhere.append(2, Change(messages("e"), {"payments": 8}, Read({0: 5}, "topic")))
+    log.close()
+    checkpoint.release()
+    now = told(elsewhere)
+    assert now != was
+
+    # The first machine comes back as it was before, and took up something that was never judged by.
+    old = tmp_path / "one" / "rules" / ".log"
+    early = old / "rows" / "shop" / "profile" / "00000002.jsonl"
+    early.parent.mkdir(parents=True)
+    early.write_bytes(first + b'{"never": "judged by"}\n')
+    early.with_name("00000003.jsonl").write_bytes(b"{}\n")
+    checkpoint, path = held(tmp_path, "one")
+    assert told(segments_of(path, "profile")) == now
+    checkpoint.release()
+
+
+def test_a_table_that_was_put_back_from_an_old_copy_is_told(tmp_path: Path) -> None:
+    checkpoint, path = held(tmp_path, "one")
+    log = LogFile(path)
+    log.open()
+    log.append([STARTED])
+    table = begun(path, "a")
+    checkpoint.publish(threading.Event())
+    grown = table.folder / "00000001.jsonl"
+    grown.write_bytes(grown.read_bytes().replace(b"payments", b"refunds!") + b"more\n")
+    with pytest.raises(StateError, match="does not go on from what it was when records were judged by it"):
+        checkpoint.publish(threading.Event())
+    log.close()
