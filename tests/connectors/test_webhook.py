@@ -61,6 +61,8 @@ class Receiver:
                     self.close_connection = receiver.raw is not None
                     for name, value in headers.items():
                         self.send_header(name, value)
+                    if self.close_connection:  # unannounced, the next message might still be sent there
+                        self.send_header("Connection", "close")
                     self.end_headers()
                     self.wfile.write(body)
 

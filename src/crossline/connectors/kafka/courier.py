@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import TopicMetadata
@@ -23,6 +24,7 @@ _LOOK_S = 0.1
 _UNANSWERED = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
 
 Refused = list[tuple[Outgoing, KafkaError]]
+Result = TypeVar("Result")
 
 log = get_logger(__name__)
 
@@ -42,6 +44,35 @@ class Patience:
             self._ends_s = min(self._ends_s, now_s + STOP_S)
             self._stop = threading.Event()  # seen; its second has begun
         return now_s >= self._ends_s
+
+
+class AbandonedError(Exception):
+    """A call has not come back. Whatever it uses belongs to it from now on, for as long as the process lasts."""
+
+
+def unless_overdue(call: Callable[[], Result], seconds: float, stop: threading.Event) -> Result:
+    """What ``call`` gives or raises; AbandonedError once it has taken so long, or a second more than until ``stop``.
+
+    For calls of the client that may never come back. librdkafka puts offsets into a transaction by asking the group's
+    coordinator, and does not look at the time meanwhile (its issue 5456). Where it knows a coordinator that was taken
+    out of the list of brokers since, as happens to a lone broker that is killed and comes back, it waits for that one
+    for good (its issue 5511).
+    """
+    answer: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits for it
+            answer.set_exception(error)
+
+    # One that hangs keeps no process from ending.
+    threading.Thread(target=run, name="kafka-call", daemon=True).start()
+    patience = Patience(seconds, stop)
+    while not wait([answer], _LOOK_S).done:
+        if patience.ended:
+            raise AbandonedError
+    return answer.result()
 
 
 class Courier:

@@ -17,8 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from crossline.connectors.kafka.abandoned import AbandonedError, unless_overdue
-from crossline.connectors.kafka.courier import Patience, Refused, tell_cut
+from crossline.connectors.kafka.courier import AbandonedError, Patience, Refused, tell_cut, unless_overdue
 from crossline.connectors.kafka.errors import TOO_LARGE, held_open, not_taken, passes, raise_any, told
 from crossline.connectors.kafka.messages import LIMIT_MIN, SPARE, Outgoing
 from crossline.connectors.kafka.started import Heard, client_of
