@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -22,9 +20,6 @@ from crossline.core.settings.tables import TableOfTopic
 _ASK_S_MAX = 5.0
 _STAMP = "message.timestamp.type"
 # What the client would say of an unreachable broker stands in the finding.
-_SILENT = logging.getLogger("crossline.doctor")
-_SILENT.propagate = False
-_SILENT.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +80,7 @@ def _uses(pipeline: PipelineConfig) -> list[_Use]:
 def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | None, Checked]:
     name = f"kafka {use.brokers}"
     settings, heard = librdkafka_settings(use.brokers, use.security, environment), Heard()
-    client = client_of(partial(AdminClient, logger=_SILENT), settings, heard)
+    client = client_of(AdminClient, settings, heard)
     try:
         count = len(client.list_topics(timeout=_ASK_S_MAX).brokers)
     except KafkaException as error:

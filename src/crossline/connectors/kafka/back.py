@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from crossline.connectors.kafka.client import SILENT
+
 STEP, STEP_MAX = 500, 50_000  # records of a partition that are read at once, first and at most
 _ASK_S = 5.0
 _ASK = {"fetch.wait.max.ms": "10", "enable.partition.eof": "true", "enable.auto.commit": "false", "log_level": "0"}
@@ -36,7 +38,7 @@ class KafkaBack:
 
     def values(self) -> Iterator[tuple[str, int, bytes] | None]:
         """(topic-number, offset, value) of records that have one; None where it only gives way."""
-        consumer = Consumer(self._settings)
+        consumer = Consumer(self._settings, logger=SILENT)
         try:
             yield from self._in_turns(consumer)
         except KafkaException as error:

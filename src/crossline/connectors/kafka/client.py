@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _ISOLATION = "isolation.level"
+
+# What the client library has to say of itself goes nowhere: its lines are none of our log's, and what is wrong comes as
+# an error, or is told as a batch that is held.
+SILENT = logging.getLogger("crossline.kafka_client")
+SILENT.propagate = False
+SILENT.addHandler(logging.NullHandler())
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType, TopicDescription, TopicMetadata
 
-from crossline.connectors.kafka.client import headers_of
+from crossline.connectors.kafka.client import SILENT, headers_of
 from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 from crossline.core.basics.message import TopicMessage
 from crossline.logs import get_logger
@@ -29,9 +28,6 @@ _TOGETHER, _AT_ONCE = 1_000, 100_000
 _SENT_S_MAX = 30.0
 _DURABLE = {"acks": "all", "enable.idempotence": True}
 _NO_TIME = 0  # TIMESTAMP_NOT_AVAILABLE of the client
-_SILENT = logging.getLogger("crossline.kafka_control")
-_SILENT.propagate = False
-_SILENT.addHandler(logging.NullHandler())
 _OF_ONE = {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT}  # noqa: SLF001 - the client's public names
 # What is not read within two seconds of its publication is late: ask again soon after an outage, too.
 SOON = {
@@ -108,7 +104,7 @@ class ControlTopicReader:
 
     def _started(self) -> Consumer:
         try:
-            return Consumer({**SOON, **self._settings, "error_cb": self._failed}, logger=_SILENT)
+            return Consumer({**SOON, **self._settings, "error_cb": self._failed}, logger=SILENT)
         except KafkaException as error:
             raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
 
@@ -222,7 +218,7 @@ class _Identity:
         self._client = self._asked = None
 
     def _admin(self) -> AdminClient:
-        self._client = self._client or AdminClient(dict(self._settings), logger=_SILENT)
+        self._client = self._client or AdminClient(dict(self._settings), logger=SILENT)
         return self._client
 
 
@@ -231,7 +227,7 @@ class ControlTopicWriter:
 
     def __init__(self, settings: Mapping[str, str], topic: str) -> None:
         self.topic = topic
-        self._producer = Producer({"linger.ms": 0, **settings, **_DURABLE}, logger=_SILENT)
+        self._producer = Producer({"linger.ms": 0, **settings, **_DURABLE}, logger=SILENT)
 
     def send(self, key: str, value: bytes | None, headers: Mapping[str, str]) -> int:
         """Send one message and wait for it; its offset.
@@ -276,7 +272,7 @@ def _check(topic: str, found: TopicMetadata) -> None:
 
 def cleanup(settings: Mapping[str, str], topic: str) -> str | None:
     """The topic's cleanup.policy; None where nobody says. Raises KafkaException as the brokers do."""
-    admin = AdminClient(dict(settings), logger=_SILENT)
+    admin = AdminClient(dict(settings), logger=SILENT)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
         found = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result(_ANSWER_S)
@@ -311,7 +307,7 @@ class ControlTopicTeller:
     def post(self, number: int, key: bytes, value: bytes, headers: Mapping[str, str]) -> None:
         """Send one message; what becomes of it ``answers`` tells under its number."""
         if self._producer is None:
-            self._producer = Producer({"linger.ms": 5, **self._settings, **_DURABLE}, logger=_SILENT)
+            self._producer = Producer({"linger.ms": 5, **self._settings, **_DURABLE}, logger=SILENT)
 
         def answered(error: KafkaError | None, _: Message) -> None:
             self._answers[number] = None if error is None else error.str()

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from crossline.connectors.kafka.client import SILENT
+
 # Near the end of a topic, where a stream that keeps up reads, the broker would hold each request for 500 ms, hoping for
 # more records: so long took every late record. What is read ahead is thrown away, so little of it.
 _ASK = {"fetch.wait.max.ms": "10", "fetch.message.max.bytes": "65536"}
@@ -26,7 +28,7 @@ class KafkaFetch:
         """The values at ``offsets`` of ``partition`` (topic-number), as far as they come before ``until_s``."""
         topic, _, number = partition.rpartition("-")
         if self._consumer is None:
-            self._consumer = Consumer(self._settings)
+            self._consumer = Consumer(self._settings, logger=SILENT)
         found: dict[int, bytes] = {}
         try:
             self._read(self._consumer, (topic, int(number)), deque(sorted(offsets)), until_s, found)

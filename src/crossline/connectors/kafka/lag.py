@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from crossline.connectors.kafka.client import SILENT
 from crossline.core.basics.errors import SourceError
 
 ANSWER_S_MAX = 2.0  # who watches asks again soon
-_SILENT = logging.getLogger("crossline.kafka_lag")
-_SILENT.propagate = False
-_SILENT.addHandler(logging.NullHandler())
 
 
 class TopicLag:
@@ -32,7 +29,7 @@ class TopicLag:
         if offsets is None:
             return None
         if self._client is None:
-            self._client = AdminClient(self._settings, logger=_SILENT)
+            self._client = AdminClient(self._settings, logger=SILENT)
         places = {(topic, int(n)): offset for topic, each in offsets.items() for n, offset in each.items()}
         wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
         if not wanted:

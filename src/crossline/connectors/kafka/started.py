@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from crossline.connectors.kafka.client import SILENT
 from crossline.core.basics.errors import UsageError
 
 Client = TypeVar("Client")
@@ -49,12 +50,10 @@ class Heard:
         return f" ({self._said}; {ADVICE})" if self._said else ""
 
 
-def client_of(
-    kind: Callable[[dict[str, Any]], Client], settings: Mapping[str, Any], heard: Heard | None = None
-) -> Client:
+def client_of(kind: Callable[..., Client], settings: Mapping[str, Any], heard: Heard | None = None) -> Client:
     """A client of librdkafka, which ``heard`` listens to; raises UsageError where it refuses its settings."""
     listened = {**settings} if heard is None else {**settings, "error_cb": heard}
     try:
-        return kind(listened)
+        return kind(listened, logger=SILENT)
     except KafkaException as error:
         raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from crossline.connectors.kafka.client import SILENT
+
 Place = tuple[str, int]  # topic, partition
 Range = tuple[int, int]  # the first offset, and the one behind the last
 
@@ -82,7 +84,7 @@ class KafkaTail:
 
     def _go_to(self, ranges: Mapping[Place, Range]) -> None:
         if self._consumer is None:
-            self._consumer = Consumer(self._settings)
+            self._consumer = Consumer(self._settings, logger=SILENT)
         if {place: start for place, (start, _) in ranges.items()} == self._done:
             return
         self._done = {place: start for place, (start, _) in ranges.items()}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 
 import orjson
@@ -28,9 +26,6 @@ _LOOK_S = 0.2
 WAIT_S_MAX = 1.0  # what a batch waits for an answer that was asked for when it had been read
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # 16 zero bytes: from brokers that know no ids (before Kafka 3.1)
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's public names
-_SILENT = logging.getLogger("crossline.kafka_topics")
-_SILENT.propagate = False
-_SILENT.addHandler(logging.NullHandler())
 
 Offsets = Mapping[str, Mapping[str, int]]
 
@@ -98,7 +93,7 @@ class TopicWatch:
 
     def _describe(self) -> dict[str, Future[TopicDescription]]:
         if self._client is None:
-            self._client = client_of(partial(AdminClient, logger=_SILENT), self._settings, self._heard)
+            self._client = client_of(AdminClient, self._settings, self._heard)
         asked: dict[str, Future[TopicDescription]] = self._client.describe_topics(
             TopicCollection(self._topics), request_timeout=ANSWER_S_MAX
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -11,6 +10,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, TopicDescription
 
+from crossline.connectors.kafka.client import SILENT
 from crossline.connectors.kafka.control import SOON, cleanup, message_of
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.message import TopicMessage
@@ -24,9 +24,6 @@ _ANSWER_S = 5.0
 _TOGETHER, _AT_ONCE = 5_000, 100_000
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # 16 zero bytes: from brokers that know no ids
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's public names
-_SILENT = logging.getLogger("crossline.kafka_rows")
-_SILENT.propagate = False
-_SILENT.addHandler(logging.NullHandler())
 
 
 class RowTopicReader:
@@ -118,7 +115,7 @@ class RowTopicReader:
     def _started(self) -> Consumer:
         given = {**SOON, **self._settings, "group.id": "crossline-rows", "error_cb": self._failed}
         try:
-            return Consumer(given, logger=_SILENT)
+            return Consumer(given, logger=SILENT)
         except KafkaException as error:
             raise UsageError(f"the Kafka client refuses its settings: {error.args[0].str()}") from None
 
@@ -133,7 +130,7 @@ class RowTopicReader:
             if now_s < self._asked_s + (_AGAIN_S if self._partitions and self._down is None else _ASK_S):
                 return
             self._asked_s = now_s
-            self._admin = self._admin or AdminClient(dict(self._settings), logger=_SILENT)
+            self._admin = self._admin or AdminClient(dict(self._settings), logger=SILENT)
             asked = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=_ANSWER_S)
             self._asked = asked[self.topic]
         if self._asked.done():

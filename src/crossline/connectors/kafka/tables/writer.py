@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from crossline.connectors.kafka.client import SILENT
 from crossline.core.basics.errors import PermanentError, SinkError
 
 _SENT_S_MAX = 60.0  # without any answer
 _LOOK_S = 0.2
-_SILENT = logging.getLogger("crossline.kafka_row_writer")
-_SILENT.propagate = False
-_SILENT.addHandler(logging.NullHandler())
 _SETTINGS = {
     "linger.ms": 5,
     "compression.type": "lz4",
@@ -34,7 +31,7 @@ def send_rows(
 
     Raises SinkError where they are not taken in time, PermanentError where the topic does not take one of them.
     """
-    producer = Producer({**_SETTINGS, **settings, **_DURABLE}, logger=_SILENT)
+    producer = Producer({**_SETTINGS, **settings, **_DURABLE}, logger=SILENT)
     errors: list[str] = []
     answered_s = time.monotonic()
     count = answers = 0
