@@ -19,6 +19,7 @@ from chaos.load.log import digest_of
 from chaos.load.producer import NUMBER_HEADER
 from chaos.parts.services import Services
 from chaos.pipeline import ALERTS, DEAD, DECISIONS, NAME, PARTITIONS, STREAM, TOPIC
+from crossline.connectors.kafka.messages import END_HEADER
 from crossline.services.postgres import LocalPostgres
 from crossline.services.redis import LocalRedis
 
@@ -132,7 +133,8 @@ def _to_end(consumer: Consumer, shown: str, end: int) -> Iterator[Message]:
                     return
                 continue
             at = message.offset() + 1
-            yield message
+            if END_HEADER not in dict(message.headers() or ()):
+                yield message
 
 
 def all_contents(root: Path, services: Services) -> dict[str, Callable[[], Contents]]:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import threading
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
-from crossline.connectors.kafka import once
-from crossline.connectors.kafka.messages import Outgoing, dead_message, late_message
-from crossline.connectors.kafka.once import OncePost
+from crossline.connectors.kafka.messages import END_HEADER, Outgoing, dead_message, late_message
 from crossline.connectors.kafka.sink import KafkaSink
+from crossline.connectors.kafka.transactions import once
+from crossline.connectors.kafka.transactions.once import OncePost
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import SinkError, StateError
+from crossline.services.broker import LocalBroker
 
 from .kafka_mock import WAIT_S, mock_brokers, read_topic
 from .makers import alert
-
-if TYPE_CHECKING:
-    from crossline.services.broker import LocalBroker
 
 __all__ = ["mock_brokers"]
 pytestmark = pytest.mark.kafka
@@ -222,6 +222,67 @@ def test_a_client_that_does_not_come_back_is_given_up_for_another(
     give(to, 1, [outgoing(topic, "b")])
     to.drop()
     assert named(kafka_broker, topic) == ["a", "b"]
+
+
+def test_a_client_that_was_without_brokers_is_not_asked_again(
+    kafka_broker: LocalBroker, kafka_topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that comes back may lack the end of the last transaction; one that goes on would end it as undone."""
+    told: list[Callable[[KafkaError], None]] = []
+
+    class Heard(Producer):
+        """What it is told, and a flush in whose midst the brokers go."""
+
+        def __init__(self, settings: dict[str, Any], **more: Any) -> None:
+            super().__init__(settings, **more)
+            told.append(settings["error_cb"])
+
+        def flush(self, *wait_s: float) -> int:
+            left = super().flush(*wait_s)
+            if len(told) == 2:
+                told[1](KafkaError(KafkaError._ALL_BROKERS_DOWN))
+            return left
+
+    topic = kafka_topic()
+    to = post(kafka_broker, str(uuid.uuid4()))
+    monkeypatch.setattr(once, "Producer", Heard)
+    give(to, 0, [outgoing(topic, "a")])
+    give(to, 1, [outgoing(topic, "b")])
+    assert len(told) == 1
+    told[0](KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    with pytest.raises(SinkError, match="no broker was there"):
+        give(to, 2, [outgoing(topic, "c")])
+    give(to, 2, [outgoing(topic, "c")])
+    assert len(told) == 3
+    to.drop()
+    assert named(kafka_broker, topic) == ["a", "b", "c"]
+
+
+@pytest.mark.skipif(os.environ.get("CROSSLINE_DEEP") != "1", reason="CROSSLINE_DEEP=1: brokers of its own")
+@pytest.mark.timeout(600)
+def test_what_a_lone_broker_was_killed_over_is_not_lost() -> None:
+    """Killed in the milliseconds after a commit, a broker may forget its end. Then that is what comes first."""
+    names = [f"crossline-{number}" for number in range(4)]
+    with LocalBroker(brief=True) as broker, capture_logs() as logs:
+        broker.create_topic("alerts", 2)
+        posts = [OncePost({"bootstrap.servers": broker.brokers, "log_level": 0}, name, 10_000) for name in names]
+        for batch_id in range(12):
+            for name, to in zip(names, posts, strict=True):
+                with suppress(SinkError):  # there was no broker for a moment
+                    give(to, batch_id, [outgoing("alerts", f"{name}/{batch_id}")])
+                give(to, batch_id, [outgoing("alerts", f"{name}/{batch_id}")])
+            if batch_id % 3 == 0:
+                broker.kill()
+                broker.start()
+        for to in posts:
+            to.drop()
+        found = [dict(message.headers()) for message in read_topic(broker.brokers, "alerts")]
+    ended = [partition for each in logs if "held open" in each["event"] for partition in each["partitions"]]
+    assert ended, "no kill came between a commit and its end"
+    assert len([each for each in found if END_HEADER in each]) == len(ended)
+    assert sorted(each["alert_id"].decode() for each in found if END_HEADER not in each) == sorted(
+        f"{name}/{batch_id}" for name in names for batch_id in range(12)
+    )
 
 
 def test_a_transaction_that_the_broker_holds_open_is_told_of(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:

@@ -24,7 +24,7 @@ from crossline.connectors.kafka.messages import (
     decision_message,
     late_message,
 )
-from crossline.connectors.kafka.once import OncePost
+from crossline.connectors.kafka.transactions.once import OncePost
 from crossline.core.basics.errors import CrosslineError, SinkError
 from crossline.core.basics.times import format_instant
 from crossline.core.settings import kafka as config_kafka

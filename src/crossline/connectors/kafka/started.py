@@ -27,18 +27,20 @@ class Heard:
     """
 
     def __init__(self) -> None:
-        self._said = ""
-        self._times = 0
+        self._said, self._times = "", 0
+        self.alone = False  # whether the client was without any broker since
 
     def __call__(self, error: KafkaError) -> None:
         """Take what the client says."""
         if error.code() in _NOT_LET_IN:
             self._said = _INTERNAL.sub("", _WHEN.sub("", _WHERE.sub(r"\1: ", error.str())))
             self._times += 1
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self.alone = True
 
     def forget(self) -> None:
         """What is said from now on counts."""
-        self._said, self._times = "", 0
+        self._said, self._times, self.alone = "", 0, False
 
     @property
     def said(self) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.kafka.each import DecisionTopic
+from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.alerts.hits import told_at

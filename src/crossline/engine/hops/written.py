@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from crossline.connectors.base import Delivery, RetryPolicy, deliver_all
 from crossline.connectors.jsonl import decision_identity
-from crossline.connectors.kafka.each import DecisionTopic
+from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.connectors.once_file import OnceFile
 from crossline.core.basics.errors import UsageError
 from crossline.engine.book.book import Book

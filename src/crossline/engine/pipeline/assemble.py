@@ -14,7 +14,7 @@ from crossline.connectors.base import Delivery, Sink, SinkWatch, build_sink
 from crossline.connectors.behind.folders import folder_names, place_of
 from crossline.connectors.behind.sink import Behind, place_in, waiting_in
 from crossline.connectors.console import ConsoleSink
-from crossline.connectors.kafka.each import DecisionTopic
+from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding
 from crossline.core.judge.shard import Bounds

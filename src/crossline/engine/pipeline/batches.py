@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.connectors.chunks import READY
-from crossline.connectors.kafka.each import DecisionTopic
+from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.core.rules.breaker import Bound
 from crossline.engine.book.book import Book, BookFile, BookSource
 from crossline.engine.book.checkpoint import Checkpoint

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from crossline.connectors.kafka.each import DecisionTopic
 from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Range
+from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.hops import hops_of, in_one
 from crossline.engine.source.intake import Intake, StreamIntake

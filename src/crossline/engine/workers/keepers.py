@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Self
 
-from crossline.connectors.kafka.each import DecisionTopic
+from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.core.basics.errors import StateError
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.judging import Judging

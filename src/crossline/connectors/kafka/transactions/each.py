@@ -15,7 +15,7 @@ from crossline.connectors.kafka.messages import decision_message
 from crossline.core.settings.kafka import KafkaSinkSettings
 
 if TYPE_CHECKING:
-    from crossline.connectors.kafka.once import Batch, OncePost
+    from crossline.connectors.kafka.transactions.once import Batch, OncePost
 
 # A keeper has others to serve: whoever asked it asks again.
 TIMEOUT_MS = 10_000
@@ -61,7 +61,7 @@ class DecisionTopic:
     @staticmethod
     def _post(client: Mapping[str, Any], checkpoint: str, name: str) -> OncePost:
         # Imported here: who has no such topic need not load a Kafka client.
-        from crossline.connectors.kafka.once import OncePost  # noqa: PLC0415 - as said
+        from crossline.connectors.kafka.transactions.once import OncePost  # noqa: PLC0415 - as said
 
         key = (str(client["bootstrap.servers"]), checkpoint, name)
         if key not in _posts:

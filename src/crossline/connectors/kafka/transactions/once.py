@@ -9,6 +9,7 @@ once, whichever processes are killed, frozen or doubled: for those who read comm
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,13 +20,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from crossline.connectors.kafka.courier import AbandonedError, Patience, Refused, tell_cut, unless_overdue
 from crossline.connectors.kafka.errors import TOO_LARGE, held_open, not_taken, passes, raise_any, told
-from crossline.connectors.kafka.messages import LIMIT_MIN, SPARE, Outgoing
+from crossline.connectors.kafka.messages import END_HEADER, LIMIT_MIN, SPARE, Outgoing
 from crossline.connectors.kafka.started import Heard, client_of
+from crossline.connectors.kafka.transactions.ended import blocked, group_beside
 from crossline.core.basics.errors import CrosslineError, SinkError, StateError
+from crossline.logs import get_logger
 
 _NONE = (-1, "")  # no batch yet
 _LOOK_S = 0.2
 _ASK_S = 5.0
+_OVER_S = 5.0  # what is over has its end in a moment
 _MARKED_S = 5.0  # a broker that is there answers in milliseconds
 # What becomes of messages that were in a transaction with one that was refused.
 _WITH_IT = {
@@ -35,6 +39,8 @@ _WITH_IT = {
     KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
 }
 _TRIES = 3  # of a transaction that the client itself gives up, with its numbers of messages
+
+log = get_logger(__name__)
 
 Batch = tuple[int, int]  # its number, and when it was planned
 Messages = Callable[[], Iterable[Outgoing]]
@@ -98,7 +104,8 @@ class OncePost:
         if producer is not None:
             with suppress(KafkaException):
                 producer.purge()
-                producer.abort_transaction(_LOOK_S)
+                if not self._heard.alone:  # see _raise_if_alone
+                    producer.abort_transaction(_LOOK_S)
         if self._group is not None:
             self._group.close()
             self._group = None
@@ -106,7 +113,11 @@ class OncePost:
         self._heard.forget()
 
     def _begin(self) -> None:
-        """Be the one who sends under this name."""
+        """Be the one who sends under this name, with a client that was never without any broker."""
+        if self._producer is not None:
+            self._producer.poll(0)  # what it has heard since the last batch
+            if self._heard.alone:
+                self.drop()
         if self._producer is None:
             producer = client_of(Producer, self._settings, self._heard)
             self._group = client_of(
@@ -121,11 +132,15 @@ class OncePost:
         if unknown and self._group is not None:
             group = self._group
             try:
-                found = self._until_done(lambda wait_s: group.committed(unknown, wait_s))
+                found = self._until_done(lambda wait_s: group.committed(unknown, wait_s), _OVER_S)
             except KafkaException as error:
-                if self._held_open(unknown):
+                if not self._held_open(unknown):
+                    raise
+                self._end_open(topics)
+                try:
+                    found = group.committed(unknown, _ASK_S)
+                except KafkaException:
                     raise held_open(self._name) from error
-                raise
             for each in found:
                 if each.error is not None:
                     raise KafkaException(each.error)
@@ -143,6 +158,35 @@ class OncePost:
             reader.close()
         return True
 
+    def _end_open(self, topics: Sequence[str]) -> None:
+        """Commit what the brokers hold open of this name, and is over: it was committed, and they lost the end of it.
+
+        By a transaction that gives nothing: numbers of a group of none, and, where records are held open, one
+        without a value.
+        """
+        beside = group_beside(self._client, self._name)
+        if self._producer is None or beside is None:
+            raise held_open(self._name)
+        producer, refused = self._producer, Refused()
+        places = blocked(self._client, self._name, topics)
+        producer.begin_transaction()
+        for each in places:
+            producer.produce(each.topic, partition=each.partition, headers=[(END_HEADER, self._name.encode())])
+        self._flush(producer, refused)
+        if refused:
+            raise KafkaException(refused[0][1])
+        group = client_of(Consumer, {**self._client, "log_level": 0, "group.id": beside})
+        numbers, who = [TopicPartition(topics[0], 0, 0)], group.consumer_group_metadata()
+        try:
+            self._until_done(
+                lambda wait_s: self._mark(partial(producer.send_offsets_to_transaction, numbers, who, wait_s))
+            )
+            self._until_done(producer.commit_transaction)
+        finally:
+            group.close()
+        told = [f"{each.topic}-{each.partition}" for each in places]
+        log.warning("a broker held open what it had committed; it was ended", name=self._name, partitions=told)
+
     def _due(self, topic: str, batch: Batch) -> bool:
         """Whether the topic lacks the batch."""
         number, planned = self._marks[topic]
@@ -157,9 +201,9 @@ class OncePost:
             "the topic has, but for its last records, is then sent again under the same ids"
         )
 
-    def _until_done(self, call: Callable[[float], Any]) -> Any:
-        """What ``call`` gives, which is given a moment at a time and goes on where it was."""
-        patience = Patience(self._timeout_ms / 1000, self.stop)
+    def _until_done(self, call: Callable[[float], Any], seconds: float = math.inf) -> Any:
+        """What ``call`` gives, which is given a moment at a time and goes on where it was, for ``seconds`` at most."""
+        patience = Patience(min(self._timeout_ms / 1000, seconds), self.stop)
         while True:
             try:
                 return call(_LOOK_S)
@@ -277,6 +321,7 @@ class OncePost:
                 )
             except BufferError:
                 producer.poll(0.1)  # the client's queue is full: let it drain
+                self._raise_if_alone()
                 if patience.ended:
                     text = f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms{self._heard.and_why()}"
                     raise SinkError(text) from None
@@ -292,6 +337,18 @@ class OncePost:
         """Wait for the answers. Once one is a refusal, others may not come: the client sends nothing more then."""
         patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
         while (left := producer.flush(_LOOK_S)) and not refused:
+            self._raise_if_alone()
             if patience.ended:
                 text = f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms"
                 raise SinkError(text + self._heard.and_why())
+        self._raise_if_alone()
+
+    def _raise_if_alone(self) -> None:
+        """Raise while all brokers are away, before one is back and is sent the rest.
+
+        A broker that was alone and was killed may have left the last transaction without its end, see ``_held_open``.
+        What comes behind it under the same name ends it, too, and as if it had never been where it is ended so itself.
+        And a client that goes on may wait for good, see ``unless_overdue``. Another one asks first.
+        """
+        if self._heard.alone:
+            raise SinkError(f"no broker was there for what goes under {self._name}; another client takes its place")

@@ -1,0 +1,1 @@
+"""Messages that topics get once, in transactions."""
