@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
 from crossline.connectors.kafka.messages import END_HEADER, Outgoing, dead_message, late_message
 from crossline.connectors.kafka.sink import KafkaSink
-from crossline.connectors.kafka.transactions import once
+from crossline.connectors.kafka.transactions import ended, once
 from crossline.connectors.kafka.transactions.once import OncePost
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import SinkError, StateError
@@ -283,6 +283,17 @@ def test_what_a_lone_broker_was_killed_over_is_not_lost() -> None:
     assert sorted(each["alert_id"].decode() for each in found if END_HEADER not in each) == sorted(
         f"{name}/{batch_id}" for name in names for batch_id in range(12)
     )
+
+
+@pytest.mark.parametrize(
+    ("group", "java"),
+    [("", 0), ("a", 97), ("hello", 99_162_322), ("Aa\u20ac", 73_836), ("polygenelubricants", -(2**31))],
+)
+def test_the_place_of_a_group_is_that_of_javas_hash(group: str, java: int) -> None:
+    """Brokers take the remainder of its absolute value, and 0 for the one that has none."""
+    assert [ended._place(group, count) for count in (1, 50, 7)] == [
+        0 if java == -(2**31) else abs(java) % count for count in (1, 50, 7)
+    ]
 
 
 def test_a_transaction_that_the_broker_holds_open_is_told_of(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:

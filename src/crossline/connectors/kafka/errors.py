@@ -92,8 +92,8 @@ def held_open(name: str) -> SinkError:
     """A broker does not end a transaction that is over: nobody learns then which batch a topic had last."""
     return SinkError(
         f"Kafka answers, and holds a transaction open that was sent under the name {name} and is over; a broker that "
-        "was killed as it committed may do so for ever. Look with kafka-transactions.sh find-hanging, and end it as "
-        "docs/sinks.md says; the batch waits meanwhile"
+        "was killed as it committed may do so for ever. Let the user see the topic __consumer_offsets (DESCRIBE), and "
+        "it is ended from here, see docs/sinks.md; or look with kafka-transactions.sh find-hanging. The batch waits"
     )
 
 
