@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crossline.engine.machine.home import spark_home, worker_python
+from crossline.engine.machine.installed import spark_folder
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java, without_incubators
 from crossline.engine.machine.temp import OwnFolder, own_folder, sweep
@@ -188,9 +189,11 @@ def _command(settings: Mapping[str, str], environment: Mapping[str, str]) -> lis
     given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     more = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     home = Path(environment["SPARK_HOME"]) if "SPARK_HOME" in environment else None
-    says = any(environment.get(name) for name in _SAYS) or not in_one(settings.get("spark.master"))
-    if home != spark_home() or says:
-        return [str((home or spark_home()) / "bin" / "spark-submit"), *given, *more]
+    master = settings.get("spark.master")
+    if home != spark_home() or any(environment.get(name) for name in _SAYS) or not in_one(master):
+        # Masters elsewhere hand PySpark's zips to their executors, as YARN does.
+        home = home or (spark_home() if is_here(master) else spark_folder())
+        return [str(home / "bin" / "spark-submit"), *given, *more]
     class_path = os.pathsep.join([settings["spark.driver.extraClassPath"], f"{home}/conf", f"{home}/jars/*"])
     options = [f"-Xmx{settings['spark.driver.memory']}", *shlex.split(settings[_DRIVER_OPTIONS]), *MODULES_OPENED]
     java = str(find_java().binary)
