@@ -6,7 +6,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -20,15 +20,21 @@ from .killing import QUICK, WAIT_S
 
 _DEPLOY = "org.apache.spark.deploy"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
+JARS = Path(pyspark.__file__).parent / "jars"
 
 
 @contextmanager
-def daemon(arguments: list[str], awaited: str, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A daemon of Spark's until the end of the context, and the rest of the line that ``awaited`` begins."""
-    jars = Path(pyspark.__file__).parent / "jars" / "*"
-    command = [str(find_java().binary), "-Xmx256m", *QUICK, "-cp", str(jars), *arguments]
+def daemon(
+    arguments: Sequence[str], awaited: str, log: Path, before: Sequence[Path] = ()
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A daemon of Spark's until the end of the context, and the rest of the line that ``awaited`` begins.
+
+    ``before``: what its Java looks in before the jars of Spark.
+    """
+    path = os.pathsep.join([*map(str, before), str(JARS / "*")])
+    command = [str(find_java().binary), "-Xmx256m", *QUICK, "-cp", path, *arguments]
     # What Spark's own scripts set: a worker starts executors with it.
-    spark = {"SPARK_HOME": str(jars.parent.parent), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
+    spark = {"SPARK_HOME": str(JARS.parent), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
     environment = {**os.environ, **spark}
     with log.open("w") as file, subprocess.Popen(command, stderr=file, env=environment, cwd=log.parent) as process:
         try:
@@ -95,19 +101,20 @@ class Standalone:
         found = []
         for worker in self.workers:
             with suppress(psutil.NoSuchProcess):
-                found += [each for each in psutil.Process(worker.pid).children() if _is_executor(each)]
+                found += [each for each in psutil.Process(worker.pid).children() if is_executor(each)]
         return found
 
     def lose(self) -> bool:
         """The oldest worker dies with all that it started; whether it had an executor."""
         worker = next(each for each in self.workers if each.poll() is None)
-        busy = any(_is_executor(each) for each in psutil.Process(worker.pid).children())
+        busy = any(is_executor(each) for each in psutil.Process(worker.pid).children())
         kill_all(worker.pid)
         worker.wait()
         return busy
 
 
-def _is_executor(process: psutil.Process) -> bool:
+def is_executor(process: psutil.Process) -> bool:
+    """Whether it is the Java of one, and not the shell that started it."""
     with suppress(psutil.Error):
-        return any(_EXECUTOR in part for part in process.cmdline())
+        return process.name() == "java" and any(_EXECUTOR in part for part in process.cmdline())
     return False

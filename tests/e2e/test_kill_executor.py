@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from connectors.kafka_mock import read_topic
-
 from .feeding import Feed, needed
 from .killing import QUICK, RULES, SEED, running, stop, until, wait_for_nobody
-from .project import figures, from_twin
 from .standalone import Standalone
-from .topics import Sent, by_account, in_ingest_order, on_topic, project_on, send, twin
+from .topics import Sent, as_twin, by_account, project_on, send
 
 if TYPE_CHECKING:
     from crossline.services.broker import LocalBroker
@@ -64,18 +61,6 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
         standalone.add()
         standalone.add()
         yield standalone
-
-
-def check(project: Project, brokers: str, topics: list[str], alerts: str, sent: list[Sent]) -> None:
-    """What stands in the topic of alerts is what the twin finds in those of records, where all stands that was sent."""
-    log = in_ingest_order(brokers, topics)
-    assert len(log) == len(sent)
-    expected = twin(RULES, log)
-    assert figures(project.alerts()) == from_twin(expected)
-    assert on_topic(brokers, alerts) == project.alerts()
-    assert project.dead() == sorted(("duplicate_id", log[n]["_id"]) for n in expected.duplicates)
-    assert len(read_topic(brokers, f"{alerts}.dead")) == len(project.dead())
-    assert project.late() == sorted(log[n]["_id"] for n in expected.late)
 
 
 def read_again(project: Project) -> list[int]:
@@ -147,7 +132,7 @@ def test_executors_and_workers_die(
         stop(project, process)
         wait_for_nobody(process)
     assert 0 < before < len(project.alerts()), "the kills did not come under load"
-    check(project, brokers, topics, alerts, given)
+    as_twin(RULES, project, brokers, topics, alerts, given)
 
 
 @pytest.mark.skipif(not DEEP, reason="CROSSLINE_DEEP=1: a cluster of its own, that is left idle")
@@ -170,4 +155,4 @@ def test_executors_come_and_go(
             until(lambda: len(cluster.executors()) == 1, project, process)
         stop(project, process)
         wait_for_nobody(process)
-    check(project, brokers, topics, alerts, log)
+    as_twin(RULES, project, brokers, topics, alerts, log)

@@ -15,7 +15,7 @@ from connectors.kafka_mock import WAIT_S, read_topic
 from oracle.composed import composed_detect
 from oracle.naive import NaiveResult
 
-from .project import Alerts, Project, by_id
+from .project import Alerts, Project, by_id, figures, from_twin
 from .traffic import DEFAULTS, STREAM, Body, Record, records
 
 
@@ -109,3 +109,17 @@ def in_ingest_order(brokers: str, topics: Iterable[str]) -> list[Record]:
 def twin(rules: Sequence[Body], log: Sequence[Record]) -> NaiveResult:
     """What the naive twin finds in ``log``."""
     return composed_detect(rules, log, defaults=DEFAULTS)
+
+
+def as_twin(
+    rules: Sequence[Body], project: Project, brokers: str, topics: Sequence[str], alerts: str, sent: Sequence[Sent]
+) -> None:
+    """What stands in the topic of alerts is what the twin finds in those of records, where all stands that was sent."""
+    log = in_ingest_order(brokers, topics)
+    assert len(log) == len(sent)
+    expected = twin(rules, log)
+    assert figures(project.alerts()) == from_twin(expected)
+    assert on_topic(brokers, alerts) == project.alerts()
+    assert project.dead() == sorted(("duplicate_id", log[n]["_id"]) for n in expected.duplicates)
+    assert len(read_topic(brokers, f"{alerts}.dead")) == len(project.dead())
+    assert project.late() == sorted(log[n]["_id"] for n in expected.late)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from crossline.engine.runtime.gateway import start_java
 from crossline.engine.runtime.launch import found_jars, in_one, is_here, prepare, session_folder
-from crossline.engine.runtime.settings import HOMES, LOOPBACK, RUNTIME_SETTINGS, base_settings
+from crossline.engine.runtime.settings import ELSEWHERE, HOMES, LOOPBACK, RUNTIME_SETTINGS, base_settings
 
 TASK_TRIES = 4
 JARS = "spark.jars"  # what the driver hands to its executors
@@ -46,6 +46,7 @@ def build_session(
         **bound,
         **RUNTIME_SETTINGS,
         **({} if in_one(master) else HOMES),
+        **({} if here else ELSEWHERE),
         **(settings or {}),
     }
     wanted |= handed_out(jars, wanted, here=here)

@@ -47,6 +47,9 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
 # Where tasks may run elsewhere. One waits so long for the home of its shards (``spark/homes``): as long as a batch
 # should take; elsewhere they would be read first, and whole. No other place that Spark would prefer is worth a wait.
 HOMES: Mapping[str, str] = {"spark.locality.wait.process": "5s", "spark.shuffle.reduceLocality.enabled": "false"}
+# On machines that we know nothing of. A container of YARN has its temporary folder below others with long names, and
+# the address of a socket has 107 bytes at most: no worker would start. Sockets have random names.
+ELSEWHERE: Mapping[str, str] = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108 - as said
 
 
 def java_options(archive: str) -> str:
