@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .feeding import Feed, needed
-from .killing import QUICK, RULES, SEED, running, stop, until, wait_for_nobody
+from .dying import BATCH, SPARK, die_under_load
+from .feeding import Feed
+from .killing import RULES, SEED, running, stop, until, wait_for_nobody
 from .standalone import Standalone
 from .topics import Sent, as_twin, by_account, project_on, send
 
@@ -32,17 +32,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 DEEP = os.environ.get("CROSSLINE_DEEP") == "1"
 KILLS = 3 if DEEP else 1  # of executors; a new one takes some ten seconds
 LOST = 3 if DEEP else 1  # workers
-BATCH = 70
-LAST = 2 * BATCH
 HOME = 6  # batches that are judged with all shards at home
 TRIES = 4 * HOME  # batches until then
-# All that the driver needs to know of the cluster.
-SPARK: dict[str, Any] = {
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": 1,
-    "spark.executor.extraJavaOptions": " ".join(QUICK),
-    "spark.default.parallelism": 2,
-}
 COME_AND_GO: dict[str, Any] = {
     "spark.dynamicAllocation.enabled": True,
     "spark.dynamicAllocation.shuffleTracking.enabled": True,
@@ -94,45 +85,12 @@ def at_home(feed: Feed[Sent], project: Project, process: subprocess.Popen[bytes]
 def test_executors_and_workers_die(
     cluster: Standalone, kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    brokers, topics = kafka_broker.brokers, [kafka_topic(2, append_time=False) for _ in range(2)]
-    alerts, draw = kafka_topic(2), random.Random(SEED)
-    log = by_account(topics, needed(KILLS + LOST + 1) + TRIES * BATCH, SEED)
-    project = project_on(
-        brokers, tmp_path / "killed", topics, alerts, RULES, cluster.address, SPARK, max_records_per_batch=BATCH
-    )
-    given: list[Sent] = []
-
-    def give(_: int, piece: Any) -> None:
-        given.extend(piece)
-        send(brokers, piece)
-
-    def kill_one() -> bool:
-        found = cluster.executors()
-        for each in found[:1]:
-            each.kill()
-        return bool(found)
-
-    feed = Feed(project, log, give)
-    with running(project) as process:
-        feed.more(LAST)
-        until(lambda: len(cluster.executors()) == 2, project, process)
-        for _ in range(KILLS):
-            while not feed.strike(process, draw, kill_one):
-                pass
-        for _ in range(LOST):
-            while not feed.strike(process, draw, cluster.lose):
-                cluster.add()  # it does not count, and is replaced all the same
-            cluster.add()
-        until(lambda: len(cluster.executors()) == 2, project, process)
+    def goes_on(feed: Feed[Sent], project: Project, process: subprocess.Popen[bytes]) -> None:
         assert any(read_again(project)), "shards of those that died had no other home"
         at_home(feed, project, process)
-        before = len(project.alerts())
-        feed.more(LAST)  # the whole run reads what was sent: what is left of the log need not come
-        feed.until_done(process)
-        stop(project, process)
-        wait_for_nobody(process)
-    assert 0 < before < len(project.alerts()), "the kills did not come under load"
-    as_twin(RULES, project, brokers, topics, alerts, given)
+
+    place = (kafka_broker.brokers, kafka_topic, tmp_path / "killed")
+    die_under_load(cluster, (KILLS, LOST), place, (cluster.address, SPARK), goes_on, TRIES * BATCH)
 
 
 @pytest.mark.skipif(not DEEP, reason="CROSSLINE_DEEP=1: a cluster of its own, that is left idle")

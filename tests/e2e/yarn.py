@@ -26,7 +26,7 @@ appender.err.target = SYSTEM_ERR
 appender.err.layout.type = PatternLayout
 appender.err.layout.pattern = %d %p %c{1}: %m%n%ex{5}
 """
-_MASTER = "ApplicationMaster|ExecutorLauncher"
+_MASTERS = ("ApplicationMaster", "ExecutorLauncher")
 _HOST = "127.0.0.1"
 # What Hadoop's own start scripts open of Java for it.
 _OPENED = [f"--add-opens=java.base/java.{each}=ALL-UNNAMED" for each in ("lang", "net", "util", "io")]
@@ -121,7 +121,7 @@ def _of(node: Popen[bytes]) -> Iterator[psutil.Process]:
 
 def _is_master(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
-        return any(name in part for part in process.cmdline() for name in _MASTER.split("|"))
+        return any(name in part for part in process.cmdline() for name in _MASTERS)
     return False
 
 

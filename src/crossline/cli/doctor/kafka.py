@@ -19,7 +19,6 @@ from crossline.core.settings.tables import TableOfTopic
 
 _ASK_S_MAX = 5.0
 _STAMP = "message.timestamp.type"
-# What the client would say of an unreachable broker stands in the finding.
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from crossline.connectors.kafka.started import client_of
@@ -65,7 +65,7 @@ def _end(reader: Consumer, topic: str, number: int) -> int:
     """The offset that this reader comes to."""
     ends = reader.get_watermark_offsets(TopicPartition(topic, number), _ASK_S)
     if ends is None:
-        raise KafkaException(f"no answer about {topic}-{number} in {_ASK_S:.0f} s")
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {topic}-{number} in {_ASK_S:.0f} s"))  # noqa: SLF001
     return int(ends[1])
 
 
