@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .naive import Hit, NaiveResult, _allowed_at
+from .naive import Hit, NaiveResult, Standing, _allowed_at
 from .rulebook import DEFAULTS, duration_ms, read_book
 
 # Written out, not imported: ids are a promise to other programs, so a change of the package's own must fail here.
@@ -20,13 +20,13 @@ Weights = list[Mapping[str, Any]]  # of the hits on a record: rule_id, action, s
 
 @dataclass(frozen=True)
 class Told:
-    """What must stand in a decision; ``reasons``: rule, version and alert of each hit, in order of weight."""
+    """What must stand in a decision; ``reasons``: rule, version, alert of each hit, and whether it stands, by weight."""
 
     decision_id: str
     record_id: str
     decision: str
     score: int
-    reasons: tuple[tuple[str, int, str], ...]
+    reasons: tuple[tuple[str, int, str | None, bool], ...]
     ingest_ms: int
 
 
@@ -94,21 +94,23 @@ def naive_decisions(
         if position in result.duplicates or not in_time:
             continue
         hits = [
-            (hit, _weights(body_of[hit.rule_id, hit.version])) for hit in result.hits if _counts(hit, position, body_of)
+            (hit, _weights(body_of[hit.rule_id, hit.version]))
+            for hit in (*result.hits, *result.standing)
+            if _counts(hit, position, body_of)
         ]
         if hits or every:
             hits.sort(key=lambda each: (-ACTIONS.index(each[1]["action"]), -each[1]["score"], each[0].rule_id))
             said, score = naive_decision(policy, [weights for _, weights in hits])
             name = f"{policy['version']}\x1fpayments\x1f{record['_id']}"
-            reasons = tuple((hit.rule_id, hit.version, hit.alert_id) for hit, _ in hits)
+            reasons = tuple((hit.rule_id, hit.version, hit.alert_id, isinstance(hit, Standing)) for hit, _ in hits)
             told = Told(str(uuid.uuid5(NAMESPACE, name)), record["_id"], said, score, reasons, record["_ingest_ms"])
             found.append(told)
     return found
 
 
-def _counts(hit: Hit, position: int, body_of: Mapping[tuple[str, int], Mapping[str, Any]]) -> bool:
+def _counts(hit: Hit | Standing, position: int, body_of: Mapping[tuple[str, int], Mapping[str, Any]]) -> bool:
     delivered = body_of[hit.rule_id, hit.version].get("emit_to_sink", True)
-    at_once = hit.known_ms is None  # what is known long after its record decides nothing about it
+    at_once = isinstance(hit, Standing) or hit.known_ms is None  # what is known long after its record decides nothing about it
     return hit.position == position and hit.kind == "alert" and delivered and at_once
 
 

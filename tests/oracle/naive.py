@@ -64,11 +64,23 @@ class Hit:
     times: tuple[int, int, int] | None = None  # of what it is at, where that is a hit: event, ingest, reached
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where a rule version is satisfied and emits nothing; ``alert_id``: of what it emitted for the key last."""
+
+    rule_id: str
+    version: int
+    position: int
+    alert_id: str | None
+    kind: str
+
+
 @dataclass
 class NaiveResult:
     """``duplicates`` and ``late`` are positions in the records given, ascending."""
 
     hits: list[Hit] = field(default_factory=list)
+    standing: list[Standing] = field(default_factory=list)
     duplicates: list[int] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
 
@@ -80,6 +92,8 @@ class Memory:
     satisfied: bool = False
     judged_clock_ms: int = 0
     emitted_clock_ms: int | None = None
+    stands: bool = False  # at the record that was judged last: satisfied, and nothing emitted
+    alert_id: str | None = None
 
 
 def running_max_ingest(event_ms: Sequence[int]) -> list[int]:
@@ -134,7 +148,14 @@ def naive_detect(
             if rule.rule_type != "absence" and _judges(rule, record, lists or {}):
                 for key in _keys(rule, record, lists or {}):
                     memory = memories.setdefault((rule.rule_id, rule.version, canonical(key)), Memory())
-                    result.hits.extend(_judge(rule, record, key, earlier, memory, lists or {}))
+                    memory.stands = False
+                    hits = _judge(rule, record, key, earlier, memory, lists or {})
+                    result.hits.extend(hits)
+                    for hit in hits:
+                        memory.alert_id = hit.alert_id
+                    if memory.stands:
+                        kind = "shadow" if rule.status == "shadow" else "alert"
+                        result.standing.append(Standing(rule.rule_id, rule.version, position, memory.alert_id, kind))
         if _lateness_ms(record) <= widest_ms and not looked_at:
             known.add(record.record_id)
         for space, earlier in taken.items():
@@ -358,12 +379,13 @@ def _emits(rule: Rule, memory: Memory, now_ms: int, satisfied: bool) -> bool:
     """Whether a judged record emits; takes it into the memory."""
     still_satisfied = memory.satisfied and not _has_left(rule, memory.judged_clock_ms, now_ms)
     memory.satisfied, memory.judged_clock_ms = satisfied, now_ms
+    memory.stands = satisfied
     if not satisfied or (rule.emit == "on_crossing" and still_satisfied):
         return False
     cooling = memory.emitted_clock_ms is not None and now_ms < memory.emitted_clock_ms + rule.cooldown_ms
     if rule.cooldown_ms > 0 and cooling:
         return False
-    memory.emitted_clock_ms = now_ms
+    memory.emitted_clock_ms, memory.stands = now_ms, False
     return True
 
 

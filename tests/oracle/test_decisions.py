@@ -65,9 +65,14 @@ def told(decision: dict[str, Any]) -> Told:
         decision["record_id"],
         decision["decision"],
         decision["score"],
-        tuple((each["rule_id"], each["rule_version"], each["alert_id"]) for each in decision["reasons"]),
+        tuple(_reason(each) for each in decision["reasons"]),
         round(datetime.fromisoformat(decision["ingest_time"]).timestamp() * 1000),
     )
+
+
+def _reason(said: Body) -> tuple[str, int, str | None, bool]:
+    assert said.get("standing", True) is True, "where a rule does not stand nothing is said of it"
+    return said["rule_id"], said["rule_version"], said["alert_id"], "standing" in said
 
 
 def deciding(judged: Judged, policy: Body, **more: Any) -> Judged:
@@ -278,3 +283,27 @@ def test_a_hit_on_hits_is_one_on_their_record(tmp_path: Path) -> None:
         ]
         assert {each["stream"] for each in found} == {"payments"}
         assert len({each["rules_digest"] for each in found}) == 1
+
+
+def test_decisions_follow_what_holds_and_not_what_was_told(tmp_path: Path) -> None:
+    """Worked by hand: the third of five payments crosses the line of three, and the last two are beyond it."""
+    rule: Body = {**RULES[0], "rule_id": "three", "aggregation_threshold": 3, "emit": "on_crossing"}
+    rule |= {"action": "step_up", "score": 40}
+    base_ms = 1_700_000_000_000
+    made = [
+        {"_id": f"p{n}", "_event_ms": base_ms + 1_000 * n, "_ingest_ms": base_ms + 1_000 * n, "account": "a1"}
+        for n in range(5)
+    ]
+    paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], tmp_path, 1)
+    for shards, batch_bytes in ((1, 1_000_000), (3, 1)):
+        judged = deciding(judged_of([rule], paths, ingest_column=True), {"schema_version": 1, "version": 1}, every=True)
+        found = [each for outcome in outcomes(judged, tmp_path, shards, batch_bytes) for each in outcome.decisions]
+        said = [(each["record_id"], each["decision"], each["score"]) for each in found]
+        assert said == [
+            *(("p0", "allow", 0), ("p1", "allow", 0)),
+            *(("p2", "step_up", 40), ("p3", "step_up", 40), ("p4", "step_up", 40)),
+        ]
+        (crossing,), (third,), (fourth,) = (each["reasons"] for each in found[2:])
+        assert "standing" not in crossing
+        assert [third["standing"], fourth["standing"]] == [True, True]
+        assert {each["alert_id"] for each in (crossing, third, fourth)} == {crossing["alert_id"]}

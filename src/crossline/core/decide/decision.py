@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from crossline.core.basics.times import BEGINNING_MS, instant_text
 from crossline.core.basics.uuids import seeded, uuid5_text
@@ -22,6 +24,7 @@ SCHEMA_VERSION = 1
 # A promise to other programs: with another namespace every decision would have another id.
 NAMESPACE = uuid.UUID("b0a3a2d4-6f0e-5c55-8f0a-3d6f5b1f7c21")
 DIGEST_DIGITS = 32
+UUID_CHARS, TIME_CHARS = 36, 24
 
 _SEEDED = seeded(NAMESPACE)
 
@@ -73,8 +76,24 @@ def revision_id(decision: str, because: str) -> str:
     return uuid5_text(_SEEDED, f"revision\x1f{decision}\x1f{because}")
 
 
+def decision_line(
+    decision: Decision, rules_digest: str, decided_ms: int, more: Mapping[str, Any], *, hole: str
+) -> bytes:
+    """The text of a decision with ``hole`` for each character of what is its record's own: ids and times."""
+    said = {**decision.to_json(rules_digest, decided_ms), **more}
+    said |= {"decision_id": hole * UUID_CHARS, "record_id": hole * len(decision.record.record_id.encode())}
+    said |= dict.fromkeys(("event_time", "ingest_time"), hole * TIME_CHARS)
+    known = [{**each, "alert_id": each["alert_id"] and hole * UUID_CHARS} for each in said["reasons"]]
+    return orjson.dumps({**said, "reasons": known})
+
+
+def decision_seed() -> uuid.UUID:
+    """The namespace of their ids."""
+    return NAMESPACE
+
+
 def _reason(hit: DecidingHit) -> dict[str, Any]:
-    return {
+    said: dict[str, Any] = {
         "rule_id": hit.rule_id,
         "rule_version": hit.rule_version,
         "action": hit.action,
@@ -82,11 +101,12 @@ def _reason(hit: DecidingHit) -> dict[str, Any]:
         "alert_id": hit.alert_id,
         "message": hit.message,
     }
+    return {**said, "standing": True} if hit.standing else said
 
 
 def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -> Decision:
     """What ``policy`` says of ``record``, given all of its hits that count, in any order; without any, ``allow``."""
-    reasons = tuple(sorted(hits, key=_weight))
+    reasons = tuple(sorted(hits, key=weight))
     if not reasons:
         return Decision(record, ACTIONS[0], 0, (), policy.version)
     scores = [hit.score for hit in reasons]
@@ -94,7 +114,7 @@ def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -
     return Decision(record, _said(policy, reasons, score), score, reasons, policy.version)
 
 
-def _weight(hit: DecidingHit) -> tuple[int, int, str, int]:
+def weight(hit: DecidingHit) -> tuple[int, int, str, int]:
     """The graver action first, then the higher score; then by name, so that the order is one."""
     return -ACTIONS.index(hit.action), -hit.score, hit.rule_id, hit.rule_version
 
@@ -134,3 +154,8 @@ class RulesInForce:
             known = hashlib.sha256("\x1e".join(named).encode()).hexdigest()[:DIGEST_DIGITS]
             self._digests[span] = known
         return known
+
+    @property
+    def edges(self) -> Sequence[int]:
+        """The ingest times at which it changes, in epoch ms, ascending."""
+        return self._edges

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from crossline.core.rules.base import Rule
 
 _OF_ALERT = ("rule_id", "rule_version", "action", "score", "severity", "alert_id", "message")
 
@@ -21,7 +23,11 @@ class DecidedRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecidingHit:
-    """A hit as a policy sees it; ``alert_id`` and ``message`` are those of its alert."""
+    """What a policy sees of a rule that holds at a record; ``alert_id`` and ``message`` are those of its alert.
+
+    ``standing``: it raised none here, and ``alert_id`` is that of its crossing; None: none is known. ``under``: tells
+    apart what holds at one record under several keys.
+    """
 
     rule_id: str
     rule_version: int
@@ -29,8 +35,27 @@ class DecidingHit:
     score: int
     severity: str
     tags: tuple[str, ...]
-    alert_id: str
+    alert_id: str | None
     message: str
+    standing: bool = False
+    under: int = 0
+
+    @classmethod
+    def standing_of(cls, rule: Rule) -> Self:
+        """One that stands, as all of ``rule`` are but for their alerts."""
+        given = (rule.action, rule.score, rule.severity, tuple(rule.tags), None)
+        return cls(rule.rule_id, rule.version, *given, f"{rule.rule_id} still holds", standing=True)
+
+    def standing_on(self, alert_id: str | None, under: int) -> Self:
+        """The same after the crossing of an alert."""
+        return replace(self, alert_id=alert_id, under=under)
+
+    @property
+    def reason_id(self) -> str:
+        """By what it is known among those of its record."""
+        if self.standing or self.alert_id is None:
+            return f"standing\x1f{self.rule_id}\x1f{self.rule_version}\x1f{self.under}"
+        return self.alert_id
 
 
 def hit_of(alert: Mapping[str, Any]) -> DecidingHit | None:

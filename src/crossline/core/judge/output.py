@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from crossline.core.alerts.hits import Hit, JudgedRows
 from crossline.core.basics.values import I64
+from crossline.core.judge.holding.crossings import Crossed
+from crossline.core.judge.holding.rows import HeldRows
 from crossline.core.judge.tellings import ToldRecords
 from crossline.core.plan.costs import Meter
 from crossline.core.windows.batch import Delta, Failure
@@ -30,11 +32,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class LayerDelta:
-    """What a batch added to one layer's store; ``lines``: the rule versions that bits of ``delta.sat`` stand for."""
+    """What a batch added to one layer's store; ``lines``: the rule versions that bits of ``delta.sat`` stand for.
+
+    ``crossed``: what became of the last alerts of its rules and keys, where decisions go by them.
+    """
 
     layer: str
     delta: Delta
     lines: tuple[tuple[str, int], ...]
+    crossed: Crossed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,8 @@ class ShardOutput:
 
     ``by_stream``: the ``records`` of each stream. ``failed``: how many records a model could not judge, by rule version
     and why. ``missed``: by table, how many records it had no row for. ``tellings``: of each program that tells figures
-    (``Telling``), what it tells of the records; of one that saw none, nothing. ``meter``: what measures it.
+    (``Telling``), what it tells of the records; of one that saw none, nothing. ``held``: where rules hold and raise no
+    alert, where decisions are made. ``meter``: what measures it.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -91,6 +98,7 @@ class ShardOutput:
     without_context: dict[str, int] = field(default_factory=dict)
     failed: dict[Failure, int] = field(default_factory=dict)
     tellings: list[ToldRecords] = field(default_factory=list)
+    held: list[HeldRows] = field(default_factory=list)
     very_late: list[Hit] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
 

@@ -7,10 +7,13 @@ from typing import Any
 
 from crossline.core.basics import wire
 from crossline.core.judge.contexts import applied
+from crossline.core.judge.holding.crossings import Crossed, Crossings
 from crossline.core.judge.output import LayerDelta
 from crossline.core.judge.shard import Bounds, ShardState, evict_before, store_of
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.windows.batch import Delta
+
+CROSSED = "crossed."
 
 
 def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[LayerDelta]) -> bytes:
@@ -19,6 +22,8 @@ def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[LayerDelta])
     layers = []
     for number, item in enumerate(deltas):
         arrays |= {f"{number}.{name}": array for name, array in item.delta.arrays().items()}
+        if item.crossed is not None:
+            arrays |= {f"{number}.{CROSSED}{name}": array for name, array in item.crossed.arrays().items()}
         clock = item.delta.batch.clock_ms
         layers.append({"layer": item.layer, "lines": item.lines, "clock_ms": int(clock.max()) if len(clock) else None})
     meta = {
@@ -61,8 +66,12 @@ def apply_past(
             continue
         _, layer_plan = loaded[item["layer"]] = known[item["layer"]]
         prefix = f"{number}."
-        delta = Delta.of({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
-        store_of(state, layer_plan).load(delta, tuple((rule_id, version) for rule_id, version in item["lines"]))
+        mine = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+        lines = tuple((rule_id, version) for rule_id, version in item["lines"])
+        store_of(state, layer_plan).load(Delta.of(mine), lines)
+        crossed = crossed_of(mine)
+        if crossed is not None:
+            state.crossings.setdefault(item["layer"], Crossings()).load(crossed, lines)
     for plan, layer_plan in loaded.values():  # of a batch that was cut anew a layer has several parts
         horizon_ms = state.horizon_ms(plan.stream, bounds)
         if horizon_ms is not None:
@@ -83,6 +92,11 @@ def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapp
         if horizon_ms is None or item["clock_ms"] > evict_before(layer_plan.layer, horizon_ms):
             return False
     return True
+
+
+def crossed_of(arrays: Mapping[str, Any]) -> Crossed | None:
+    """What a segment says of the last alerts of a layer's rules and keys."""
+    return Crossed.of({n.removeprefix(CROSSED): a for n, a in arrays.items() if n.startswith(CROSSED)})
 
 
 def _layers(plans: Sequence[StreamPlan]) -> dict[str, tuple[StreamPlan, LayerPlan]]:

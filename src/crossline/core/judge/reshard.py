@@ -17,6 +17,7 @@ import xxhash
 
 from crossline.core.basics import wire
 from crossline.core.basics.values import I64
+from crossline.core.judge.persist import CROSSED, crossed_of
 from crossline.core.reevaluate.parted import parted
 from crossline.core.windows.batch import Delta, take
 from crossline.core.windows.memory.hashing import xxh64_many
@@ -35,9 +36,14 @@ def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]
         for number, item in enumerate(meta["layers"]):
             prefix = f"{number}."
             mine = {name.removeprefix(prefix): a for name, a in given.items() if name.startswith(prefix)}
+            crossed = crossed_of(mine)
             for shard, delta in _cut(Delta.of(mine), shards):
                 into = f"{len(layers[shard])}."
                 arrays[shard] |= {f"{into}{name}": array for name, array in delta.arrays().items()}
+                if crossed is not None:  # a key at which a rule holds has records in the batch
+                    of_keys = _shards_of(xxh64_many(crossed.key_bytes, crossed.key_offsets), shards)
+                    part = crossed.take(np.flatnonzero(of_keys == shard)).arrays()
+                    arrays[shard] |= {f"{into}{CROSSED}{name}": array for name, array in part.items()}
                 clock_ms = delta.batch.clock_ms
                 newest_ms = int(clock_ms.max()) if len(clock_ms) else None
                 layers[shard].append({"layer": item["layer"], "lines": item["lines"], "clock_ms": newest_ms})

@@ -15,6 +15,8 @@ from crossline.core.basics.wire import Arrays, WirePart
 from crossline.core.judge.brought import TOLD, brought_to
 from crossline.core.judge.changes import by_cause, places_of
 from crossline.core.judge.contexts import Contexts, waits
+from crossline.core.judge.holding.crossings import Crossings
+from crossline.core.judge.holding.rows import held_rows
 from crossline.core.judge.kernels import Kernel, new_kernel
 from crossline.core.judge.order import NO_FLOOR, chunk_floors, in_ingest_order, settled
 from crossline.core.judge.output import BoolMask, LayerDelta, Position, Reported, ShardOutput, StreamClocks
@@ -35,7 +37,7 @@ class ShardState:
 
     ``kept_from``: the oldest batch whose segment the state still needs. ``waiting``: layers whose store could not be
     seen to after the last batch (see ``evict``). ``told_ms``: by stream, the clock up to which what was due was told.
-    ``contexts``: by layer, records that wait for context.
+    ``contexts``: by layer, records that wait for context. ``crossings``: by layer, the last alerts of rules and keys.
     """
 
     stores: dict[str, Kernel] = field(default_factory=dict)
@@ -44,6 +46,7 @@ class ShardState:
     waiting: set[str] = field(default_factory=set)
     told_ms: dict[str, int] = field(default_factory=dict)
     contexts: dict[str, Contexts] = field(default_factory=dict)
+    crossings: dict[str, Crossings] = field(default_factory=dict)
 
     def horizon_ms(self, stream: str, bounds: Bounds) -> int | None:
         """The ingest time from which on records of ``stream`` still find their windows whole.
@@ -68,10 +71,12 @@ class Bounds:
 
     Up to there it finds its windows whole, whether its log lags behind another or its sender's clock behind others.
     ``aligned``: streams that are judged up to the same ingest instants, however far each was read (see ``aligned``).
+    ``decides``: what holds at a record and raises no alert is asked for, since decisions are made of it.
     """
 
     partition_lag_ms: int = 0
     aligned: tuple[str, ...] = ()
+    decides: bool = False
 
 
 def judge(
@@ -100,6 +105,7 @@ def _forget_unplanned(plans: Iterable[StreamPlan], state: ShardState) -> None:
     for name in [name for name in state.stores if name not in planned]:
         del state.stores[name]
         state.contexts.pop(name, None)
+        state.crossings.pop(name, None)
 
 
 def _judge_stream(
@@ -131,7 +137,7 @@ def _judge_stream(
             rows["place_ms"] = rows["ingest_ms"] if len(logs) > 1 else np.zeros_like(rows["ingest_ms"])
             if number == plan.reporter and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
-            given = _Given(rows, mine, causes, len(logs), told)
+            given = _Given(rows, mine, causes, len(logs), told, bounds.decides)
             _judge_layer(plan, layer_plan, state, given, output, reporter=number == plan.reporter)
         elif told and layer_plan.brought and isinstance(store, Reevaluation) and store.records:
             _judge_brought(plan, layer_plan, store, told, output, len(logs))
@@ -190,8 +196,10 @@ def evict(layers: Sequence[Layer], state: ShardState, horizon_ms: int, meter: Me
     for number, name in enumerate(names):
         store = state.stores[name]
         state.waiting.discard(name)
-        before = store.records
-        store.evict(evict_before(by_name[name], horizon_ms))
+        before, cutoff_ms = store.records, evict_before(by_name[name], horizon_ms)
+        store.evict(cutoff_ms)
+        if name in state.crossings:
+            state.crossings[name].evict(cutoff_ms)
         meter.layer(name)
         if store.records < before >= MANY:
             state.waiting.update(names[number + 1 :])
@@ -224,7 +232,7 @@ def evict_before(layer: Layer, horizon_ms: int) -> int:
 class _Given:
     """The rows of a layer and their parts; ``causes``: of hits that may be taken back. ``logs``: of the stream.
 
-    ``told``: the figures that are brought to them.
+    ``told``: the figures that are brought to them. ``decides``: as of ``Bounds``.
     """
 
     rows: Arrays
@@ -232,6 +240,7 @@ class _Given:
     causes: Sequence[Cause]
     logs: int
     told: Sequence[WirePart]
+    decides: bool
 
 
 def _judge_layer(
@@ -263,11 +272,12 @@ def _judge_layer(
     judged = JudgedRows(plan, layer_plan, batch, rows, chunks)
     hits = _judge_rows(judged, store, given.logs, output)
     meter.rows(layer_plan, batch.entries)
-    if len(hits.line):
-        found = judged.window_hits(hits)
-        if given.causes and not again:
-            found = caused(judged, hits, found, given.causes, given.logs)
-        output.hits += found if plan.level == 1 else once(found)
+    found = list(judged.window_hits(hits))
+    if given.decides and not again:
+        _hold(judged, hits, found, state, output)
+    if given.causes and not again:
+        found = list(caused(judged, hits, found, given.causes, given.logs))
+    output.hits += found if plan.level == 1 else once(found)
     if waits(layer_plan) and not again:
         contexts = state.contexts.setdefault(layer_plan.layer.name, Contexts())
         output.hits += contexts.judge(judged, hits.without, hits.duplicates)
@@ -275,6 +285,15 @@ def _judge_layer(
     output.tellings += tellings_of(judged, hits.told)
     if reporter:
         _report(judged, hits.duplicates, parts, output)
+
+
+def _hold(judged: JudgedRows, hits: Hits, found: Sequence[Hit], state: ShardState, output: ShardOutput) -> None:
+    """Note where rules hold and raise no alert; ``found``: what was made of ``hits``."""
+    crossings = state.crossings.setdefault(judged.layer_plan.layer.name, Crossings())
+    held, crossed = held_rows(judged, hits, found, crossings)
+    if held is not None:
+        output.held.append(held)
+    output.deltas[-1] = replace(output.deltas[-1], crossed=crossed)
 
 
 def _judge_brought(

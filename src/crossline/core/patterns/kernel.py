@@ -29,7 +29,7 @@ from crossline.core.windows.memory.header import (
     waiting_at,
     word,
 )
-from crossline.core.windows.verdicts.compare import EVIDENCE_MAX, cooling, count_up
+from crossline.core.windows.verdicts.compare import EVIDENCE_MAX, cooling, count_up, kept
 
 WAITING, NAMED = 10, 5  # rows ahead: when taken steps are called for, and when the records that they name
 
@@ -168,6 +168,15 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
 
 
 @jit
+def _mark(h: int, p: int, i: int) -> None:
+    """Pattern ``p`` holds at record ``i``, whether it may emit there or not; written down where any has a cooldown."""
+    width = word(h, at.LINE_BYTES)
+    if width:
+        noted = word(h, at.ROW_SAT) + kept(h, i) * width + (p >> 3)
+        store_8(noted, load_u8(noted) | (1 << (p & 7)))
+
+
+@jit
 def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> Any:
     """Record ``i`` takes step ``s`` after taken step ``prior`` (-1: it is the first): a hit, or a match that waits.
 
@@ -176,6 +185,7 @@ def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> A
     """
     done = s == item(h, at.STEP_AT, p + 1) - 1
     if told >= 0 and (done or item(h, at.PROBES, p) != 0) and _judged(h, p, told):
+        _mark(h, p, i)
         if not cooling(h, slot, item(h, at.PATTERN_COOLDOWN_COL, p), item(h, at.PATTERN_COOLDOWN, p), i, p):
             _note(h, p, s, i, told, prior)
         if item(h, at.PROBES, p) != 0:

@@ -55,6 +55,7 @@ def memory_of(plan: PatternSpacePlan) -> MemoryMap:
         at.WAITS: waits(plan)[-1],
         at.COOLING: len(columns),
         at.BITS_BYTES: (plan.entries + 7) // 8,
+        at.LINE_BYTES: (len(lines) + 7) // 8 if columns else 0,  # what is held back by a cooldown still decides
     }
     records = KeySpacePlan((), plan.entries, (), (), (), plan.retention_ms)
     memory = MemoryMap(records, compile_plan(records), counts)

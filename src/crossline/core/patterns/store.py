@@ -47,7 +47,8 @@ class PatternSpaceState(RecordStore):
         Raises:
             StateError: more bytes of ids or keys than one key space of a shard can hold.
         """
-        found = self._enter(batch, *without_values(batch), stepwise=True)
+        sat = np.zeros((len(batch), int(self._memory.words[at.LINE_BYTES])), np.uint8)
+        found = self._enter(batch, without_values(batch)[0], sat, stepwise=True)
         self._memory.words[at.TELLING] = 1
         self._go_through(JUDGE, len(batch))
         hits = hits_of(self._memory, self._buffers, (), np.full(len(self.plan.lines) + 1, -1, np.int64), found)

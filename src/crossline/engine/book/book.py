@@ -120,6 +120,11 @@ class Book:
         again = [lp.layer.lateness_ms for plan in self.plans() for lp in plan.layers if lp.layer.reevaluate]
         return max(again) if again and self.deciding is not None else None
 
+    @property
+    def judging(self) -> Bounds:
+        """What shards are judged by: what holds at a record is asked for where there is a policy."""
+        return replace(self.bounds, decides=self.deciding is not None)
+
     def kept_at(self, level: int) -> Sequence[StreamPlan]:
         """What the states of a level are kept by; level 0: what is known of records that were decided about."""
         if level:

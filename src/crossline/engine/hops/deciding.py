@@ -13,35 +13,38 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import xxhash
 
-from crossline.core.alerts.hits import Place, told_at
-from crossline.core.alerts.standing import RETRACTED
-from crossline.core.basics import wire
 from crossline.core.basics.errors import SinkError
 from crossline.core.basics.values import I64
+from crossline.core.decide.batch import Decided, Placed
+from crossline.core.decide.blocks import Table
 from crossline.core.decide.decision import RulesInForce, decide
-from crossline.core.decide.hits import DecidedRecord, DecidingHit, hit_of
-from crossline.core.decide.revise import Change, Known, deciding_hit, revise, revision_json
+from crossline.core.decide.hits import DecidedRecord, hit_of
+from crossline.core.decide.lines import Lines, Made, decided_lines, plain
+from crossline.core.decide.policy import Deciding
+from crossline.core.decide.revise import Known, revise, revision_json
 from crossline.core.judge.changes import cause_of
 from crossline.core.judge.decided import DecidedStore, Which
-from crossline.core.judge.order import take_bytes
-from crossline.core.judge.output import LayerDelta, Reported, ShardOutput
+from crossline.core.judge.holding.rows import HeldRows
+from crossline.core.judge.output import LayerDelta, ShardOutput
 from crossline.core.judge.shard import ShardState, evict, store_of
 from crossline.core.plan.compose import known_later
-from crossline.core.windows.memory.hashing import xxh64_many
+from crossline.core.plan.lateness import LatenessInForce
 from crossline.engine.book.book import Book, BookSource
-from crossline.engine.hops.aside import body_of
+from crossline.engine.hops.given import Given, held_blocks, record_blocks, said_of_change, said_of_hit
 from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
-from crossline.engine.hops.written import Decided, Telling
+from crossline.engine.hops.written import Telling
 from crossline.engine.state.cache import Sent
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.task import Task
@@ -53,7 +56,6 @@ log = get_logger(__name__)
 
 # The kinds of what goes to the hop.
 _HITS, _RECORDS = "hits", "records"
-_IN_ROWS = ("place_ms", "chunk", "offsets", "event_ms")
 
 # Judges, at a level of plans, what a batch has for each shard; what comes of each of them.
 Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Sent]]
@@ -86,20 +88,38 @@ def deciding_rows(
         _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
         if hit.ingest_ms - hit.event_ms <= _bound_ms(book, allowed_ms):
             record = DecidedRecord(stream, hit.record_id, hit.event_ms, hit.ingest_ms)
-            mine, said = to[_shard(book, hit.record_id)], [hit.place, asdict(record), asdict(counted)]
+            mine = to[_shard(book, hit.record_id)]
             if hit.correction is None and hit.cause is None:
-                mine["hits"].append(said)
+                mine["hits"].append(said_of_hit(hit, record, counted))
             else:
-                stands = hit.correction is None or hit.correction.outcome != RETRACTED
-                order = [told_at(hit), cause_of(hit, streams).order]
-                mine["changes"].append([order, alert["alert_id"], stands, *said])
+                order = cause_of(hit, streams).order
+                mine["changes"].append(said_of_change(hit, record, counted, alert["alert_id"], order))
     for each in output.duplicates:
         to[_shard(book, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     at = decides_at(book)
     rows: Sent = [(at, shard, _HITS, orjson.dumps(said)) for shard, said in sorted(to.items())]
+    for held in output.held:
+        chosen = _decides(book, held, lateness, later)
+        if chosen.any():
+            rows += [(at, shard, _RECORDS, body) for shard, body in held_blocks(held, chosen, book.shards)]
     if book.deciding is not None and book.deciding.every:
-        rows += [(at, shard, _RECORDS, body) for each in output.reported for shard, body in _record_rows(book, each)]
+        for reported in output.reported:
+            bound_ms = _bound_ms(book, reported.allowed_ms)
+            rows += [(at, shard, _RECORDS, body) for shard, body in record_blocks(reported, bound_ms, book.shards)]
     return rows
+
+
+def _decides(
+    book: Book, held: HeldRows, lateness: Mapping[str, LatenessInForce], later: Collection[str]
+) -> npt.NDArray[np.bool_]:
+    """Which of the reasons count: those at records in time, but for what may be known long after these."""
+    plan, batch = held.judged.plan, held.judged.batch
+    stream = plan.base if plan.met is None else plan.met.bases[plan.met.reading.judged[0]]
+    _, allowed_ms = lateness[stream].at(batch.ingest_ms[held.rows])
+    in_time = batch.lateness_ms[held.rows] <= _bound_ms(book, allowed_ms)
+    at_once = np.array([each.rule.rule_id not in later for each in held.versions], np.bool_)
+    chosen: npt.NDArray[np.bool_] = in_time[held.reason_row] & at_once[held.version]
+    return chosen
 
 
 def _bound_ms(book: Book, allowed_ms: I64 | int) -> Any:
@@ -109,68 +129,6 @@ def _bound_ms(book: Book, allowed_ms: I64 | int) -> Any:
 
 def _shard(book: Book, record_id: str) -> int:
     return xxhash.xxh64_intdigest(record_id.encode()) % book.shards
-
-
-def _record_rows(book: Book, reported: Reported) -> Iterator[tuple[int, bytes]]:
-    """The records that are decided about, as one body for each shard of their ids."""
-    judged, batch = reported.judged, reported.judged.batch
-    wanted = ~reported.duplicates & (batch.lateness_ms <= _bound_ms(book, reported.allowed_ms))
-    shards = xxh64_many(batch.id_bytes, batch.id_offsets) % np.uint64(book.shards)
-    meta = {"stream": judged.plan.stream, "chunks": judged.chunks}
-    for shard in range(book.shards):
-        mine = np.flatnonzero(wanted & (shards == np.uint64(shard)))
-        if len(mine):
-            arrays = {name: judged.rows[name][mine] for name in _IN_ROWS}
-            arrays["ingest_ms"] = batch.ingest_ms[mine]
-            arrays["id_bytes"], arrays["id_offsets"] = take_bytes(batch.id_bytes, batch.id_offsets, mine)
-            yield shard, wire.encode(meta, arrays)
-
-
-@dataclass(slots=True)
-class _Given:
-    """What is given to decide by: records, the hits on them, and which of them are copies."""
-
-    records: dict[Which, tuple[Place, DecidedRecord]] = field(default_factory=dict)
-    hits: defaultdict[Which, list[DecidingHit]] = field(default_factory=lambda: defaultdict(list))
-    copies: set[Which] = field(default_factory=set)
-    changes: list[tuple[list[Any], Which, DecidedRecord, Change]] = field(default_factory=list)
-    clocks: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def take(self, body: bytes | memoryview) -> None:
-        """Take records, which are packed, or else what is said of hits."""
-        if bytes(body[:1]) != b"{":
-            self._take_records(body)
-            return
-        said = orjson.loads(body)
-        for at, record, hit in said["hits"]:
-            place: Place = tuple(at)
-            which = place[1], place[5], place[4]
-            self.records[which] = place, DecidedRecord(**record)
-            self.hits[which].append(deciding_hit(hit))
-        for order, because, stands, at, record, told in said.get("changes", ()):
-            hit = deciding_hit(told)
-            change = Change(hit.alert_id, because, hit if stands else None)
-            self.changes.append((order, (at[1], at[5], at[4]), DecidedRecord(**record), change))
-        for stream, logs in said.get("clocks", {}).items():
-            known = self.clocks.setdefault(stream, {})
-            known |= {log: max(ms, known.get(log, ms)) for log, ms in logs.items()}
-        self.copies.update((stream, partition, offset) for stream, partition, offset in said["copies"])
-
-    def _take_records(self, body: bytes | memoryview) -> None:
-        meta, arrays = wire.decode(body, "records to decide about")
-        stream, chunks, texts = meta["stream"], meta["chunks"], arrays["id_bytes"].tobytes()
-        ends = arrays["id_offsets"].tolist()
-        columns = (arrays[name].tolist() for name in (*_IN_ROWS, "ingest_ms"))
-        for row, (place_ms, chunk, offset, event_ms, ingest_ms) in enumerate(zip(*columns, strict=True)):
-            log, sequence, partition = chunks[chunk]
-            record = DecidedRecord(stream, texts[ends[row] : ends[row + 1]].decode(), event_ms, ingest_ms)
-            self.records[stream, partition, offset] = (place_ms, stream, log, sequence, offset, partition), record
-
-    def decidable(self) -> Iterator[tuple[Place, DecidedRecord, Sequence[DecidingHit]]]:
-        """The records that are decided about, in their order."""
-        wanted = [which for which in self.records if which not in self.copies]
-        for which in sorted(wanted, key=lambda each: self.records[each][0]):
-            yield *self.records[which], self.hits.get(which, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,23 +181,63 @@ class DecideShards:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
 
-def _given(bodies: Sequence[bytes | memoryview]) -> _Given:
-    found = _Given()
-    for body in bodies:
-        found.take(body_of(body))
-    return found
-
-
 def plainly_decided(
     book: Book, telling: Telling, bodies: Sequence[bytes | memoryview], watch: Stopwatch, now_ms: int
 ) -> Sent:
     """What is decided of what a batch has for a shard of ids, where nothing is revised."""
     watch.start()
-    decided = _decided(book, _given(bodies), now_ms)
+    given = Given.of(bodies)
+    table, lines = given.table(book), list[tuple[Table, Lines]]()
+    if table is not None:
+        alone = _alone(table, given)
+        for stream, numbers in _by_stream(table, alone).items():
+            lines.append((table, decided_lines(table, numbers, stream, _made(book, stream, now_ms))))
+        rest = np.ones(len(table), np.bool_)
+        rest[alone] = False
+        given.take_one_by_one(table, np.flatnonzero(rest).tolist())
+    decided = Decided(_decided(book, given, now_ms), lines)
     watch.lap("decide")
     told = telling.tell(book, decided)
     watch.lap("write")
-    return [(OUT, 0, "decisions", orjson.dumps(told))] if told else []
+    return told
+
+
+def _alone(table: Table, given: Given) -> I64:
+    """The records of ``table`` that rest on no alert of their own, are no copies, and stand in JSON as they are."""
+    others = np.zeros(len(table), np.bool_)
+    for which in (*given.hits, *given.copies):
+        number = table.find(which)
+        if number is not None:
+            others[number] = True
+    chosen = np.flatnonzero(~others)
+    return chosen[plain(table, chosen)]
+
+
+def _by_stream(table: Table, numbers: I64) -> dict[str, I64]:
+    of_chunk = [stream for stream, *_ in table.chunks]
+    streams = sorted(set(of_chunk))
+    if len(streams) == 1:
+        return {streams[0]: numbers} if len(numbers) else {}
+    rank = np.array([streams.index(stream) for stream in of_chunk])
+    mine = rank[table.columns["chunk"][table.first[numbers]]]
+    return {stream: numbers[mine == at] for at, stream in enumerate(streams) if (mine == at).any()}
+
+
+def _made(book: Book, stream: str, now_ms: int) -> Made:
+    """How the decisions on records of ``stream`` are made."""
+    deciding, in_force = _deciding(book), RulesInForce(book.rules, stream)
+    spans, more = np.array(in_force.edges, np.int64), _more(deciding)
+    return Made(partial(decide, deciding.policy), in_force.digest, spans, now_ms, deciding.policy.version, more)
+
+
+def _deciding(book: Book) -> Deciding:
+    if book.deciding is None:
+        raise ValueError("there is nothing to decide by: the book has no policy")
+    return book.deciding
+
+
+def _more(deciding: Deciding) -> dict[str, Any]:
+    return {} if deciding.sink_topic is None else {"sink_topic": deciding.sink_topic}
 
 
 def decided_shard(
@@ -250,7 +248,10 @@ def decided_shard(
     ``state`` is moved on in place; what was added to it is returned too.
     """
     watch.start()
-    given, now_ms = _given(bodies), time.time_ns() // 1_000_000
+    given, now_ms = Given.of(bodies), time.time_ns() // 1_000_000
+    table = given.table(book)
+    if table is not None:  # what may be revised is known one by one
+        given.take_one_by_one(table, range(len(table)))
     decided = _decided(book, given, now_ms)
     for stream, logs in given.clocks.items():
         known = state.log_clock.setdefault(stream, {})
@@ -268,25 +269,25 @@ def decided_shard(
         if horizon_ms is not None:
             evict([plan.layers[0].layer], state, horizon_ms)
     watch.lap("decide")
-    told = telling.tell(book, decided)
+    told = telling.tell(book, Decided(decided))
     watch.lap("write")
-    return ([(OUT, 0, "decisions", orjson.dumps(told))] if told else []), deltas
+    return told, deltas
 
 
-def _revised(book: Book, store: DecidedStore, stream: str, given: _Given, now_ms: int) -> tuple[Decided, list[Which]]:
+def _revised(
+    book: Book, store: DecidedStore, stream: str, given: Given, now_ms: int
+) -> tuple[list[Placed], list[Which]]:
     """The revisions of decisions on records of ``stream``, and the records of which something new is known."""
-    deciding, in_force = book.deciding, RulesInForce(book.rules, stream)
-    if deciding is None:
-        raise ValueError("there is nothing to decide by: the book has no policy")
+    deciding, in_force = _deciding(book), RulesInForce(book.rules, stream)
     changed: dict[Which, None] = {}
     for which, (_, record) in given.records.items():
-        hits = {hit.alert_id: hit for hit in given.hits.get(which, ())}
+        hits = {hit.reason_id: hit for hit in given.hits.get(which, ())}
         if which[0] == stream and (hits or which in given.copies):
             store.put(
                 which, None if which in given.copies else Known(record, deciding.policy.version, hits), record.event_ms
             )
             changed[which] = None
-    found: Decided = []
+    found: list[Placed] = []
     # In the order in which the records came that brought them about, whatever the order in which they are told.
     mine = [each for each in given.changes if each[1][0] == stream]
     mine.sort(key=lambda each: (each[0][1], each[0][0], each[3].because))
@@ -301,23 +302,20 @@ def _revised(book: Book, store: DecidedStore, stream: str, given: _Given, now_ms
         changed[which] = None
         if known is not None and revised is not None:
             said = revision_json(known, *revised, in_force.digest(record.ingest_ms), now_ms)
-            told = said if deciding.sink_topic is None else {**said, "sink_topic": deciding.sink_topic}
-            found.append(([*order, which[2], which[1]], told))
+            found.append(([*order, which[2], which[1]], {**said, **_more(deciding)}))
     return found, list(changed)
 
 
-def _decided(book: Book, given: _Given, decided_ms: int) -> Decided:
+def _decided(book: Book, given: Given, decided_ms: int) -> list[Placed]:
     """The decision of each record, with the record's place."""
-    deciding = book.deciding
-    if deciding is None:
-        raise ValueError("there is nothing to decide by: the book has no policy")
+    deciding = _deciding(book)
     rules: dict[str, RulesInForce] = {}
-    found: Decided = []
+    found: list[Placed] = []
     for place, record, hits in given.decidable():
         in_force = rules.get(record.stream)
         if in_force is None:
             in_force = rules[record.stream] = RulesInForce(book.rules, record.stream)
         decision = decide(deciding.policy, record, hits)
         said = decision.to_json(in_force.digest(record.ingest_ms), decided_ms)
-        found.append((place, said if deciding.sink_topic is None else {**said, "sink_topic": deciding.sink_topic}))
+        found.append((place, {**said, **_more(deciding)}))
     return found

@@ -60,12 +60,12 @@ class Judging:
         watch.lap("unpack")
         if self.cache is None:
             state = book.new_state()
-            output = judge(book.plans_at(self.level), state, parts, book.bounds, measuring())
+            output = judge(book.plans_at(self.level), state, parts, book.judging, measuring())
             watch.lap("judge")
             return sent(book, self.level, shard, output, state)
         with self.cache.shard(book, self.query_id, shard, self.batch_id, self.level) as held:
             watch.lap("state")
-            output = judge(book.plans_at(self.level), held.state, parts, book.bounds, measuring())
+            output = judge(book.plans_at(self.level), held.state, parts, book.judging, measuring())
             rows = sent(book, self.level, shard, output, held.state) + _read(held)
             watch.lap("judge")
             held.commit(output.deltas, rows)

@@ -14,10 +14,11 @@ import orjson
 from crossline.connectors.base import LateRecord
 from crossline.core.alerts.alertjson import read_alerts
 from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.decide.batch import Decisions, Placed
 from crossline.core.judge.output import StreamClocks
 from crossline.core.plan.costs import Meter
 from crossline.core.route.pack import dead_from_json
-from crossline.engine.hops.rows import COSTS, READ
+from crossline.engine.hops.rows import COSTS, DECIDED, DECISIONS, READ
 from crossline.engine.hops.told import TOLD
 from crossline.engine.work.stopwatch import Spent
 from crossline.logs import get_logger
@@ -49,7 +50,7 @@ class Outcome:
     positions: list[tuple[str, int]] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
-    decisions: list[dict[str, Any]] = field(default_factory=list)
+    decisions: Sequence[Mapping[str, Any]] = ()
     told: list[bytes] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
     clocks: dict[str, StreamClocks] = field(default_factory=dict)
@@ -76,7 +77,8 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
     places: list[list[Any]] = []
     duplicates: list[Position] = []
     late: list[Position] = []
-    decided: list[tuple[list[Any], dict[str, Any]]] = []
+    decided: list[Placed] = []
+    blocks: list[bytes] = []
     for kind, body in rows:
         if kind == "alerts":
             alerts += read_alerts(body)
@@ -88,8 +90,10 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
             duplicates += orjson.loads(body)
         elif kind == "late":
             late += orjson.loads(body)
-        elif kind == "decisions":
+        elif kind == DECISIONS:
             decided += orjson.loads(body)
+        elif kind == DECIDED:
+            blocks.append(body)
         elif kind == COSTS:
             outcome.costs.add(orjson.loads(body))
         elif kind == READ:
@@ -106,7 +110,10 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
     outcome.alerts = [alert for _, alert in ordered]
     outcome.positions = [(partition, offset) for (*_, offset, partition), _ in ordered]
-    outcome.decisions = [decision for _, decision in sorted(decided, key=lambda each: each[0])]
+    if blocks:
+        outcome.decisions = Decisions(decided, blocks)
+    else:
+        outcome.decisions = [decision for _, decision in sorted(decided, key=lambda each: tuple(each[0]))]
     if duplicates or late:
         every = [*duplicates, *late]
         raws = _unread(every) if fetchers is None else fetched(every, fetchers, time.monotonic() + FETCH_S)

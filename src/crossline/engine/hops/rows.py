@@ -12,6 +12,7 @@ from crossline.core.plan.costs import Meter
 ArrowBatches = Iterator[pa.RecordBatch]
 
 OUT = -1
+DECISIONS, DECIDED = "decisions", "decided"  # the kinds of decisions: as values, and as lines
 COSTS = "costs"  # the kind of rows that say what rules cost
 READ = "read"  # and of those that say what of the log of states was read: batches of a shard, bytes
 _ROWS = pa.schema([("hop", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])

@@ -12,19 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import orjson
+
 from crossline.connectors.base import Delivery, RetryPolicy, deliver_all
 from crossline.connectors.jsonl import decision_identity
 from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.connectors.once_file import OnceFile
 from crossline.core.basics.errors import UsageError
+from crossline.core.decide.batch import Decided, Placed, packed
+from crossline.core.decide.blocks import Table
+from crossline.core.decide.lines import Lines
 from crossline.engine.book.book import Book
+from crossline.engine.hops.rows import DECIDED, DECISIONS, OUT
+from crossline.engine.state.cache import Sent
 from crossline.engine.work.task import Task
 
 # About half a minute. A task cannot be told to stop waiting: a disk that takes longer ends the run; the next goes on.
 PATIENCE = RetryPolicy(max_ms=5_000, attempts_max=10)
-
-
-Decided = list[tuple[Sequence[Any], dict[str, Any]]]  # each with what puts it among the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +39,13 @@ class Telling:
     shard: int
     topic: DecisionTopic | None = None
 
-    def tell(self, book: Book, decided: Decided) -> Decided:
-        """Tell them where the tasks do; what is left for the sinks."""
+    def tell(self, book: Book, decided: Decided) -> Sent:
+        """Tell them where the tasks do; rows of what is left for the sinks."""
         deciding = book.deciding
         if deciding is None or (deciding.folder is None and self.topic is None):
-            return decided
-        said = [decision for _, decision in decided]
+            return _rows(decided.few) + [_row(table, lines, bare=True) for table, lines in decided.lines]
+        values = sorted(decided.values(), key=lambda each: tuple(each[0]))
+        said = [decision for _, decision in values]
         if said and deciding.folder is not None:
             path = Path(deciding.folder) / f"decisions-{self.shard:04d}.jsonl"
             with closing(_ShardFile(path, deciding.pipeline)) as file:
@@ -48,10 +53,18 @@ class Telling:
         if said and self.topic is not None:
             batch = (self.task.batch_id, self.task.began_ms or 0)
             self.topic.give(self.task.query_id, batch, (self.shard, book.shards), said)
-        left = [each for each in decided if each[1]["reasons"] or each[1]["kind"] == "revision"]
+        left = [each for each in values if each[1]["reasons"] or each[1]["kind"] == "revision"]
         if self.topic is None:
-            return left
-        return [(place, {**said, "sink_topic": None}) for place, said in left]  # it is there already
+            return _rows(left)
+        return _rows([(place, {**said, "sink_topic": None}) for place, said in left])  # it is there already
+
+
+def _rows(few: Sequence[Placed]) -> Sent:
+    return [(OUT, 0, DECISIONS, orjson.dumps(few))] if few else []
+
+
+def _row(table: Table, lines: Lines, *, bare: bool) -> tuple[int, int, str, bytes]:
+    return OUT, 0, DECIDED, packed(table, lines, bare=bare)
 
 
 class _ShardFile:

@@ -45,7 +45,7 @@ class MemoryJudge:
             if book.bounds.aligned and level == 1:
                 parts, later = self._aligned(book, shard, parts)
                 yield later
-            output = judge(book.plans_at(level), state, parts, book.bounds, measuring())
+            output = judge(book.plans_at(level), state, parts, book.judging, measuring())
             watch.lap("judge")
             yield sent(book, level, shard, output, state)
 

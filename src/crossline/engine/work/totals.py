@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crossline.connectors.base import Delivery
+from crossline.core.decide.batch import counted
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Totals:
             self.without_context[rule] = self.without_context.get(rule, 0) + count
         for alert in delivery.alerts:
             self.alerts[alert["rule_id"]] = self.alerts.get(alert["rule_id"], 0) + 1
-        for each in delivery.decisions:
-            self.decisions[each["decision"]] = self.decisions.get(each["decision"], 0) + 1
+        for word, count in counted(delivery.decisions).items():
+            self.decisions[word] = self.decisions.get(word, 0) + count
         for letter in delivery.dead:
             self.dead[letter.reason] = self.dead.get(letter.reason, 0) + 1

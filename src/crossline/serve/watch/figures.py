@@ -17,6 +17,7 @@ import numpy as np
 from crossline.connectors.base import Delivery, Sink
 from crossline.connectors.behind.sink import Behind
 from crossline.core.alerts.breaker import instants_ms
+from crossline.core.decide.batch import counted
 from crossline.engine.work.totals import Totals
 from crossline.serve.sinks import named
 
@@ -139,7 +140,7 @@ class Figures:
             self.records.update(told.get("by_stream", {}))
             self.dead.update((letter.stream, letter.reason) for letter in delivery.dead)
             self.late.update(record.stream for record in delivery.late)
-            self.decisions.update(each["decision"] for each in delivery.decisions)
+            self.decisions.update(counted(delivery.decisions))
             self.missed.update(told.get("missed", {}))
             self.segments_read += told.get("segments_read", 0)
             self.retained = told.get("retained", self.retained)

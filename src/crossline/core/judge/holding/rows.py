@@ -1,0 +1,126 @@
+"""Records at which rules hold and raise no alert, of one layer and batch, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crossline.core.alerts.alert import alert_id_of
+from crossline.core.alerts.hits import Hit, JudgedRows, known_by
+from crossline.core.basics.values import I32, I64, U8
+from crossline.core.judge.holding.crossings import ALERT_BYTES, Bools, Crossed, Crossings, Keys, Pairs
+from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.rules.ruleset import RuleVersion
+from crossline.core.windows.batch import Hits, take_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """m records, and the n reasons that hold at them without an alert of their own.
+
+    ``judged``: what the ``rows`` (int64[m], ascending) are of. ``reason_row`` (int64[n], ascending) counts among these,
+    ``version`` among ``versions``. ``alert`` (uint8[n, 16]): that of the crossing, where it is ``named``. ``key_hash``:
+    uint64[n].
+    """
+
+    judged: JudgedRows
+    rows: I64
+    reason_row: I64
+    version: I32
+    versions: Sequence[RuleVersion]
+    alert: U8
+    named: Bools
+    key_hash: Any
+
+    def ids(self) -> tuple[U8, I64]:
+        """The ids of the records, end to end, and their offsets."""
+        batch, rows, plan = self.judged.batch, self.rows, self.judged.plan
+        if plan.reports:
+            return take_bytes(batch.id_bytes, batch.id_offsets[rows], np.diff(batch.id_offsets)[rows])
+        texts = [known_by(plan, known)[0].encode() for known in self.judged.ids(rows).to_pylist()]
+        offsets = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum([len(text) for text in texts], out=offsets[1:])
+        return np.frombuffer(b"".join(texts), np.uint8), offsets
+
+
+def held_pairs(hits: Hits) -> Pairs:
+    """Where the marks of a batch's rows say that lines hold."""
+    at, byte = np.nonzero(hits.sat)
+    which, bit = np.nonzero(np.unpackbits(hits.sat[at, byte][:, None], axis=1, bitorder="little"))
+    return Pairs(hits.retained[at[which]].astype(np.int64), byte[which] * np.int64(8) + bit)
+
+
+def held_rows(
+    judged: JudgedRows, hits: Hits, found: Sequence[Hit], crossings: Crossings
+) -> tuple[HeldRows | None, Crossed | None]:
+    """Where the layer's rules hold at rows of the batch and raise no alert, and what became of ``crossings``.
+
+    ``found``: what was made of ``hits``, one for each.
+    """
+    held = held_pairs(hits)
+    if not len(held):
+        return None, None
+    delivered = _delivered(judged.plan, judged.layer_plan)
+    if not delivered.all():
+        held = held.only(delivered[held.line])
+        if not len(held):
+            return None, None
+    at = np.flatnonzero(delivered[hits.line])
+    at = at[np.lexsort((hits.line[at], hits.row[at]))]
+    emitted = Pairs(hits.row[at].astype(np.int64), hits.line[at].astype(np.int64))
+    ids = b"".join(alert_bytes(alert_id_of(found[number])) for number in at.tolist())
+    alerts = np.frombuffer(ids, np.uint8).reshape(-1, ALERT_BYTES)
+    batch = judged.batch
+    keys = Keys(batch.key_index, batch.key_bytes, batch.key_offsets, len(batch))
+    lines = [(line.rule_id, line.version) for line in judged.layer_plan.kernel.judging]
+    alert, named, crossed = crossings.follow(held, emitted, alerts, lines, keys, batch.clock_ms)
+    standing = np.ones(len(held), np.bool_)
+    standing[held.places_of(emitted)] = False
+    version, versions = _versions(judged.layer_plan, held, batch.ingest_ms)
+    chosen = np.flatnonzero(standing & (version >= 0))
+    if not len(chosen):
+        return None, crossed
+    rows, reason_row = np.unique(held.row[chosen], return_inverse=True)
+    of_key = batch.key_hash[batch.key_index[held.row[chosen]]]
+    of = (version[chosen], versions, alert[chosen], named[chosen], of_key)
+    return HeldRows(judged, rows, reason_row.astype(np.int64), *of), crossed
+
+
+def alert_bytes(alert_id: str) -> bytes:
+    """The sixteen bytes of an id."""
+    return bytes.fromhex(alert_id.replace("-", ""))
+
+
+def alert_text(alert: bytes) -> str:
+    """Inverse of ``alert_bytes``."""
+    digits = alert.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _delivered(plan: StreamPlan, layer_plan: LayerPlan) -> Bools:
+    """Of each line whether its alerts go to sinks: others only feed rules."""
+    programs = (plan.programs[line.rule_id, line.version] for line in layer_plan.kernel.judging)
+    return np.array([program.emission.delivered for program in programs], np.bool_)
+
+
+def _versions(layer_plan: LayerPlan, held: Pairs, ingest_ms: I64) -> tuple[I32, list[RuleVersion]]:
+    """Of each pair the number of the rule version in force, among those returned; -1 where a shadow rule held."""
+    versions, of_line, several = list[RuleVersion](), np.full(len(layer_plan.versions), -1, np.int32), list[int]()
+    for line, spans in enumerate(layer_plan.versions):
+        if len(spans) > 1:
+            several.append(line)  # in force again after a pause, or under another status
+        elif spans[0].kind == "active":
+            of_line[line] = len(versions)
+            versions.append(spans[0])
+    number: I32 = of_line[held.line]
+    for line in several:
+        at = np.flatnonzero(held.line == line)
+        at_ms = ingest_ms[held.row[at]]
+        for each in layer_plan.versions[line]:
+            if each.kind == "active":
+                number[at[(at_ms >= each.effective_from_ms) & (at_ms < each.effective_until_ms)]] = len(versions)
+                versions.append(each)
+    return number, versions
