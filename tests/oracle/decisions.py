@@ -20,7 +20,7 @@ Weights = list[Mapping[str, Any]]  # of the hits on a record: rule_id, action, s
 
 @dataclass(frozen=True)
 class Told:
-    """What must stand in a decision; ``reasons``: rule, version, alert of each hit, and whether it stands, by weight."""
+    """What must stand in a decision; ``reasons``: rule, version and alert of each, and whether it stands."""
 
     decision_id: str
     record_id: str
@@ -110,7 +110,9 @@ def naive_decisions(
 
 def _counts(hit: Hit | Standing, position: int, body_of: Mapping[tuple[str, int], Mapping[str, Any]]) -> bool:
     delivered = body_of[hit.rule_id, hit.version].get("emit_to_sink", True)
-    at_once = isinstance(hit, Standing) or hit.known_ms is None  # what is known long after its record decides nothing about it
+    at_once = (
+        isinstance(hit, Standing) or hit.known_ms is None
+    )  # what is known long after its record decides nothing about it
     return hit.position == position and hit.kind == "alert" and delivered and at_once
 
 

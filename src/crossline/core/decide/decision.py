@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from crossline.core.basics.times import BEGINNING_MS, instant_text
-from crossline.core.basics.uuids import seeded, uuid5_text
+from crossline.core.basics.uuids import UUID_CHARS, seeded, uuid5_text
 from crossline.core.decide.hits import DecidedRecord, DecidingHit, gravest
 from crossline.core.decide.policy import Policy
 from crossline.core.decide.words import ACTIONS, facts
@@ -24,7 +24,7 @@ SCHEMA_VERSION = 1
 # A promise to other programs: with another namespace every decision would have another id.
 NAMESPACE = uuid.UUID("b0a3a2d4-6f0e-5c55-8f0a-3d6f5b1f7c21")
 DIGEST_DIGITS = 32
-UUID_CHARS, TIME_CHARS = 36, 24
+TIME_CHARS = 24
 
 _SEEDED = seeded(NAMESPACE)
 
@@ -85,11 +85,6 @@ def decision_line(
     said |= dict.fromkeys(("event_time", "ingest_time"), hole * TIME_CHARS)
     known = [{**each, "alert_id": each["alert_id"] and hole * UUID_CHARS} for each in said["reasons"]]
     return orjson.dumps({**said, "reasons": known})
-
-
-def decision_seed() -> uuid.UUID:
-    """The namespace of their ids."""
-    return NAMESPACE
 
 
 def _reason(hit: DecidingHit) -> dict[str, Any]:

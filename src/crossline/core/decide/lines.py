@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.times import instant_text
+from crossline.core.basics.uuids import uuid5_many, uuid_text
 from crossline.core.basics.values import I64, U8
 from crossline.core.decide.blocks import Bools, Table
-from crossline.core.decide.decision import Decision, decision_line, decision_seed
+from crossline.core.decide.decision import NAMESPACE, Decision, decision_line
 from crossline.core.decide.hits import DecidedRecord, DecidingHit
-from crossline.core.windows.batch import take_bytes
-from crossline.core.windows.memory.uuid5 import UUID_CHARS, uuid5_many
 
 HOLE = b"\x7f"  # a character that JSON leaves as it is, and that no text of a template has
 TIME_CHARS = 24
@@ -80,7 +80,7 @@ def decided_lines(table: Table, chosen: I64, stream: str, made: Made) -> Lines:
     lengths, span = ends - starts, np.searchsorted(made.spans, columns["ingest_ms"][at], side="right")
     sets = _sets(table, chosen)
     groups, number = np.unique(np.stack([sets.view(np.int64), lengths, span], axis=1), axis=0, return_inverse=True)
-    names = uuid5_many(decision_seed(), f"{made.policy_version}\x1f{stream}\x1f".encode(), ids, id_offsets)
+    names = uuid5_many(NAMESPACE, f"{made.policy_version}\x1f{stream}\x1f".encode(), ids, id_offsets)
     told = {name: times_text(columns[f"{name}_ms"][at]) for name in ("event", "ingest")}
     pieces, sizes = list[tuple[Any, U8]](), np.zeros(len(chosen), np.int64)
     words: dict[str, int] = {}
@@ -94,7 +94,7 @@ def decided_lines(table: Table, chosen: I64, stream: str, made: Made) -> Lines:
         bare[mine] = not said.reasons
         rows = np.repeat(np.frombuffer(template, np.uint8)[None, :], len(mine), axis=0)
         width = int(lengths[mine[0]])
-        fill = [names[mine], ids[id_offsets[mine][:, None] + np.arange(width)]]
+        fill = [uuid_text(names[mine]), ids[id_offsets[mine][:, None] + np.arange(width)]]
         fill += _alerts(table, chosen[mine])
         fill += [told["event"][mine], told["ingest"][mine]]
         _fill(rows, template, fill)
@@ -141,18 +141,6 @@ def _fill(rows: U8, template: bytes, fill: Sequence[U8]) -> None:
         at += values.shape[1]
     if template.find(HOLE, at) >= 0:
         raise ValueError("a text of the template has the mark of a hole in it")
-
-
-_HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], "S2").view(np.uint8).reshape(256, 2)
-_DASHES = (8, 13, 18, 23)
-
-
-def uuid_text(ids: U8) -> U8:
-    """uint8[n, 36] of uint8[n, 16]: ids as they are written."""
-    digits = _HEX[ids].reshape(len(ids), 32)
-    out = np.full((len(ids), UUID_CHARS), ord("-"), np.uint8)
-    out[:, [at for at in range(UUID_CHARS) if at not in _DASHES]] = digits
-    return out
 
 
 def times_text(ms: I64) -> U8:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, U8
 from crossline.core.panes import layout as at
 from crossline.core.panes.entry import EMIT, JUDGE, LOAD, SWEEP, compiled
@@ -14,7 +15,7 @@ from crossline.core.panes.found import Found
 from crossline.core.panes.memory import Memory
 from crossline.core.panes.program import compile_plan, cooling, shown_groups
 from crossline.core.plan.spaces import PaneSpacePlan
-from crossline.core.windows.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take, take_bytes
+from crossline.core.windows.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.program import INT_KINDS, all_told, classes, judge_class
 from crossline.core.windows.store import Sizes

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, I64, U8
 from crossline.core.patterns.deadlines import Deadlines, Tier
 from crossline.core.patterns.entry import MEET, MEET_ALL, compiled
 from crossline.core.patterns.store import without_values
 from crossline.core.plan.spaces import Absence, AbsenceSpacePlan, KeySpacePlan
-from crossline.core.windows.batch import Delta, Due, Hits, KeyedBatch, take_bytes
+from crossline.core.windows.batch import Delta, Due, Hits, KeyedBatch
 from crossline.core.windows.gather import Buffers, hits_of
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory_map import MemoryMap

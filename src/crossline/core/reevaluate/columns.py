@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I64, U8
-from crossline.core.windows.batch import Bools, take_bytes
+from crossline.core.windows.batch import Bools
 
 LEAST = 64
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I64
-from crossline.core.windows.batch import take_bytes
 
 _ALL = "chunks"  # numbered by the rows: stays whole
 _OF_CHANGED = "changed_"

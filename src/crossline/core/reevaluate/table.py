@@ -12,9 +12,10 @@ import orjson
 import pyarrow as pa
 
 from crossline.core.basics.errors import StateError
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, I64, U8
 from crossline.core.reevaluate.columns import Column, Fact, Texts, joined
-from crossline.core.windows.batch import Bools, Cause, Chunk, Delta, KeyedBatch, Places, take_bytes
+from crossline.core.windows.batch import Bools, Cause, Chunk, Delta, KeyedBatch, Places
 from crossline.core.windows.memory.hashing import xxh64_many
 
 Lines = tuple[tuple[str, int], ...]

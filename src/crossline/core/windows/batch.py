@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import F64, I32, I64, U8
 
 U64 = npt.NDArray[np.uint64]
@@ -373,11 +374,3 @@ def take(batch: KeyedBatch, rows: I32) -> KeyedBatch:
         reached_ms=None if batch.reached_ms is None else batch.reached_ms[rows],
         origins=None if batch.origins is None else batch.origins.take(pa.array(rows)),
     )
-
-
-def take_bytes(data: U8, starts: I64, lengths: I64) -> tuple[U8, I64]:
-    """The byte strings at ``starts`` laid end to end, and their offsets."""
-    out = np.zeros(len(starts) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=out[1:])
-    source = np.arange(out[-1]) + np.repeat(starts - out[:-1], lengths)
-    return data[source], out

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I64
 from crossline.core.figures.kinds import ColumnKind
-from crossline.core.windows.batch import Hits, take_bytes
+from crossline.core.windows.batch import Hits
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory_map import MemoryMap
 from crossline.core.windows.verdicts.compare import EVIDENCE_MAX

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, I64, U8
-from crossline.core.windows.batch import take_bytes
 from crossline.core.windows.memory.hashing import keyed_many
 
 U64 = npt.NDArray[np.uint64]

@@ -10,11 +10,12 @@ import numpy as np
 
 from crossline.core.alerts.alert import alert_id_of
 from crossline.core.alerts.hits import Hit, JudgedRows, known_by
+from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, I64, U8
 from crossline.core.judge.holding.crossings import ALERT_BYTES, Bools, Crossed, Crossings, Keys, Pairs
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
-from crossline.core.windows.batch import Hits, take_bytes
+from crossline.core.windows.batch import Hits
 
 
 @dataclass(frozen=True, slots=True)
