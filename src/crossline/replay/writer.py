@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from crossline.connectors.base import Delivery
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import UsageError
+from crossline.core.decide.batch import Decisions
 
 
 class AlertWriter:
@@ -37,10 +39,14 @@ class AlertWriter:
         for alert in delivery.alerts:
             self._file.write(json_bytes(alert) + b"\n")
         if self._decisions is not None:
-            self._decisions.writelines(json_bytes(decision) + b"\n" for decision in delivery.decisions)
+            self._decisions.writelines(line + b"\n" for line in _lines(delivery.decisions))
 
     def close(self) -> None:
         """Flush and close; safe to call twice."""
         self._file.close()
         if self._decisions is not None:
             self._decisions.close()
+
+
+def _lines(decisions: Sequence[Mapping[str, Any]]) -> Iterable[bytes]:
+    return decisions.lines() if isinstance(decisions, Decisions) else map(json_bytes, decisions)

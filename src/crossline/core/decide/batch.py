@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 
 from crossline.core.basics import wire
+from crossline.core.basics.spans import gathered
 from crossline.core.basics.values import I64
 from crossline.core.decide.blocks import Table
 from crossline.core.decide.lines import Lines
@@ -46,11 +47,10 @@ def packed(table: Table, lines: Lines, *, bare: bool) -> bytes:
     kept = np.arange(len(lines.record)) if bare else np.flatnonzero(~lines.bare)
     at, columns = table.first[lines.record[kept]], table.columns
     arrays = {name: columns[name][at] for name in ("place_ms", "chunk", "offsets")}
-    starts, lengths = lines.offsets[kept], np.diff(lines.offsets)[kept]
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    whole = len(kept) == len(lines.record)
-    source = slice(None) if whole else np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
-    arrays |= {"text": lines.text[source], "ends": ends, "decision": lines.decision[kept]}
+    text, ends = lines.text, lines.offsets
+    if len(kept) < len(lines.record):
+        text, ends = gathered(text, ends, kept)
+    arrays |= {"text": text, "ends": ends, "decision": lines.decision[kept]}
     return wire.encode({"chunks": table.chunks, "words": lines.words}, arrays)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ Decide = Callable[[DecidedRecord, Sequence[DecidingHit]], Decision]
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """n decisions as JSON without ends of lines: ``text`` with ``offsets`` (int64[n + 1]).
+    """n decisions as JSON without ends of lines, in no order: ``text`` with ``offsets`` (int64[n + 1]).
 
     ``record``: int64[n], their numbers in the table. ``decision``: of each the number of its word among ``words``.
     ``bare``: which have no reason.
@@ -78,33 +79,34 @@ def decided_lines(table: Table, chosen: I64, stream: str, made: Made) -> Lines:
     starts, ends = columns["id_offsets"][at], columns["id_offsets"][at + 1]
     ids, id_offsets = take_bytes(columns["id_bytes"], starts, ends - starts)
     lengths, span = ends - starts, np.searchsorted(made.spans, columns["ingest_ms"][at], side="right")
-    sets = _sets(table, chosen)
-    groups, number = np.unique(np.stack([sets.view(np.int64), lengths, span], axis=1), axis=0, return_inverse=True)
-    names = uuid5_many(NAMESPACE, f"{made.policy_version}\x1f{stream}\x1f".encode(), ids, id_offsets)
+    names = uuid_text(uuid5_many(NAMESPACE, f"{made.policy_version}\x1f{stream}\x1f".encode(), ids, id_offsets))
     told = {name: times_text(columns[f"{name}_ms"][at]) for name in ("event", "ingest")}
-    pieces, sizes = list[tuple[Any, U8]](), np.zeros(len(chosen), np.int64)
-    words: dict[str, int] = {}
+    order, bounds = _groups(_sets(table, chosen), lengths, span)
+    texts, sizes, words = list[U8](), np.zeros(len(chosen), np.int64), dict[str, int]()
     decision, bare = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.bool_)
-    order = np.argsort(number.reshape(-1), kind="stable")
-    bounds = np.searchsorted(number.reshape(-1)[order], np.arange(len(groups) + 1))
-    for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+    for low, high in pairwise(bounds):
         mine = order[low:high]
         said, template = _template(table, int(chosen[mine[0]]), made)
-        decision[mine] = words.setdefault(said.decision, len(words))
-        bare[mine] = not said.reasons
-        rows = np.repeat(np.frombuffer(template, np.uint8)[None, :], len(mine), axis=0)
-        width = int(lengths[mine[0]])
-        fill = [uuid_text(names[mine]), ids[id_offsets[mine][:, None] + np.arange(width)]]
-        fill += _alerts(table, chosen[mine])
-        fill += [told["event"][mine], told["ingest"][mine]]
+        decision[mine], bare[mine] = words.setdefault(said.decision, len(words)), not said.reasons
+        rows = np.empty((len(mine), len(template)), np.uint8)
+        rows[:] = np.frombuffer(template, np.uint8)
+        own = ids[id_offsets[mine][:, None] + np.arange(int(lengths[mine[0]]))]
+        fill = [names[mine], own, *_alerts(table, chosen[mine]), told["event"][mine], told["ingest"][mine]]
         _fill(rows, template, fill)
-        pieces.append((mine, rows))
-        sizes[mine] = rows.shape[1]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    text = np.empty(int(offsets[-1]), np.uint8)
-    for mine, rows in pieces:
-        text[offsets[mine][:, None] + np.arange(rows.shape[1])] = rows
-    return Lines(chosen, text, offsets, decision, list(words), bare)
+        texts.append(rows.reshape(-1))
+        sizes[mine] = len(template)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
+    text = np.concatenate(texts) if texts else np.zeros(0, np.uint8)
+    return Lines(chosen[order], text, offsets, decision[order], list(words), bare[order])
+
+
+def _groups(sets: Any, lengths: I64, span: Any) -> tuple[I64, list[int]]:
+    """The records in groups of one template, by their numbers, and where each group begins and ends."""
+    mixed = (lengths.astype(np.uint64) * _MIXED[1]) ^ (span.astype(np.uint64) * _MIXED[2])
+    _, number = np.unique(sets ^ (mixed ^ (mixed >> np.uint64(31))), return_inverse=True)
+    order: I64 = np.argsort(number.astype(np.int32), kind="stable")
+    begins = np.flatnonzero(np.diff(number[order], prepend=-1))
+    return order, [*begins.tolist(), len(order)]
 
 
 def _sets(table: Table, chosen: I64) -> Any:
