@@ -66,13 +66,17 @@ class Hit:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a rule version is satisfied and emits nothing; ``alert_id``: of what it emitted for the key last."""
+    """Where a rule version is satisfied and emits nothing; ``alert_id``: of what it emitted for the key last.
+
+    ``beyond``: that lies further back than the windows and the cooldown of the rule reach.
+    """
 
     rule_id: str
     version: int
     position: int
     alert_id: str | None
     kind: str
+    beyond: bool
 
 
 @dataclass
@@ -154,8 +158,7 @@ def naive_detect(
                     for hit in hits:
                         memory.alert_id = hit.alert_id
                     if memory.stands:
-                        kind = "shadow" if rule.status == "shadow" else "alert"
-                        result.standing.append(Standing(rule.rule_id, rule.version, position, memory.alert_id, kind))
+                        result.standing.append(_standing(rule, record, memory))
         if _lateness_ms(record) <= widest_ms and not looked_at:
             known.add(record.record_id)
         for space, earlier in taken.items():
@@ -187,6 +190,13 @@ def _in_vain(rule: Rule, records: Sequence[Record], lists: Lists, passed_ms: flo
             if _judges(rule.after, record, lists) and _emits(rule, memory, now_ms, satisfied=True):
                 hit = replace(_hit(rule, record, waited_ms, [record]), known_ms=round(known_ms))
                 yield replace(hit, window_start_ms=now_ms, window_end_ms=now_ms + rule.window_ms)
+
+
+def _standing(rule: Rule, record: Record, memory: Memory) -> Standing:
+    kind = "shadow" if rule.status == "shadow" else "alert"
+    emitted_ms = -math.inf if memory.emitted_clock_ms is None else memory.emitted_clock_ms
+    beyond = emitted_ms < _clock_ms(rule, record) - max(rule.cooldown_ms, rule.reach_ms)
+    return Standing(rule.rule_id, rule.version, record.position, memory.alert_id, kind, beyond)
 
 
 def _with_one_zero(fields: Mapping[str, Any]) -> dict[str, Any]:

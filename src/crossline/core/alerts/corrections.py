@@ -86,7 +86,7 @@ class _Telling:
 
     def _changed(self, mine: dict[_Name, _Made], cause: Cause) -> list[Hit]:
         """What ``cause`` changed, and what came in order after it."""
-        found, brought, standing = list[Hit](), self._brought(cause), self._known.standing
+        found, brought, standing = list[Hit](), brought_by(self._plan, cause, self._logs), self._known.standing
         for name, each in mine.items():
             hit = each.hit
             before, by = standing.get(name), None if hit.place[1:] == brought.place[1:] else brought
@@ -95,7 +95,7 @@ class _Telling:
                     found.append(replace(hit, cause=by, correction=Correction("amended", cause.record_id, before)))
             elif self._again.told[each.number] or name in self._known.told:
                 found.append(replace(hit, cause=by, correction=Correction("reinstated", cause.record_id, None)))
-            elif self._came_after(each.row, cause):
+            elif came_after(self._plan, self._again, each.row, cause):
                 found.append(hit)
             else:
                 found.append(replace(hit, cause=by))
@@ -103,29 +103,27 @@ class _Telling:
         retracted = (replace(hit, correction=Correction("retracted", cause.record_id, hit)) for hit in gone)
         return [*found, *(replace(hit, cause=brought) for hit in retracted)]
 
-    def _came_after(self, row: int, cause: Cause) -> bool:
-        """Whether ``row`` came with this batch, in order, after ``cause``."""
-        places = self._again.rows.places
-        if places is None or not self._again.fresh[row]:
-            return False
-        log, sequence, _ = places.chunks[places.chunk[row]]
-        came = self._plan.came(log)
-        return (int(places.reached_ms[row]), came, sequence, int(places.offsets[row])) > cause.order
 
-    def _brought(self, cause: Cause) -> Brought:
-        return _brought(self._plan, cause, self._logs)
+def came_after(plan: StreamPlan, again: Again, row: int, cause: Cause) -> bool:
+    """Whether ``row`` came with this batch, in order, after ``cause``."""
+    places = again.rows.places
+    if places is None or not again.fresh[row]:
+        return False
+    log, sequence, _ = places.chunks[places.chunk[row]]
+    return (int(places.reached_ms[row]), plan.came(log), sequence, int(places.offsets[row])) > cause.order
 
 
 def caused(judged: JudgedRows, hits: Hits, found: Iterable[Hit], causes: Sequence[Cause], logs: int) -> Iterator[Hit]:
     """The hits ``found`` of ``hits``, which are never corrected, with what brought their rows about: ``causes``."""
-    by = [_brought(judged.plan, cause, logs) for cause in causes]
+    by = [brought_by(judged.plan, cause, logs) for cause in causes]
     for row, hit in zip(hits.row.tolist(), found, strict=True):
         number = int(judged.rows[CAUSE][row])
         other = number >= 0 and by[number].place[1:] != hit.place[1:]
         yield replace(hit, cause=by[number]) if other else hit
 
 
-def _brought(plan: StreamPlan, cause: Cause, logs: int) -> Brought:
+def brought_by(plan: StreamPlan, cause: Cause, logs: int) -> Brought:
+    """``cause`` with its place; ``logs``: how many logs the records that are judged have."""
     came, sequence, partition = cause.chunk
     stream, log = plan.from_came(came)
     place = cause.ingest_ms if logs > 1 else 0, stream, log, sequence, cause.offset, partition

@@ -182,7 +182,7 @@ class JudgedRows:
             hit = Hit(
                 version=line.version(ingest_ms),
                 place=self.place(row),
-                key=self._key(int(self.batch.key_index[row])),
+                key=self.key_of(row),
                 record_id=self.record_id(row),
                 event_ms=ingest_ms - int(self.batch.lateness_ms[row]),
                 ingest_ms=ingest_ms,
@@ -197,7 +197,7 @@ class JudgedRows:
                 shows=read.shows if read else {},
                 rests_on=alerts,
                 carried={name: self.batch.facts[name][row].as_py() for name in line.carried},
-                reached_ms=self._reached_ms(row),
+                reached_ms=self.reached_ms(row),
             )
             yield line.of_record(hit, self.batch.facts, row) if line.alone else hit
 
@@ -210,11 +210,11 @@ class JudgedRows:
         of, ingest_ms = _LineOf(self, number, line), int(self.batch.ingest_ms[row])
         start_ms, end_ms = waited_by(kernel, line).span_ms(int(self.batch.clock_ms[row]))
         record_ids, alerts = rests_on(self.plan, [self._id(met.other)])
-        known_ms = self._reached_ms(met.other)
+        known_ms = self.reached_ms(met.other)
         return Hit(
             version=of.version(ingest_ms),
             place=self.place(row),
-            key=self._key(int(self.batch.key_index[row])),
+            key=self.key_of(row),
             record_id=self.record_id(row),
             event_ms=ingest_ms - int(self.batch.lateness_ms[row]),
             ingest_ms=ingest_ms,
@@ -276,10 +276,11 @@ class JudgedRows:
             records=None,
             rests_on=alerts,
             carried={name: fields.get(name) for name in carried},
-            reached_ms=self._reached_ms(row),
+            reached_ms=self.reached_ms(row),
         )
 
-    def _reached_ms(self, row: int) -> int:
+    def reached_ms(self, row: int) -> int:
+        """The highest ingest time that the log of ``row`` had reached by it."""
         return int(self.rows["reached"][row]) if "reached" in self.rows else int(self.batch.ingest_ms[row])
 
     def place(self, row: int) -> Place:
@@ -288,6 +289,10 @@ class JudgedRows:
         stream, log = origin_of(self.plan, log)
         offset = int(self.rows["offsets"][row])
         return int(self.rows["place_ms"][row]), stream, log, sequence, offset, partition
+
+    def key_of(self, row: int) -> dict[str, KeyValue]:
+        """The key of ``row``."""
+        return self._key(int(self.batch.key_index[row]))
 
     def record_id(self, row: int) -> str:
         """The id of the record of ``row``; of a hit, that of the record that was hit."""

@@ -15,8 +15,8 @@ from crossline.core.basics.wire import Arrays, WirePart
 from crossline.core.judge.brought import TOLD, brought_to
 from crossline.core.judge.changes import by_cause, places_of
 from crossline.core.judge.contexts import Contexts, waits
+from crossline.core.judge.holding.again import held_again, hold
 from crossline.core.judge.holding.crossings import Crossings
-from crossline.core.judge.holding.rows import held_rows
 from crossline.core.judge.kernels import Kernel, new_kernel
 from crossline.core.judge.order import NO_FLOOR, chunk_floors, in_ingest_order, settled
 from crossline.core.judge.output import BoolMask, LayerDelta, Position, Reported, ShardOutput, StreamClocks
@@ -140,7 +140,7 @@ def _judge_stream(
             given = _Given(rows, mine, causes, len(logs), told, bounds.decides)
             _judge_layer(plan, layer_plan, state, given, output, reporter=number == plan.reporter)
         elif told and layer_plan.brought and isinstance(store, Reevaluation) and store.records:
-            _judge_brought(plan, layer_plan, store, told, output, len(logs))
+            _judge_brought(plan, layer_plan, store, told, output, len(logs), decides=bounds.decides)
         meter.layer(layer_plan.layer.name)
     passed_ms = state.passed_ms(plan.stream, bounds)
     if passed_ms is not None:
@@ -270,11 +270,12 @@ def _judge_layer(
     if layer_plan.layer.waits:
         batch = replace(batch, reached_ms=rows["reached"], origins=origins_of(rows, chunks, batch.facts))
     judged = JudgedRows(plan, layer_plan, batch, rows, chunks)
-    hits = _judge_rows(judged, store, given.logs, output)
+    hits = _judge_rows(judged, store, given.logs, output, decides=given.decides)
     meter.rows(layer_plan, batch.entries)
     found = list(judged.window_hits(hits))
     if given.decides and not again:
-        _hold(judged, hits, found, state, output)
+        crossings = state.crossings.setdefault(layer_plan.layer.name, Crossings())
+        output.hold(*hold(judged, hits, found, crossings, given.causes, given.logs))
     if given.causes and not again:
         found = list(caused(judged, hits, found, given.causes, given.logs))
     output.hits += found if plan.level == 1 else once(found)
@@ -287,15 +288,6 @@ def _judge_layer(
         _report(judged, hits.duplicates, parts, output)
 
 
-def _hold(judged: JudgedRows, hits: Hits, found: Sequence[Hit], state: ShardState, output: ShardOutput) -> None:
-    """Note where rules hold and raise no alert; ``found``: what was made of ``hits``."""
-    crossings = state.crossings.setdefault(judged.layer_plan.layer.name, Crossings())
-    held, crossed = held_rows(judged, hits, found, crossings)
-    if held is not None:
-        output.held.append(held)
-    output.deltas[-1] = replace(output.deltas[-1], crossed=crossed)
-
-
 def _judge_brought(
     plan: StreamPlan,
     layer_plan: LayerPlan,
@@ -303,6 +295,8 @@ def _judge_brought(
     told: Sequence[WirePart],
     output: ShardOutput,
     logs: int,
+    *,
+    decides: bool,
 ) -> None:
     """Judge again what figures that are brought change of rows that are there, where no row came."""
     nothing = store.nothing()
@@ -311,7 +305,7 @@ def _judge_brought(
     judged = JudgedRows(plan, layer_plan, batch, {"offsets": none, "chunk": none}, ())
     batch = _with_brought(judged, told, ())
     if batch.places is not None and batch.places.amends:
-        _judge_rows(replace(judged, batch=batch), store, logs, output)
+        _judge_rows(replace(judged, batch=batch), store, logs, output, decides=decides)
         output.meter.told()
 
 
@@ -325,7 +319,7 @@ def _with_brought(judged: JudgedRows, told: Sequence[WirePart], causes: Sequence
     return replace(batch, facts={**batch.facts, **facts}, places=places)
 
 
-def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutput) -> Hits:
+def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutput, *, decides: bool) -> Hits:
     """What the kernel says of the rows; what comes of rows that are judged again is told."""
     plan, layer_plan, meter = judged.plan, judged.layer_plan, output.meter
     hits = store.judge(judged.batch)
@@ -334,6 +328,8 @@ def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutpu
         output.failed[failure] = output.failed.get(failure, 0) + count
     if hits.again:
         output.hits += told_again(plan, layer_plan, hits.again, logs)
+        if decides:
+            output.held_changes += held_again(plan, layer_plan, hits.again, logs)
         output.tellings += tellings_again(plan, layer_plan, hits.again, logs)
     delta = store.delta(judged.batch, hits)
     output.deltas.append(LayerDelta(layer_plan.layer.name, delta, lines_of(layer_plan)))

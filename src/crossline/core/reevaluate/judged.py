@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from crossline.core.basics.bits import set_bits
 from crossline.core.basics.values import I64
 from crossline.core.plan.spaces import Cursor, FormulaLine, KeySpacePlan
 from crossline.core.reevaluate.table import Lines, Table
 from crossline.core.reevaluate.variants import Variant
-from crossline.core.windows.batch import Again, Cause, Delta, Hits, KeyedBatch, Met
+from crossline.core.windows.batch import Again, Cause, Delta, EarlierHits, Hits, KeyedBatch, Met
 from crossline.core.windows.records.record_store import ANY_AGE
 from crossline.core.windows.verdicts.alone import read_alone, waited_by
 
@@ -134,10 +135,22 @@ def judged(
         begins=np.array(piece.begins, np.bool_),
         causes=piece.causes,
         met=met,
+        earlier=_earlier(table, piece),
     )
     np.bitwise_or.at(table.bits("told"), (of_hits, line >> 3), np.left_shift(1, line & 7).astype(np.uint8))
     _lack(table, hits, piece, behind)
     return again, _settle(table, hits, piece)
+
+
+def _earlier(table: Table, piece: Piece) -> EarlierHits:
+    """The last hits among the rows before those of each variant."""
+    place, line = set_bits(table.bits("hit")[piece.before])
+    variant = piece.before_of[place]
+    # Rows of a variant are in order: of one line the last comes first when they are turned round.
+    _, first = np.unique((variant * np.int64(len(table.lines)) + line)[::-1], return_index=True)
+    last = len(line) - 1 - first
+    rows = piece.before[place[last]]
+    return EarlierHits(variant[last], line[last], rows, table.number("clock_ms")[rows], table.id_of)
 
 
 def _met(plan: KeySpacePlan, batch: KeyedBatch, number: int, row: int, other: int) -> Met | None:
@@ -196,6 +209,9 @@ def _settle(table: Table, hits: Hits, piece: Piece) -> I64:
     emitted = np.zeros((len(piece.rows), 8 * table.bits("emitted").shape[1]), np.uint8)
     emitted[hits.emitted_row, hits.emitted_line] = 1
     table.bits("emitted")[rows] = np.packbits(emitted[last], axis=1, bitorder="little")
+    hit = np.zeros_like(emitted)
+    hit[hits.row, hits.line] = 1
+    table.bits("hit")[rows] = np.packbits(hit[last], axis=1, bitorder="little")
     if hits.sat.shape[1]:
         table.bits("sat")[rows] = hits.sat[last]
     return rows

@@ -20,7 +20,7 @@ from crossline.core.windows.memory.hashing import xxh64_many
 
 Lines = tuple[tuple[str, int], ...]
 _NUMBERS = ("clock_ms", "ingest_ms", "lateness_ms", "reached_ms", "offset")
-BITS = ("sat", "emitted", "told", "lacks")
+BITS = ("sat", "emitted", "told", "lacks", "hit")
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -28,7 +28,8 @@ class Table:
     """Rows: records under a key, in the order in which they came.
 
     Each has, for each line, whether it was satisfied (``sat``), whether it emitted (``emitted``, of lines with a
-    cooldown), whether it was ever told to be a hit (``told``) and whether it waits for a figure (``lacks``). One that
+    cooldown), whether it was ever told to be a hit (``told``), whether it is one (``hit``) and whether it waits for a
+    figure (``lacks``). One that
     is not ``live`` was taken back: it is known by what was told of it alone. A key that is -1 is that of a row that
     nobody looks for any more.
     """

@@ -231,6 +231,20 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierHits:
+    """The last hit of a variant's key and of ``line`` before the variant's rows, and its clock, where there is one.
+
+    ``row``: its number among those that are kept, of which ``id_of`` gives the id until the next batch.
+    """
+
+    variant: I64
+    line: I64
+    row: I64
+    clock_ms: I64
+    id_of: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
 class Again:
     """Rows that were judged in the order of their clocks, some of them several times: a *variant* for each time.
 
@@ -239,7 +253,8 @@ class Again:
     that came with this batch. ``met``: the hits at rows that lacked their first figure. ``told``: for each hit, and
     then for each of ``met``, whether its rule version was told to hit that record before this batch. ``begins``: of
     each variant whether it is the first of its key here: what stood before, and what came in order. The others follow
-    the one before them, which a cause changed: of ``causes``, None where it begins.
+    the one before them, which a cause changed: of ``causes``, None where it begins. ``earlier``: what alerts there are
+    of before.
     """
 
     rows: KeyedBatch
@@ -251,6 +266,7 @@ class Again:
     begins: Bools
     causes: Sequence[Cause | None]
     met: Sequence[Met] = ()
+    earlier: EarlierHits | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,7 +286,7 @@ class BookSource(Protocol):
         ...
 
 
-FORMAT = 2  # of the book, and of what the state beside it means
+FORMAT = 3  # of the book, and of what the state beside it means
 
 STATIC_MAX = 16  # books that came with queries, which a process remembers
 

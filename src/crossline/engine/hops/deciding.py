@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -25,6 +25,8 @@ import orjson
 import pyarrow as pa
 import xxhash
 
+from crossline.core.alerts.hits import Hit, told_at
+from crossline.core.alerts.standing import RETRACTED
 from crossline.core.basics.errors import SinkError
 from crossline.core.basics.values import I64
 from crossline.core.decide.batch import Decided, Placed
@@ -36,13 +38,14 @@ from crossline.core.decide.policy import Deciding
 from crossline.core.decide.revise import Known, revise, revision_json
 from crossline.core.judge.changes import cause_of
 from crossline.core.judge.decided import DecidedStore, Which
+from crossline.core.judge.holding.again import HeldChange
 from crossline.core.judge.holding.rows import HeldRows
 from crossline.core.judge.output import LayerDelta, ShardOutput
 from crossline.core.judge.shard import ShardState, evict, store_of
 from crossline.core.plan.compose import known_later
 from crossline.core.plan.lateness import LatenessInForce
 from crossline.engine.book.book import Book, BookSource
-from crossline.engine.hops.given import Given, held_blocks, record_blocks, said_of_change, said_of_hit
+from crossline.engine.hops.given import Given, held_blocks, record_blocks
 from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.hops.written import Telling
 from crossline.engine.state.cache import Sent
@@ -80,20 +83,20 @@ def deciding_rows(
     if book.revises_ms is not None:
         for shard in range(book.shards):
             to[shard] |= {"changes": [], "clocks": clocks}
-    for hit, alert in zip(output.hits, alerts, strict=True):
-        counted = hit_of(alert)
-        if counted is None or hit.known_ms is not None or hit.version.rule.rule_id in later:
+    for change in (*_of_alerts(output.hits, alerts), *output.held_changes):
+        hit = change.hit
+        if hit.known_ms is not None or hit.version.rule.rule_id in later:
             continue  # what is known long after its record was decided about
         stream = hit.place[1]
         _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
         if hit.ingest_ms - hit.event_ms <= _bound_ms(book, allowed_ms):
             record = DecidedRecord(stream, hit.record_id, hit.event_ms, hit.ingest_ms)
-            mine = to[_shard(book, hit.record_id)]
-            if hit.correction is None and hit.cause is None:
-                mine["hits"].append(said_of_hit(hit, record, counted))
+            mine, said = to[_shard(book, hit.record_id)], [hit.place, asdict(record), asdict(change.reason)]
+            if change.because is None:
+                mine["hits"].append(said)
             else:
-                order = cause_of(hit, streams).order
-                mine["changes"].append(said_of_change(hit, record, counted, alert["alert_id"], order))
+                order = [told_at(hit), cause_of(hit, streams).order]
+                mine["changes"].append([order, change.because, change.stands, *said])
     for each in output.duplicates:
         to[_shard(book, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     at = decides_at(book)
@@ -107,6 +110,16 @@ def deciding_rows(
             bound_ms = _bound_ms(book, reported.allowed_ms)
             rows += [(at, shard, _RECORDS, body) for shard, body in record_blocks(reported, bound_ms, book.shards)]
     return rows
+
+
+def _of_alerts(hits: Iterable[Hit], alerts: Iterable[Mapping[str, Any]]) -> Iterator[HeldChange]:
+    """The hits that count, as their alerts tell of them."""
+    for hit, alert in zip(hits, alerts, strict=True):
+        counted = hit_of(alert)
+        if counted is not None:
+            stands = hit.correction is None or hit.correction.outcome != RETRACTED
+            plainly = hit.correction is None and hit.cause is None
+            yield HeldChange(hit, counted, stands, None if plainly else alert["alert_id"])
 
 
 def _decides(

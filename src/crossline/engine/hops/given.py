@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import orjson
 
-from crossline.core.alerts.hits import Hit, JudgedRows, Place, origin_of, told_at
-from crossline.core.alerts.standing import RETRACTED
+from crossline.core.alerts.hits import JudgedRows, Place, origin_of
 from crossline.core.basics import wire
 from crossline.core.decide.blocks import OF_RECORDS, RecordBlock, Table, block_of, table_of
 from crossline.core.decide.decision import weight
@@ -24,17 +23,6 @@ from crossline.core.judge.output import Reported
 from crossline.core.windows.memory.hashing import xxh64_many
 from crossline.engine.book.book import Book
 from crossline.engine.hops.aside import body_of
-
-
-def said_of_hit(hit: Hit, record: DecidedRecord, counted: DecidingHit) -> list[Any]:
-    """A hit on a record as it travels."""
-    return [hit.place, asdict(record), asdict(counted)]
-
-
-def said_of_change(hit: Hit, record: DecidedRecord, counted: DecidingHit, alert_id: str, order: Any) -> list[Any]:
-    """What became of a hit, as it travels."""
-    stands = hit.correction is None or hit.correction.outcome != RETRACTED
-    return [[told_at(hit), order], alert_id, stands, *said_of_hit(hit, record, counted)]
 
 
 def record_blocks(reported: Reported, bound_ms: Any, shards: int) -> Iterator[tuple[int, bytes]]:

@@ -10,8 +10,10 @@ import numpy as np
 
 from crossline.core.alerts.alert import alert_id_of
 from crossline.core.alerts.hits import Hit, JudgedRows, known_by
+from crossline.core.basics.bits import set_bits
 from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, I64, U8
+from crossline.core.decide.blocks import alert_bytes
 from crossline.core.judge.holding.crossings import ALERT_BYTES, Bools, Crossed, Crossings, Keys, Pairs
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
@@ -36,6 +38,12 @@ class HeldRows:
     named: Bools
     key_hash: Any
 
+    def only(self, chosen: Bools) -> HeldRows:
+        """Those of the reasons that are ``chosen``."""
+        rows, reason_row = np.unique(self.rows[self.reason_row[chosen]], return_inverse=True)
+        of = (self.version[chosen], self.versions, self.alert[chosen], self.named[chosen], self.key_hash[chosen])
+        return HeldRows(self.judged, rows, reason_row.astype(np.int64), *of)
+
     def ids(self) -> tuple[U8, I64]:
         """The ids of the records, end to end, and their offsets."""
         batch, rows, plan = self.judged.batch, self.rows, self.judged.plan
@@ -49,9 +57,8 @@ class HeldRows:
 
 def held_pairs(hits: Hits) -> Pairs:
     """Where the marks of a batch's rows say that lines hold."""
-    at, byte = np.nonzero(hits.sat)
-    which, bit = np.nonzero(np.unpackbits(hits.sat[at, byte][:, None], axis=1, bitorder="little"))
-    return Pairs(hits.retained[at[which]].astype(np.int64), byte[which] * np.int64(8) + bit)
+    at, line = set_bits(hits.sat)
+    return Pairs(hits.retained[at].astype(np.int64), line)
 
 
 def held_rows(
@@ -88,17 +95,6 @@ def held_rows(
     of_key = batch.key_hash[batch.key_index[held.row[chosen]]]
     of = (version[chosen], versions, alert[chosen], named[chosen], of_key)
     return HeldRows(judged, rows, reason_row.astype(np.int64), *of), crossed
-
-
-def alert_bytes(alert_id: str) -> bytes:
-    """The sixteen bytes of an id."""
-    return bytes.fromhex(alert_id.replace("-", ""))
-
-
-def alert_text(alert: bytes) -> str:
-    """Inverse of ``alert_bytes``."""
-    digits = alert.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _delivered(plan: StreamPlan, layer_plan: LayerPlan) -> Bools:
