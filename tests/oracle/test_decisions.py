@@ -21,6 +21,7 @@ from crossline.replay import in_process
 from crossline.replay.backtest import Judged
 
 from .decisions import ACTIONS, SEVERITIES, WHENS, Told, naive_decisions
+from .logged import LoggedJudge, decided
 from .naive import naive_detect, running_max_ingest
 from .strategies import LISTS, Body, Record, records, rule_sets, wire_record
 from .test_detect_equals_naive import DEEP, with_ingest
@@ -118,10 +119,12 @@ def test_decisions_are_what_the_twin_says_and_cuts_do_not_matter(
             [each for outcome in outcomes(judged, folder, *each) for each in outcome.decisions]
             for each in ((1, 1_000_000), spread)
         )
+        logged = decided(judged, folder, *spread, lambda source: LoggedJudge(source, folder / "state"))
     assert [told(each) for each in whole] == wanted
     for each in (*whole, *cut):
         del each["decided_at"]
     assert cut == whole
+    assert logged == whole, "from the log alone, after each batch"
 
 
 RULES: list[Body] = [

@@ -32,6 +32,7 @@ from crossline.replay.backtest import Judged
 
 from .fastpath import stream_spec
 from .living import Feed, Life, Told
+from .logged import LoggedJudge, decided
 from .strategies import STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
 from .test_contexts import RULE as WAITING
 from .test_corrections import BUSY, IN_PANES, disordered, reevaluated
@@ -40,7 +41,7 @@ from .test_decisions import POLICIES, WEIGHTS, deciding, weighted
 from .test_detect_equals_naive import DEEP, many
 from .test_meeting import OTHER, meeting_sets, met, other_spec
 from .test_publications import COUNT, _publication, _record
-from .test_revisions import LARGE, LoggedJudge, decided
+from .test_revisions import LARGE
 from .test_risk import RISKY, scored
 from .test_runners import judged_of, split
 

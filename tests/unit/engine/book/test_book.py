@@ -85,5 +85,5 @@ def test_a_book_that_was_replaced_is_read_again(tmp_path: Path) -> None:
 
 def test_a_book_of_another_version_is_told() -> None:
     older = orjson.dumps({k: v for k, v in orjson.loads(book_of(RULES).to_json()).items() if k != "format"})
-    with pytest.raises(StateError, match=r"a book of format 1; this crossline reads 2.*move the checkpoint away"):
+    with pytest.raises(StateError, match=r"a book of format 1; this crossline reads 3.*move the checkpoint away"):
         book_from_json(older)

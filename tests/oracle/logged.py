@@ -1,0 +1,54 @@
+"""Decisions of a run whose hops go through one process, with states in memory or on the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from crossline.engine.book.book import BookSource, StaticBook
+from crossline.engine.hops.deciding import Judge
+from crossline.engine.hops.hops import hops_of, in_one
+from crossline.engine.hops.judging import Judging
+from crossline.engine.hops.outcome import gathered
+from crossline.engine.state import cache
+from crossline.engine.state.cache import Sent, ShardCache
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.engine.work.task import Task
+from crossline.replay import in_process
+from crossline.replay.backtest import Judged
+
+
+class LoggedJudge:
+    """Judges on the log alone: no state outlives a batch."""
+
+    def __init__(self, source: BookSource, folder: Path) -> None:
+        self._source, self._cache = source, ShardCache(str(folder), per_query=False, held_max=0)
+
+    def __call__(
+        self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
+    ) -> Iterator[Sent]:
+        for shard, blobs in given.items():
+            cache._CACHE.clear()
+            yield Judging(self._source, self._cache, "q", task.batch_id, level).shard(shard, blobs, watch)
+
+
+def decided(judged: Judged, folder: Path, shards: int, batch_bytes: int, judge: Callable[[BookSource], Judge]) -> Any:
+    """All decisions of a run, as they are told."""
+    source = StaticBook(judged.book(judged.rules, shards).to_json())
+    found: list[dict[str, Any]] = []
+    with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):
+        inputs = in_process.Inputs.of(judged.history.files(), folder, 1)
+        hops = hops_of(source, inputs.intake, judge(source))
+        for number, dealt in enumerate(inputs.batches(1)):
+            rows = in_one(hops, Task(batch_id=number), iter(dealt[0]))
+            pairs = [
+                each
+                for batch in rows
+                for each in zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
+            ]
+            found += gathered(pairs, None).decisions
+    for each in found:
+        del each["decided_at"]
+    return found
