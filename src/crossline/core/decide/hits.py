@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from crossline.core.rules.base import Rule
 
+STANDING = "standing\x1f"  # begins the reason ids of what raised no alert
 _OF_ALERT = ("rule_id", "rule_version", "action", "score", "severity", "alert_id", "message")
 
 
@@ -54,7 +55,7 @@ class DecidingHit:
     def reason_id(self) -> str:
         """By what it is known among those of its record."""
         if self.standing or self.alert_id is None:
-            return f"standing\x1f{self.rule_id}\x1f{self.rule_version}\x1f{self.under}"
+            return f"{STANDING}{self.rule_id}\x1f{self.rule_version}\x1f{self.under}"
         return self.alert_id
 
 

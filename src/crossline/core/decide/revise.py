@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from crossline.core.decide.decision import Decision, decide, decision_id, revision_id
-from crossline.core.decide.hits import DecidedRecord, DecidingHit
+from crossline.core.decide.hits import STANDING, DecidedRecord, DecidingHit
 from crossline.core.decide.policy import Policy
 
 
@@ -69,7 +69,8 @@ def revise(policy: Policy, known: Known, changes: Sequence[Change]) -> tuple[Dec
     if _rests_on(before) == _rests_on(now):
         return None
     known.revision += 1
-    because = min(change.because for change in changes)
+    # What was told comes first: a change of what stands may have no alert or correction of its own.
+    because = min((change.reason_id.startswith(STANDING), change.because) for change in changes)[1]
     return replace(now, revision=known.revision), because
 
 
