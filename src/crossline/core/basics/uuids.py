@@ -21,7 +21,6 @@ _BLOCK = 64
 _START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0)
 _ADDED = (0x5A827999, 0x6ED9EBA1, 0x8F1BBCDC, 0xCA62C1D6)
 _HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], "S2").view(np.uint8).reshape(256, 2)
-_DIGITS = [at for at in range(UUID_CHARS) if at not in {8, 13, 18, 23}]
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
@@ -56,7 +55,9 @@ def uuid5_many(namespace: uuid.UUID, prefix: bytes, names: U8, offsets: I64) -> 
 def uuid_text(ids: U8) -> U8:
     """uint8[n, 36] of uint8[n, 16]: ids as they are written."""
     out = np.full((len(ids), UUID_CHARS), ord("-"), np.uint8)
-    out[:, _DIGITS] = _HEX[ids].reshape(len(ids), 2 * UUID_BYTES)
+    digits = _HEX[ids].reshape(len(ids), 2 * UUID_BYTES)
+    for start, end, dashes in ((0, 8, 0), (8, 12, 1), (12, 16, 2), (16, 20, 3), (20, 32, 4)):
+        out[:, start + dashes : end + dashes] = digits[:, start:end]
     return out
 
 
