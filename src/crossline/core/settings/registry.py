@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from crossline.core.settings.loopback import is_loopback
 from crossline.core.settings.secrets import A_SECRET, Password
 from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.uris import is_loopback
 
 _FORM = "http:// or https://, a host, and the path above /schemas"
 

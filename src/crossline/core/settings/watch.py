@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field
 
 from crossline.core.settings.fields import DurationMs, Settings
-from crossline.core.settings.loopback import is_loopback
 from crossline.core.settings.secrets import A_SECRET, Password
 from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.uris import is_loopback
 from crossline.core.texts.validation import refusal
 
 LOOPBACK = "127.0.0.1"

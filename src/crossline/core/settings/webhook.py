@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from crossline.core.settings.fields import DurationMs
-from crossline.core.settings.loopback import is_loopback
 from crossline.core.settings.secrets import Password
 from crossline.core.settings.sinks_base import BEHIND, SinkSettings
 from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.uris import is_loopback
 
 
 class WebhookSettings(SinkSettings, Password):

@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from crossline.core.basics.errors import PermanentError
-from crossline.core.settings.loopback import is_loopback
 from crossline.core.settings.watch import OtlpSettings
+from crossline.core.texts.uris import is_loopback
 from crossline.logs import get_logger
 from crossline.serve.spans.spans import BatchSpans, GivenIds
 
