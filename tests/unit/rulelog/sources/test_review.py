@@ -10,9 +10,11 @@ import pytest
 
 from crossline.core.basics.errors import PermanentError
 from crossline.core.texts.problems import RefusedError
+from crossline.rulelog.history import History
+from crossline.rulelog.sources.desk import TopicDesk
 from rulelog.desk import rule
 
-from .board import Board, Pipeline, desk_of, told
+from .board import Board, Pipeline, desk_of, files_of, told
 
 PUBLISHED: tuple[str, str, int, str] = ("published", "large", 1, "active")
 
@@ -324,3 +326,18 @@ def test_commands_refuse_what_pipelines_would(board: Board, tmp_path: Path) -> N
         desk_of(board).set_status("large", "draft")
     with pytest.raises(PermanentError, match="found no rule lrge; expected one of large, other; did you mean large"):
         desk_of(board).set_status("lrge", "paused")
+
+
+def test_a_retired_version_stays_retired_before_any_pipeline_looks(board: Board, tmp_path: Path) -> None:
+    board.post("rule/large/1", rule(), "alice")
+    running = Pipeline(board, tmp_path / "rules")
+    running.start()
+    running.stop()
+    board.post("rule/large/1", rule(status="retired"), "alice")
+    desk = TopicDesk(files_of(board), [History(running.log)])
+    with pytest.raises(PermanentError, match="from retired to active"):
+        desk.set_status("large", "active")
+    file = tmp_path / "desk.yaml"
+    file.write_text(rule())
+    with pytest.raises(RefusedError, match="from retired to active"):
+        desk.publish(file)
