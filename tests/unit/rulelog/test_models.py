@@ -85,6 +85,8 @@ def test_the_same_version_with_another_model_is_refused_and_a_new_one_is_taken(d
         ("folder", "folder, which is a folder"),
         ("large.onnx", "large.onnx, which is more than"),
         ("text.onnx", "what ONNX Runtime cannot open"),
+        ('"m\\0.onnx"', 'found "m\\u0000.onnx"; expected a file of at most 4 MiB in'),
+        ('"m\\e[2J.onnx"', "found no file m\\x1b[2J.onnx; expected a file"),
     ],
 )
 def test_a_file_that_is_no_model_refuses_its_rule_alone(desk: Desk, model: str, words: str) -> None:
