@@ -61,7 +61,7 @@ A stream file has `schema_version: 1` and `streams`, a mapping of names to these
 | `[TYPE]` | a list |
 
 A whole number of any size may stand where a `number` is declared. What has more digits than a float holds is rounded to
-the nearest, 9007199254740993 to 9007199254740992 (but not a decimal of Avro or Parquet, which is `bad_number` then);
+the nearest one, 9007199254740993 to 9007199254740992 (but not a decimal of Avro, which is `bad_number` then);
 declare amounts that must not lose a digit as `integer`, in cents. What is beyond its type is `bad_number`. Leap seconds
 (`23:59:60`) are no instants here, in no field: `bad_time`.
 """
