@@ -56,9 +56,9 @@ class Scorer:
 
         It is tried out: one that takes more than ``TRIED`` for that, or more memory than there is, is none either.
         """
-        error = _tried(self)
-        if error is not None:
-            raise error
+        failure = _tried(self)
+        if failure is not None:
+            raise failure.error
 
     def scores(self, features: F64) -> tuple[F64, str]:
         """The score of each row of ``features`` (n x k, NaN where missing), and what went wrong last; '' for nothing.
@@ -68,10 +68,9 @@ class Scorer:
         """
         out: F64 = np.full(len(features), np.nan)
         try:
-            ask = self.asked(RUNS)
-            why = self._score(ask, features, out)
-        except ModelError as error:
-            return out, str(error)
+            why = self._score(self.asked(RUNS), features, out)
+        except ModelError as error:  # some may be there
+            why = str(error)
         bad = ~np.isfinite(out)
         if bad.any() and not why:
             why = "a score that is no finite number"
@@ -137,10 +136,10 @@ class Scorer:
 
 
 @lru_cache(maxsize=256)
-def _tried(scorer: Scorer) -> ModelError | None:
+def _tried(scorer: Scorer) -> Failure | None:
     """What is wrong with it; a folder of rules is read again and again, and is not to run each model each time.
 
-    Raises NoProcessError where it could not be tried.
+    Raises NoProcessError where it could not be tried, or may do better another time.
     """
     rng = np.random.default_rng(0)
     trial = rng.normal(size=(BLOCK, len(scorer.features))) * 10
@@ -150,16 +149,18 @@ def _tried(scorer: Scorer) -> ModelError | None:
         ask = scorer.asked(TRIED)
         for block in (trial, trial[::-1], *alone):
             (found,) = scorer.run(ask, block, TRIED)
+            if isinstance(found, Failure) and not found.sure:
+                raise found.error
             if isinstance(found, Failure):
-                return found.error
+                return found
             scores.append(found)
     except NoProcessError:
         raise
     except ModelError as error:
-        return error
+        return Failure(error.found, error.expected)
     whole, turned, *single = scores
     if not (same(whole, turned[::-1]) and same(whole[::21], np.array([each[0] for each in single]))):
-        return ModelError("a score that depends on the records beside it", "one of each record by itself")
+        return Failure("a score that depends on the records beside it", "one of each record by itself")
     return None
 
 

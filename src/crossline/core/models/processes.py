@@ -44,7 +44,7 @@ class ModelError(Exception):
 
 
 class NoProcessError(ModelError):
-    """No process could be started, which says nothing of the model."""
+    """No process could be started, or it was ended by something else, which says nothing of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +80,38 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a block has no scores. ``expected`` None: the graph raised."""
+    """Why a block has no scores. ``expected`` None: the graph raised. ``sure``: another time it will be the same."""
 
     found: str
     expected: str | None = None
+    sure: bool = True
 
     @property
     def error(self) -> ModelError:
         """As what is wrong with the model."""
         if self.expected is None:
             return ModelError(f"a model that fails ({self.found})", "one that scores any numbers")
-        return ModelError(self.found, self.expected)
+        return (ModelError if self.sure else NoProcessError)(self.found, self.expected)
 
     def __str__(self) -> str:
         return self.found if self.expected is None else f"{self.found}; expected {self.expected}"
 
 
 _UNSAID = Failure("a model that fails")
+_NO_MORE = Failure(
+    f"a model that ended its process {DEATHS_MAX} times, and is asked no more by this worker",
+    "another version of its rule, or the run to be started again",
+)
+
+
+class _OpenError(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 class _Process:
-    """One that runs the model in ``data``. Raises ModelError where that cannot be opened."""
+    """One that runs the model in ``data``. Raises _OpenError where that cannot be opened."""
 
     def __init__(self, data: bytes, limits: Limits) -> None:
         environment = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")}
@@ -132,7 +143,7 @@ class _Process:
         failed = said if isinstance(said, Failure) else Failure(*said["failed"]) if "failed" in said else None
         if failed is not None:
             self.close()
-            raise failed.error
+            raise _OpenError(failed)
         inputs = tuple((name, kind, tuple(shape)) for name, kind, shape in said["inputs"])
         self.described = Described(said["version"], inputs, tuple((name, kind) for name, kind in said["outputs"]))
 
@@ -165,6 +176,9 @@ class _Process:
             message = read_message(self._answers)
         except OSError:
             message = None
+        except ValueError:  # no answer of ours: a graph has broken more than itself
+            self._process.kill()
+            message = None
         except BaseException:  # a signal's: who asks next is not to read what was meant for this one
             self.close()
             raise
@@ -177,8 +191,8 @@ class _Process:
             expected = f"one that opens, and scores {BLOCK} records, at once"
             return Failure(f"a model that takes more than {seconds} s of a processor", expected)
         said = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        memory = f"{MEMORY_BYTES_MAX >> 20:,} MiB"
-        return Failure(f"a model that ends its process ({said})", f"one that needs no more than {memory} of memory")
+        expected = f"one that needs no more than {MEMORY_BYTES_MAX >> 20:,} MiB of memory"
+        return Failure(f"a model that ends its process ({said})", expected, sure=False)
 
     def close(self) -> None:
         """End it; safe to call twice."""
@@ -188,10 +202,10 @@ class _Process:
         self._answers.close()
 
     def forget(self) -> None:
-        """In a copy of the process that started it: leave it to that one."""
+        """In a copy of the process that started it: leave it to that one, and what was half written to it."""
         self._process.returncode = 0
-        os.close(self._given.fileno())
-        os.close(self._answers.fileno())
+        self._given.raw.close()
+        self._answers.raw.close()
 
 
 class Processes:
@@ -201,7 +215,7 @@ class Processes:
         self._lock = threading.Lock()
         self._running: OrderedDict[str, _Process] = OrderedDict()
         self._described: dict[str, Described] = {}
-        self._unopened: dict[tuple[str, Limits], ModelError] = {}
+        self._unopened: dict[tuple[str, Limits], Failure] = {}
         self._deaths: Counter[str] = Counter()
 
     def described(self, digest: str, data: bytes, limits: Limits = RUNS) -> Described:
@@ -220,8 +234,7 @@ class Processes:
         with self._lock:
             while (start := len(found) * BLOCK) < len(rows):
                 if limits is RUNS and self._deaths[digest] >= DEATHS_MAX:
-                    said = f"a model that ended its process {DEATHS_MAX} times, and is asked no more by this worker"
-                    return [*found, *[Failure(said)] * -(-(len(rows) - start) // BLOCK)]
+                    return [*found, *[_NO_MORE] * -(-(len(rows) - start) // BLOCK)]
                 more, died = self._process(digest, data, limits).run(ask, rows[start : start + _AT_ONCE], limits)
                 found += more
                 if died:
@@ -239,15 +252,18 @@ class Processes:
             self._running.pop(digest).close()
         if find_spec("onnxruntime") is None:
             raise NoProcessError("no ONNX Runtime here", "it to be installed: pip install 'crossline[models]'")
-        if (digest, limits) in self._unopened:
-            raise self._unopened[digest, limits]
+        no_more = limits is RUNS and self._deaths[digest] >= DEATHS_MAX
+        failed = _NO_MORE if no_more else self._unopened.get((digest, limits))
+        if failed is not None:
+            raise failed.error
         try:
             made = self._running[digest] = _Process(data, limits)
-        except NoProcessError:
-            raise
-        except ModelError as error:
-            self._unopened[digest, limits] = error
-            raise
+        except _OpenError as error:
+            if error.failure.sure:
+                self._unopened[digest, limits] = error.failure
+            elif limits is RUNS:
+                self._deaths[digest] += 1
+            raise error.failure.error from None
         while len(self._running) > PROCESSES_MAX:
             self._running.popitem(last=False)[1].close()
         return made

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import resource
 import select
+import signal
 import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,6 +92,7 @@ def serve(given: BinaryIO, answers: BinaryIO, board: Board) -> None:
     if message is None:
         return
     limits, data = message
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGXCPU})
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         session = _opened(data, limits["memory_bytes"], limits["open_s"])
@@ -106,7 +109,9 @@ def serve(given: BinaryIO, answers: BinaryIO, board: Board) -> None:
 def _opened(data: bytes, memory_bytes: int, open_s: int) -> Any:
     import onnxruntime as ort  # noqa: PLC0415 - slow to load: an error is told by then
 
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    bound = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
     _allow(open_s)
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -187,4 +192,6 @@ def _given(asked: Mapping[str, Any], block: F64) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve(sys.stdin.buffer, sys.stdout.buffer, Board(mmap.mmap(int(sys.argv[1]), BOARD_BYTES)))
+    with os.fdopen(os.dup(1), "wb") as answering:
+        os.dup2(2, 1)  # what a library prints is no answer
+        serve(sys.stdin.buffer, answering, Board(mmap.mmap(int(sys.argv[1]), BOARD_BYTES)))
