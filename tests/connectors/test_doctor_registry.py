@@ -34,4 +34,4 @@ def test_whether_a_registry_answers() -> None:
         status, found, advice = finding(plain)
         assert (status, advice) == ("missing", "is it running, is `registry` of source s right?")
         assert "does not answer: Connection refused" in found
-    assert finding("{url: 'http://r', username: u, password_env: NOT_SET}")[0] == "missing"
+    assert finding("{url: 'https://r', username: u, password_env: NOT_SET}")[0] == "missing"

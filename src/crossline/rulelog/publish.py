@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -27,11 +27,15 @@ Change = Literal["published", "status_changed", "unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of one rule: ``change`` is what the pipeline will log when it takes up ``file``."""
+    """What became of one rule: ``change`` is what the pipeline will log when it takes up ``file``.
+
+    ``taken_back``: the status that stood there, and that no pipeline has taken up.
+    """
 
     rule: Rule
     file: Path
     change: Change
+    taken_back: Status | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,20 @@ class RuleFolder:
         with held(self.path):
             before = self.files()
             written = self._checked(before, file.name, content, shown_as=str(file))
+            self._check_ends(before, written)
             replace_file(self.path / file.name, content.data, before.get(file.name))
         there = Known(folder=self.path, figures=self._known.figures)
         gone = _rule_ids(before, there) - _rule_ids({**before, file.name: content}, there)
         return Publication(tuple(written), tuple(sorted(gone)))
+
+    def _check_ends(self, before: Files, written: Sequence[Written]) -> None:
+        """Raise PermanentError where a version that is live, and is to be retired as its file says, would not be."""
+        standing, _ = judge_files(before, History(), self._known)
+        ends = {_name(each): each for each in standing if each.rule.status == "retired"}
+        for each in written:
+            ended = ends.get((each.rule.rule_id, each.rule.version))
+            if ended is not None and any(history.knows(ended.rule) for history in self.histories):
+                self._check_standing(ended.rule, self._status(ended.rule), each.rule.status, self.path / ended.source)
 
     def set_status(self, rule_id: str, status: Status, version: int | None = None) -> Written:
         """Set the status in the rule's file (of ``version``; the highest there is), and change nothing else in it.
@@ -103,6 +117,7 @@ class RuleFolder:
                 raise again(each.rule)
             if now == each.rule.status == status:
                 return Written(each.rule, self.path / each.source, "unchanged")
+            self._check_standing(each.rule, now, status, self.path / each.source)
             check_move(rule_id, now, status)
             name, text = each.source, with_status(each.document.text, each.source, each.path, status)
         else:
@@ -115,7 +130,17 @@ class RuleFolder:
         content = FileContent(text.encode())
         written = self._checked(before, name, content, shown_as=name)
         replace_file(self.path / name, content.data, before.get(name))
-        return next(each for each in written if each.rule.rule_id == rule_id and each.rule.status == status)
+        done = next(each for each in written if each.rule.rule_id == rule_id and each.rule.status == status)
+        undone = mine[-1].rule.status if mine and done.change == "unchanged" else None
+        return replace(done, taken_back=undone)
+
+    def _check_standing(self, rule: Rule, now: Status, status: Status, file: Path) -> None:
+        """Raise PermanentError where what stands in ``file`` may not become ``status``, taken up or not.
+
+        A pipeline that runs would have taken it up: what may follow does not hang on whether one does.
+        """
+        if rule.status != now:
+            check_move(rule.rule_id, rule.status, status, f" in {file}, which no pipeline has taken up yet,")
 
     def _checked(self, before: Files, name: str, content: FileContent, shown_as: str) -> list[Written]:
         """The rules of the new file; raises RefusedError where a pipeline would refuse it, or another because of it."""
@@ -199,11 +224,11 @@ def again(rule: Rule) -> PermanentError:
     )
 
 
-def check_move(rule_id: str, now: Status, status: Status) -> None:
+def check_move(rule_id: str, now: Status, status: Status, where: str = "") -> None:
     """Raise PermanentError where a rule may not go from one status to the other."""
     if now != status and not legal_move(now, status):
         legal = one_of(legal_moves(now)) if legal_moves(now) else "no other status; publish a new version"
-        raise PermanentError(f"rule {rule_id} is {now} and cannot become {status}; expected {legal}")
+        raise PermanentError(f"rule {rule_id} is {now}{where} and cannot become {status}; expected {legal}")
 
 
 def _rule_ids(files: Files, known: Known) -> set[str]:

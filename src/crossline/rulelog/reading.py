@@ -17,6 +17,7 @@ from crossline.core.rules.naming import SharedFigures
 from crossline.core.rules.reading import NOT_DEFINED, Define, Defined, bodies_of, load_rules_document
 from crossline.core.rules.shared import PlacedFigure, SharedFigure, check_together, load_figures_document
 from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.plaintext import printable
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, fault_finding, shown
 from crossline.core.texts.report import place
 from crossline.core.texts.yamltext import SIZE_MAX, Document, load_yaml
@@ -208,12 +209,13 @@ def read_rule_file(document: Document, known: Known = NOTHING_KNOWN, define: Def
 def attached(folder: FilePath, name: str) -> bytes | Finding:
     """The bytes of the file ``name`` of the folder, or what is wrong with it."""
     expected = f"a file of at most {ATTACHED_BYTES_MAX // 2**20} MiB in {folder}"
-    if FilePath(name).is_absolute() or ".." in FilePath(name).parts:
+    if FilePath(name).is_absolute() or ".." in FilePath(name).parts or "\0" in name:
         return Finding((), shown(name), expected)
     content = content_in_folder(folder / name, ATTACHED_BYTES_MAX)
     if content is None:
-        return Finding((), f"no file {name}", expected)
-    return content.data if content.error is None else Finding((), f"{name}, which is {content.error}", expected)
+        return Finding((), f"no file {printable(name)}", expected)
+    found = f"{printable(name)}, which is {content.error}"
+    return content.data if content.error is None else Finding((), found, expected)
 
 
 def read_figures(

@@ -277,6 +277,34 @@ def test_set_status_allows_legal_moves_only(project: Path) -> None:
     assert run("set-status", "large", "asleep").exit_code == 2
 
 
+def test_retired_is_the_end_also_before_a_pipeline_has_taken_it_up(project: Path) -> None:
+    """What stands in the file counts, as it does where a pipeline runs: else a restart decides what may follow."""
+    pipeline_runs(NOW_MS)
+    run("set-status", "large", "retired")
+    told = r"large is retired in rules/large\.yaml, which no pipeline has taken up yet, and cannot become active; "
+    with pytest.raises(PermanentError, match=told + "expected no other status; publish a new version"):
+        run("set-status", "large", "active")
+    (project / "large.yaml").write_text(LARGE, encoding="utf-8")
+    with pytest.raises(PermanentError, match=told):
+        run("publish", "large.yaml")
+    assert "status: retired" in (project / "rules/large.yaml").read_text(encoding="utf-8")
+    pipeline_runs(NOW_MS + 1_000)
+    assert [row["status"] for row in lines(run("list", "--json"))] == ["retired"]
+
+
+def test_a_status_that_no_pipeline_has_taken_up_may_be_taken_back(project: Path) -> None:
+    pipeline_runs(NOW_MS)
+    run("set-status", "large", "paused")
+    assert run("set-status", "large", "active").stdout == (
+        "large version 1: active in rules/large.yaml again; paused, which no pipeline has taken up, is taken back\n"
+    )
+    assert "status: active" in (project / "rules/large.yaml").read_text(encoding="utf-8")
+    run("set-status", "large", "paused")
+    (row,) = lines(run("set-status", "large", "active", "--json"))
+    assert (row["change"], row["taken_back"]) == ("unchanged", "paused")
+    assert run("set-status", "large", "active").stderr == "large version 1 is active already\n"
+
+
 def test_a_live_rule_without_a_file_can_be_retired(project: Path) -> None:
     pipeline_runs(NOW_MS)
     (project / "rules/large.yaml").unlink()

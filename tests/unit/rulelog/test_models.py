@@ -85,6 +85,8 @@ def test_the_same_version_with_another_model_is_refused_and_a_new_one_is_taken(d
         ("folder", "folder, which is a folder"),
         ("large.onnx", "large.onnx, which is more than"),
         ("text.onnx", "what ONNX Runtime cannot open"),
+        ('"m\\0.onnx"', 'found "m\\u0000.onnx"; expected a file of at most 4 MiB in'),
+        ('"m\\e[2J.onnx"', "found no file m\\x1b[2J.onnx; expected a file"),
     ],
 )
 def test_a_file_that_is_no_model_refuses_its_rule_alone(desk: Desk, model: str, words: str) -> None:
@@ -97,6 +99,46 @@ def test_a_file_that_is_no_model_refuses_its_rule_alone(desk: Desk, model: str, 
     assert (len(rules), event.event) == (0, "refused")
     assert "scored.yaml:5: model" in str(event.text)
     assert words in str(event.text)
+
+
+def loop(turns: int) -> bytes:
+    """A score that is the first feature, after so many turns."""
+    real, whole, yes = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Identity", ["held"], ["next"])],
+        "body",
+        [value("n", whole, []), value("go", yes, []), value("held", real, [None, 1])],
+        [value("on", yes, []), value("next", real, [None, 1])],
+    )
+    nodes = [
+        helper.make_node("Constant", [], ["turns"], value=helper.make_tensor("t", whole, [], [turns])),
+        helper.make_node("Constant", [], ["go"], value=helper.make_tensor("b", yes, [], [True])),
+        helper.make_node("MatMul", ["x", "w"], ["first"]),
+        helper.make_node("Loop", ["turns", "go", "first"], ["y"], body=body),
+    ]
+    weights = numpy_helper.from_array(np.array([[1.0], [0.0]], np.float32), "w")
+    graph = helper.make_graph(nodes, "g", [value("x", real, [None, 2])], [value("y", real, [None, 1])], [weights])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(made.SerializeToString())
+
+
+def test_a_model_without_an_end_is_refused_and_the_last_good_set_judges_on(desk: Desk) -> None:
+    (desk.folder / "m.onnx").write_bytes(onnx_of(1))
+    write(desk.folder)
+    first = only(desk.start())
+    (desk.folder / "n.onnx").write_bytes(loop(2**62))
+    write(desk.folder, version=2, model="n.onnx")
+    rules, (event,) = desk.take_up()
+    assert only(rules).body_digest() == first.body_digest()
+    assert event.event == "refused"
+    assert "n.onnx: a model that takes more than 1 s of a processor; expected one that opens, and scores" in str(
+        event.text
+    )
+    (desk.folder / "n.onnx").write_bytes(loop(3))
+    write(desk.folder, version=2, model="./n.onnx")
+    _, (event,) = desk.take_up()
+    assert (event.event, event.version) == ("published", 2)
 
 
 def test_files_that_people_name_have_their_models_beside_them(desk: Desk, tmp_path: Path) -> None:

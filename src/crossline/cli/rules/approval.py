@@ -21,7 +21,8 @@ from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import FileRule, Known
 from crossline.rulelog.sources.owned import APPROVALS, owner_of, user_name
-from crossline.rulelog.sources.review import approval_text, same_principal
+from crossline.rulelog.sources.principals import ALPHABET, name_problem, same_principal
+from crossline.rulelog.sources.review import approval_text
 from crossline.rulelog.writing import held, replace_file
 
 _BYTES_MAX = 4_096
@@ -65,6 +66,9 @@ def _approved(rule_id: str, version: int | None, config: PipelineConfig) -> File
             raise no_rule(rule_id, {each.rule.rule_id for each in standing}, version)
         each = mine[-1]
         author = owner_of(path / each.source)
+        for name in (me, author):
+            if name is not None and (problem := name_problem(name)) is not None:
+                raise PermanentError(f"found a user who has {problem}; expected one whose name has {ALPHABET}")
         if same_principal(author, me):
             raise PermanentError(
                 f"version {each.rule.version} of {rule_id} is {author}'s, whose file {path / each.source} is; expected "

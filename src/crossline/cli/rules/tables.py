@@ -222,6 +222,7 @@ def _by(event: RuleEvent) -> str:
 def written_row(written: Written) -> Row:
     """What became of one rule."""
     rule = written.rule
+    undone = {} if written.taken_back is None else {"taken_back": written.taken_back}
     return {
         "rule_id": rule.rule_id,
         "version": rule.version,
@@ -229,6 +230,7 @@ def written_row(written: Written) -> Row:
         "change": written.change,
         "file": str(written.file),
         "effective_from": instant(rule.effective_from),
+        **undone,
     }
 
 

@@ -31,6 +31,7 @@ from crossline.rulelog.reading import Known
 from crossline.rulelog.sources.desk import Message, TopicDesk
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
+from crossline.rulelog.sources.principals import ALPHABET, name_problem, principal_of
 from crossline.rulelog.sources.topic import TopicPublications, rule_name
 
 if TYPE_CHECKING:
@@ -177,9 +178,10 @@ def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> It
 
 def publisher(settings: TopicPlace, as_: str | None) -> tuple[str, str]:
     """Who publishes, and on which machine. Raises UsageError where that is no name."""
-    who = (as_ or settings.security.username or _user()).strip()
-    if not who or not who.isprintable() or key_of(f"approval/rule/1/{who}") is None:
-        raise UsageError(f"found {who!r} as who publishes; expected a name: --as NAME")
+    who = (as_ if as_ is not None else settings.security.username or _user()).strip(" ")
+    problem = name_problem(who)
+    if problem is not None:
+        raise UsageError(f"found {problem} as who publishes; expected {ALPHABET}: --as NAME")
     return who, socket.gethostname()
 
 
@@ -229,7 +231,7 @@ def _check_first(
         for name, each in met.items():
             headers = {key: value.decode(errors="replace") for key, value in each.headers if value is not None}
             place.writer.send(name, each.value, headers)
-        who = ", ".join(sorted({each.header(WHO) or "somebody" for each in met.values()}))
+        who = ", ".join(sorted({principal_of(each, WHO)[0] or "somebody" for each in met.values()}))
         raise PermanentError(
             f"{who} published the same version at this moment and was first; what was there is put back. {error}"
         ) from None

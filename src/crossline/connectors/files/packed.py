@@ -17,7 +17,12 @@ from crossline.core.basics.errors import SourceError
 
 Packing = Literal["gzip", "zstd"]
 
-MAGIC: dict[bytes, Packing] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+MAGIC: dict[bytes, Packing] = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    # Frames of zstd that readers pass over; pzstd and seekable archives begin with one.
+    **{bytes([first, 0x2A, 0x4D, 0x18]): "zstd" for first in range(0x50, 0x60)},
+}
 PIECE = 1 << 20
 
 

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from crossline.core.conditions.regex import matcher
+from crossline.core.conditions.regex import finds
 from crossline.core.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, ListRef, Node, Not, family
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
@@ -76,7 +76,7 @@ def _positive(name: str, left: Any, right: Any) -> bool:  # noqa: PLR0911 - a ta
         case "ends_with":
             return isinstance(left, str) and left.endswith(right)
         case "regex":
-            return isinstance(left, str) and matcher(right)(left)
+            return isinstance(left, str) and finds(right, left)
     return _ordered(name, left, right)
 
 

@@ -40,7 +40,7 @@ REASONS: dict[Reason, str] = {
     "missing_field": "a field that every record must have is absent, null, or an empty id",
     "wrong_type": "a field holds a value of another type than the stream declares",
     "bad_number": "NaN, an infinity, or a number too large for its type",
-    "bad_time": "a text that is no RFC 3339 instant with its offset from UTC",
+    "bad_time": "a text that is no RFC 3339 instant with its offset from UTC, or is a leap second (:60)",
     "time_out_of_range": "event or ingest time outside 1970-01-01 to 2200-01-01, another outside years 1 to 9999",
     "time_in_future": "event or ingest time later than when it was there to be read, by more than the stream allows",
 }

@@ -1,33 +1,24 @@
-"""An ONNX model: its bytes, what stands in it, and the session that runs it, which is opened on first use.
+"""An ONNX model: its bytes, what stands in it, and the scores that it makes of features.
 
-ONNX Runtime only computes here: bytes in, numbers out, in one thread. It is an extra (`crossline[models]`), and is
-loaded where a rule has a model, nowhere else.
+It runs in a process of its own (``processes.py``), which has ONNX Runtime: bytes in, numbers out, in one thread. ONNX
+Runtime is an extra (`crossline[models]`), and is loaded there and nowhere else.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 
 from crossline.core.basics.values import F64
+from crossline.core.models.processes import HERE, RUNS, TRIED, Ask, Failure, Inputs, Limits, NoProcessError
+from crossline.core.models.processes import ModelError as ModelError  # noqa: PLC0414 - of what stands here
+from crossline.core.models.session import BLOCK as BLOCK  # noqa: PLC0414 - whoever tests models counts in it
+from crossline.core.models.session import REALS
 
-# Records are scored by so many at a time, always: how a matrix product is rounded may depend on its height.
-BLOCK = 64
-_REALS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
-_OF_TWO = 2  # classes, of which the second one is what is looked for
-
-
-class ModelError(Exception):
-    """What is wrong with a model: ``found``, and what was ``expected``."""
-
-    def __init__(self, found: str, expected: str) -> None:
-        super().__init__(f"{found}; expected {expected}")
-        self.found, self.expected = found, expected
+_OF_TWO = 2  # axes: records and columns
 
 
 @dataclass(frozen=True)
@@ -49,31 +40,7 @@ class Model:
 
         Raises ModelError where it cannot be opened.
         """
-        meta = opened(self).get_modelmeta()
-        return str(meta.custom_metadata_map.get("version", meta.version))
-
-    @cached_property
-    def outputs(self) -> tuple[str, ...]:
-        """The names of its outputs that are tensors of real numbers. Raises ModelError where it cannot be opened."""
-        return tuple(each.name for each in opened(self).get_outputs() if each.type in _REALS)
-
-
-@lru_cache(maxsize=64)
-def opened(model: Model) -> Any:
-    """The session of ``model``, one for a process. Raises ModelError where there is none to be had."""
-    try:
-        import onnxruntime as ort  # noqa: PLC0415 - an extra, and slow to load
-    except ImportError:
-        raise ModelError("no ONNX Runtime here", "it to be installed: pip install 'crossline[models]'") from None
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-    options.use_deterministic_compute = True
-    options.log_severity_level = 4
-    try:
-        return ort.InferenceSession(model.data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # noqa: BLE001 - it has a class of its own for each thing that may be wrong
-        raise ModelError(f"what ONNX Runtime cannot open ({_first_line(error)})", "an ONNX model in one file") from None
+        return HERE.described(self.digest, self.data).version
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +52,13 @@ class Scorer:
     output: str | None = None
 
     def check(self) -> None:
-        """Raises ModelError where the model does not take the features, or gives no score of each record by itself."""
-        self._inputs()
-        self._output()
-        trial = np.random.default_rng(0).normal(size=(BLOCK, len(self.features))) * 10
-        try:
-            whole, turned = self._run(trial), self._run(trial[::-1].copy())[::-1]
-            alone = np.array([self._run(np.repeat(trial[n : n + 1], BLOCK, axis=0))[0] for n in range(0, BLOCK, 21)])
-        except ModelError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a graph raises
-            raise ModelError(f"a model that fails ({_first_line(error)})", "one that scores any numbers") from None
-        if not (same(whole, turned) and same(whole[::21], alone)):
-            raise ModelError("a score that depends on the records beside it", "one of each record by itself")
+        """Raises ModelError where the model does not take the features, or gives no score of each record by itself.
+
+        It is tried out: one that takes more than ``TRIED`` for that, or more memory than there is, is none either.
+        """
+        failure = _tried(self)
+        if failure is not None:
+            raise failure.error
 
     def scores(self, features: F64) -> tuple[F64, str]:
         """The score of each row of ``features`` (n x k, NaN where missing), and what went wrong last; '' for nothing.
@@ -106,73 +67,65 @@ class Scorer:
         whatever rows stand beside it.
         """
         out: F64 = np.full(len(features), np.nan)
-        why = ""
-        for start in range(0, len(features), BLOCK):
-            rows = features[start : start + BLOCK]
-            try:
-                out[start : start + BLOCK] = self._run(_filled(rows))[: len(rows)]
-            except Exception:  # noqa: BLE001 - whatever a graph raises: of one row, perhaps
-                for n in range(len(rows)):
-                    try:
-                        out[start + n] = self._run(_filled(rows[n : n + 1]))[0]
-                    except Exception as error:  # noqa: BLE001
-                        why = _first_line(error)
+        try:
+            why = self._score(self.asked(RUNS), features, out)
+        except ModelError as error:  # some may be there
+            why = str(error)
         bad = ~np.isfinite(out)
         if bad.any() and not why:
             why = "a score that is no finite number"
         out[bad] = np.nan
         return out, why
 
-    def _run(self, block: F64) -> F64:
-        """Raises ModelError where the output has another shape, and whatever the graph raises."""
-        found = opened(self.model).run([self._output()], self._given(block))[0]
-        if found.shape == (len(block), _OF_TWO):
-            found = found[:, 1]
-        if found.shape not in {(len(block),), (len(block), 1)}:
-            expected = (
-                f"one number for each record: [{len(block)}], [{len(block)}, 1], or [{len(block)}, 2] of two classes"
-            )
-            raise ModelError(f"an output of shape {list(found.shape)} for {len(block)} records", expected)
-        scores: F64 = found.reshape(len(block)).astype(np.float64)
-        return scores
+    def _score(self, ask: Ask, features: F64, out: F64) -> str:
+        why = ""
+        for n, found in enumerate(self.run(ask, features, RUNS)):
+            rows = slice(n * BLOCK, (n + 1) * BLOCK)
+            if not isinstance(found, Failure):
+                out[rows] = found
+            elif len(features[rows]) == 1:
+                why = str(found)
+            else:  # of one row, perhaps: each by itself, as many copies of it as make a block
+                alone = self.run(ask, np.repeat(features[rows], BLOCK, axis=0), RUNS)
+                out[rows] = [np.nan if isinstance(each, Failure) else each[0] for each in alone]
+                why = next((str(each) for each in reversed(alone) if isinstance(each, Failure)), why)
+        return why
 
-    def _given(self, block: F64) -> dict[str, Any]:
-        inputs = self._inputs()
-        with np.errstate(over="ignore"):
-            if len(inputs) == 1:
-                return {inputs[0][0]: block.astype(inputs[0][1])}
-            columns = {name: block[:, n : n + 1] for n, name in enumerate(self.features)}
-            return {name: columns[name].astype(kind) for name, kind in inputs}
+    def run(self, ask: Ask, rows: F64, limits: Limits) -> list[F64 | Failure]:
+        """The scores of each block of ``rows``, or why there are none. Raises ModelError where it cannot be opened."""
+        return HERE.run(self.model.digest, self.model.data, ask, rows, limits)
 
-    def _inputs(self) -> list[tuple[str, Any]]:
+    def asked(self, limits: Limits) -> Ask:
+        """What is given and read. Raises ModelError where the features, or the output, do not fit."""
+        described = HERE.described(self.model.digest, self.model.data, limits)
+        inputs = self._inputs(described.inputs)
+        return Ask(self.features, inputs, self._output([name for name, kind in described.outputs if kind in REALS]))
+
+    def _inputs(self, inputs: Inputs) -> tuple[tuple[str, str], ...]:
         """Name and type of each input. Raises ModelError where the features do not fit."""
-        inputs = opened(self.model).get_inputs()
-        for each in inputs:
-            if each.type not in _REALS:
+        for name, kind, shape in inputs:
+            if kind not in REALS:
+                raise ModelError(f"input {name} of type {kind}", "inputs of real numbers: tensor(float) or (double)")
+            if len(shape) != _OF_TWO or isinstance(shape[0], int):
                 raise ModelError(
-                    f"input {each.name} of type {each.type}", "inputs of real numbers: tensor(float) or (double)"
+                    f"input {name} of shape {list(shape)}", "a table of any number of records: [N, columns]"
                 )
-            if len(each.shape) != _OF_TWO or isinstance(each.shape[0], int):
-                raise ModelError(
-                    f"input {each.name} of shape {each.shape}", "a table of any number of records: [N, columns]"
-                )
-        names = [each.name for each in inputs]
+        names = [name for name, _, _ in inputs]
         if len(inputs) == 1:
-            width = inputs[0].shape[1]
+            width = inputs[0][2][1]
             if isinstance(width, int) and width != len(self.features):
                 raise ModelError(
                     f"input {names[0]} of {width} columns", f"as many as there are features: {len(self.features)}"
                 )
         elif set(names) != set(self.features):
             raise ModelError(f"inputs {', '.join(sorted(names))}", f"those of the features: {', '.join(self.features)}")
-        elif any(isinstance(each.shape[1], int) and each.shape[1] != 1 for each in inputs):
+        elif any(isinstance(shape[1], int) and shape[1] != 1 for _, _, shape in inputs):
             raise ModelError(
                 "inputs of several columns each", "one input of all features, or one of one column for each"
             )
-        return [(each.name, _REALS[each.type]) for each in inputs]
+        return tuple((name, kind) for name, kind, _ in inputs)
 
-    def _output(self) -> str:
-        outputs = self.model.outputs
+    def _output(self, outputs: list[str]) -> str:
         if self.output is not None and self.output in outputs:
             return self.output
         if self.output is not None or len(outputs) != 1:
@@ -182,16 +135,35 @@ class Scorer:
         return outputs[0]
 
 
+@lru_cache(maxsize=256)
+def _tried(scorer: Scorer) -> Failure | None:
+    """What is wrong with it; a folder of rules is read again and again, and is not to run each model each time.
+
+    Raises NoProcessError where it could not be tried, or may do better another time.
+    """
+    rng = np.random.default_rng(0)
+    trial = rng.normal(size=(BLOCK, len(scorer.features))) * 10
+    alone = [np.repeat(trial[n : n + 1], BLOCK, axis=0) for n in range(0, BLOCK, 21)]
+    scores: list[F64] = []
+    try:
+        ask = scorer.asked(TRIED)
+        for block in (trial, trial[::-1], *alone):
+            (found,) = scorer.run(ask, block, TRIED)
+            if isinstance(found, Failure) and not found.sure:
+                raise found.error
+            if isinstance(found, Failure):
+                return found
+            scores.append(found)
+    except NoProcessError:
+        raise
+    except ModelError as error:
+        return Failure(error.found, error.expected)
+    whole, turned, *single = scores
+    if not (same(whole, turned[::-1]) and same(whole[::21], np.array([each[0] for each in single]))):
+        return Failure("a score that depends on the records beside it", "one of each record by itself")
+    return None
+
+
 def same(left: F64, right: F64) -> bool:
     """To the last bit; not a number is the same as itself."""
     return bool(np.array_equal(left, right, equal_nan=True))
-
-
-def _filled(rows: F64) -> F64:
-    """``rows`` and as many copies of the last one as make a block."""
-    return np.concatenate([rows, np.repeat(rows[-1:], BLOCK - len(rows), axis=0)]) if len(rows) < BLOCK else rows
-
-
-def _first_line(error: Exception) -> str:
-    lines: Sequence[str] = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:200]

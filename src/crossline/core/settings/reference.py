@@ -50,6 +50,20 @@ A stream file has `schema_version: 1` and `streams`, a mapping of names to these
 | `ingest_time` | mapping |  | The same: when it came in, where a field says so. |
 | `future_bound` | duration | `60 min` | How much later than it was there to be read a record may be dated. |
 | `fields` | mapping | required | Types by name, nested as in the record; `?` marks what may be missing. |
+
+| type | is |
+|---|---|
+| `string` | text |
+| `integer` | a whole number of 64 bits |
+| `number` | a float of 64 bits |
+| `boolean` | `true` or `false` |
+| `timestamp` | an instant: RFC 3339 with its offset from UTC, or epoch milliseconds |
+| `[TYPE]` | a list |
+
+A whole number of any size may stand where a `number` is declared. What has more digits than a float holds is rounded to
+the nearest one, 9007199254740993 to 9007199254740992 (but not a decimal of Avro, which is `bad_number` then);
+declare amounts that must not lose a digit as `integer`, in cents. What is beyond its type is `bad_number`. Leap seconds
+(`23:59:60`) are no instants here, in no field: `bad_time`.
 """
 _WHEN = """\
 A formula of a policy is written as in rules. It may name:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from crossline.core.settings.secrets import A_SECRET, Password
 from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.uris import is_loopback
 
 _FORM = "http:// or https://, a host, and the path above /schemas"
 
@@ -17,7 +18,8 @@ class RegistrySettings(Password):
 
     url: str = Field(
         min_length=1,
-        description="Address, with the path above `/schemas`; several, separated by commas, are asked in turn.",
+        description="Address, with the path above `/schemas`; several, separated by commas, are asked in turn. With a "
+        "password `https://…`; `http://` on this machine only.",
     )
     username: str | None = Field(default=None, description="User name, where the registry asks for one.")
     ca_file: str | None = Field(
@@ -30,18 +32,19 @@ class RegistrySettings(Password):
         return [each.strip().rstrip("/") for each in self.url.split(",") if each.strip()]
 
     def findings(self) -> list[Finding]:
-        """Addresses that are none, or hold a password; a user without a password, or the other way round."""
-        found = [finding for url in self.urls for finding in _of_url(url)]
+        """Addresses that are none, hold a password, or get one in the clear; a user without a password, or reverse."""
+        secret = bool(self.password_env or self.password_file)
+        found = [finding for url in self.urls for finding in _of_url(url, secret=secret)]
         if not self.urls:
             found.append(Finding(("url",), shown(self.url), _FORM))
         found += super().findings()
-        if bool(self.username) != bool(self.password_env or self.password_file):
+        if bool(self.username) != secret:
             has, lacks = ("username", "password") if self.username else ("password", "username")
             found.append(Finding(("username",), f"a {has} without a {lacks}", "both or neither"))
         return found
 
 
-def _of_url(url: str) -> list[Finding]:
+def _of_url(url: str, *, secret: bool) -> list[Finding]:
     try:
         parts = urlsplit(url)
         port_is_one = parts.port is None or parts.port > 0
@@ -52,4 +55,6 @@ def _of_url(url: str) -> list[Finding]:
         return [Finding(("url",), A_SECRET, "no user and no password in an address", hint)]
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or not port_is_one:
         return [Finding(("url",), shown(url), _FORM)]
+    if secret and parts.scheme == "http" and not is_loopback(parts.hostname):
+        return [Finding(("url",), f"http:// to {parts.hostname}", "https://, for a password is sent there")]
     return []

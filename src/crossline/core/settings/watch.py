@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.secrets import A_SECRET, Password
 from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.uris import is_loopback
 from crossline.core.texts.validation import refusal
 
 LOOPBACK = "127.0.0.1"
@@ -30,10 +31,7 @@ class Place:
     @property
     def loopback(self) -> bool:
         """Whether this machine alone gets to it."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -99,7 +97,7 @@ class OtlpSettings(Password):
             return [*found, Finding(("endpoint",), A_SECRET, "no user, no password and no key in an address", hint)]
         if parts.scheme not in {"http", "https"} or not host or parts.fragment:
             return [*found, Finding(("endpoint",), shown(self.endpoint), _COLLECTOR)]
-        if parts.scheme == "http" and (self.password_env or self.password_file) and not Place(host, 0).loopback:
+        if parts.scheme == "http" and (self.password_env or self.password_file) and not is_loopback(host):
             found.append(Finding(("endpoint",), f"http:// to {host}", "https://, for a password is sent there"))
         return found
 

@@ -11,8 +11,7 @@ from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.secrets import Password
 from crossline.core.settings.sinks_base import BEHIND, SinkSettings
 from crossline.core.texts.problems import Finding, shown
-
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+from crossline.core.texts.uris import is_loopback
 
 
 class WebhookSettings(SinkSettings, Password):
@@ -45,7 +44,7 @@ class WebhookSettings(SinkSettings, Password):
             found.append(Finding(("url",), "an address with a user in it", "an address without; messages are signed"))
         elif parts.scheme not in {"http", "https"} or not host:
             found.append(Finding(("url",), shown(self.url), "an address, https://HOST/…"))
-        elif parts.scheme == "http" and host not in _LOOPBACK:
+        elif parts.scheme == "http" and not is_loopback(host):
             found.append(Finding(("url",), f"http:// to {host}", "https://, for alerts name people"))
         if not (self.password_env or self.password_file):
             found.append(Finding(("password_env",), "nothing", "password_env or password_file: the key that signs"))

@@ -1,7 +1,8 @@
-"""URIs of places on an object store or in HDFS, as a checkpoint may name them."""
+"""URIs of places on an object store or in HDFS, as a checkpoint may name them; and which hosts are this machine."""
 
 from __future__ import annotations
 
+import ipaddress
 from urllib.parse import urlsplit
 
 A_SECRET = "a secret"  # noqa: S105 - the word, not one: reports leave out the line
@@ -40,3 +41,14 @@ def check_uri(uri: str) -> tuple[str, str] | None:
     if unknown:
         return f"the setting {unknown[0]} in a URI", "?endpoint=URL&region=NAME, of s3:// alone"
     return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` (a name, or an address without brackets) is ``localhost``, of 127.0.0.0/8, or ``::1``.
+
+    What is sent there in the clear is read by nobody on the way.
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -24,6 +24,7 @@ from crossline.rulelog.rows.rowlog import Declared, RowLog, content_after, raw_o
 from crossline.rulelog.rows.segments import Begins, Change, Header, Read, Segments, Undo
 from crossline.rulelog.sources.keys import HOST, WHO
 from crossline.rulelog.sources.origin import UNKNOWN, Origin
+from crossline.rulelog.sources.principals import principal_of
 from crossline.rulelog.tablelog import write_rows
 
 PAUSE_S = 1.0  # between two changes of a table
@@ -376,7 +377,7 @@ def _nothing() -> None:
 def _origin(message: TopicMessage) -> Origin:
     if message.partition < 0:  # one that is not in the topic any more
         return UNKNOWN
-    return Origin(message.header(WHO), message.at_ms, message.header(HOST), message.place)
+    return Origin(principal_of(message, WHO)[0], message.at_ms, message.header(HOST), message.place)
 
 
 def _refusal(key: bytes | None, value: bytes | None, why: str, origin: Origin) -> Refusal:

@@ -23,7 +23,8 @@ from crossline.rulelog.publish import again, check_move, no_rule
 from crossline.rulelog.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, figures_beside, read_files
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import ApprovalKey, FigureKey, RuleKey
-from crossline.rulelog.sources.review import approval_text, misplaced, same_principal, split
+from crossline.rulelog.sources.principals import ALPHABET, name_problem, same_principal
+from crossline.rulelog.sources.review import approval_text, misplaced, split
 
 Change = Literal["published", "status_changed", "approved", "unchanged"]
 
@@ -101,8 +102,10 @@ class TopicDesk:
     def approve(self, rule_id: str, who: str, version: int | None = None) -> Message:
         """The message by which ``who`` approves of a version (the highest there is).
 
-        Raises PermanentError where ``who`` published it, or nobody says that he did.
+        Raises PermanentError where ``who`` may have published it, or nobody says who did.
         """
+        if (problem := name_problem(who)) is not None:
+            raise PermanentError(f"found an approval by {problem}; expected {ALPHABET}")
         each = self._one(rule_id, version)
         origin = self._files[each.source].origin
         if origin.who is None:
@@ -116,6 +119,7 @@ class TopicDesk:
         if author is not None:
             raise PermanentError(
                 f"version {each.rule.version} of {rule_id} was published by {author}; expected another one's approval"
+                + ("" if author == who else f", and {who} may be the same one: names that look alike are one")
             )
         key, value = str(ApprovalKey(rule_id, each.rule.version, who)), approval_text(each.rule)
         known = self._approvals.get(key)

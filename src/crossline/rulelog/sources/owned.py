@@ -17,6 +17,7 @@ from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.sources.folder import Files, Folder
 from crossline.rulelog.sources.keys import ApprovalKey
 from crossline.rulelog.sources.origin import Origin
+from crossline.rulelog.sources.principals import ALPHABET, name_problem
 from crossline.rulelog.sources.review import APPROVAL
 
 APPROVALS = ".approvals"
@@ -78,7 +79,11 @@ class OwnedFolder:
         """Nothing is held."""
 
     def _of(self, content: FileContent, path: Path) -> FileContent:
-        return replace(content, origin=Origin(self._owner(path), place=None))
+        owner = self._owner(path)
+        problem = None if owner is None else name_problem(owner)
+        if problem is None:
+            return replace(content, origin=Origin(owner))
+        return FileContent(b"", f"a file of a user who has {problem}", f"one of a user whose name has {ALPHABET}")
 
     def _approval(self, name: str, content: FileContent) -> tuple[str, FileContent]:
         """By what it is of, and who it is by; one that does not say what it is of keeps its name, and is refused."""

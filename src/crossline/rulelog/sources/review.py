@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from crossline.rulelog.reading import FileRule, Read
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import ApprovalKey, FigureKey, Key, RuleKey, key_of
 from crossline.rulelog.sources.origin import Origin
+from crossline.rulelog.sources.principals import ALPHABET, name_problem, same_principal
 
 APPROVAL = "approval/"  # the names of approvals begin with this
 
@@ -67,18 +67,6 @@ def needs_approval(rule: Rule, history: History) -> bool:
     return not history.knows(rule) or history.rules[rule.rule_id].versions[rule.version].status == "draft"
 
 
-def same_principal(one: str | None, other: str | None) -> bool:
-    """Whether two names may be of one principal; of nobody, or nobody that is seen, they may."""
-    names = {_folded(one or ""), _folded(other or "")}
-    return len(names) == 1 or "" in names
-
-
-def _folded(name: str) -> str:
-    """What a name is compared by: without case, ways to write the same letter, and characters that nobody sees."""
-    seen = (letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
-    return unicodedata.normalize("NFKC", "".join(seen).casefold()).strip()
-
-
 def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, history: History) -> Reviewed:
     """``read``, without those of the ``taken`` rules that wait for approval, and with refusals of wrong approvals.
 
@@ -117,6 +105,11 @@ def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, 
 
 def _problem(approval: Approval, each: FileRule, authors: Collection[str]) -> RefusedError | None:
     """``authors``: whoever had a hand in it: one who writes a version and has another one pause it stays its author."""
+    for who in authors:  # one in the log may be of a time, or of a program, that took any name
+        if (problem := name_problem(who)) is not None:
+            found = f"an approval of version {each.rule.version} of {each.rule.rule_id}, whose author has {problem}"
+            expected = f"an author whose name has {ALPHABET}: publish it under such a name, as another version"
+            return refused(approval.source, found, expected)
     if any(same_principal(approval.origin.who, who) for who in authors):
         found = (
             f"an approval by {approval.origin.who}, who published version {each.rule.version} of {each.rule.rule_id}"

@@ -19,6 +19,7 @@ from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import AUTHOR, FORMS, HOST, WHO, Key, ListKey, key_of_bytes
 from crossline.rulelog.sources.origin import Origin
+from crossline.rulelog.sources.principals import ALPHABET, principal_of
 
 # Where more messages of one key wait, older ones are not taken up by themselves: each look reads all rules.
 STEPS_MAX = 50
@@ -177,9 +178,13 @@ class TopicPublications:
         if message.value is None:
             files.pop(name, None)
             return
-        said = (message.header(WHO), message.at_ms, message.header(HOST), message.place, message.header(AUTHOR))
-        origin = Origin(*said)
-        if name == message.place:
+        who, wrong = principal_of(message, WHO)
+        author, no_author = principal_of(message, AUTHOR)
+        origin = Origin(who, message.at_ms, message.header(HOST), message.place, author)
+        if wrong is not None or no_author is not None:
+            header = WHO if wrong is not None else AUTHOR
+            files[name] = FileContent(b"", f"{wrong or no_author}, in the header {header}", ALPHABET, origin)
+        elif name == message.place:
             found = (
                 "no key" if message.key is None else f"the key {message.key[:100].decode(errors='backslashreplace')}"
             )

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from crossline.core.basics.errors import PermanentError
 from crossline.core.settings.watch import OtlpSettings
+from crossline.core.texts.uris import is_loopback
 from crossline.logs import get_logger
 from crossline.serve.spans.spans import BatchSpans, GivenIds
 
@@ -107,6 +108,11 @@ def exporter_of(settings: OtlpSettings, environment: Mapping[str, str]) -> SpanE
     secret = settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8"))
     if secret is not None and (not secret.isascii() or not secret.isprintable()):
         raise PermanentError("watch.otlp: found a password that no header can hold; expected plain ASCII on one line")
+    if secret is not None and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise PermanentError(
+            f"watch.otlp: found http:// to {parts.hostname}, which the environment names; expected https://, for a "
+            "password is sent there"
+        )
     headers = None if secret is None else {settings.header.lower(): secret}
     exporter = OTLPSpanExporter(endpoint, certificate_file=settings.ca_file, headers=headers)
     return Telling(exporter, parts.hostname or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,28 @@ def test_the_chunks_of_a_file_are_its_text(tmp_path: Path, pack: Callable[[bytes
     assert read_text(chunks[-1]) == lines(0, 3)
     again = log_of(tmp_path)
     assert again.chunks(0, again.poll(8)) == chunks
+
+
+def skippable(number: int, data: bytes) -> bytes:
+    """A frame that readers pass over (RFC 8878, 3.1.2): a magic number of sixteen, its length, anything."""
+    return struct.pack("<II", 0x184D2A50 + number, len(data)) + data
+
+
+@pytest.mark.parametrize("number", [0, 7, 15])
+def test_an_archive_may_begin_with_frames_that_are_passed_over(tmp_path: Path, number: int) -> None:
+    text = lines(0, 100)
+    frames = [skippable(number, b"of the tool"), skippable(15 - number, b""), zstd(text[:999]), skippable(3, b"\n{}\n")]
+    put(tmp_path, "a", b"".join([*frames, zstd(text[999:])]))
+    log = log_of(tmp_path)
+    assert b"".join(read_text(chunk) for chunk in log.chunks(0, log.poll(7))) == text
+
+
+def test_one_that_ends_in_such_a_frame_waits(tmp_path: Path) -> None:
+    path = put(tmp_path, "a", skippable(0, b"of the tool")[:-1])
+    log = log_of(tmp_path)
+    assert log.chunks(0, log.poll(7)) == []
+    path.write_bytes(skippable(0, b"of the tool") + zstd(b"1\n"))
+    assert [read_text(chunk) for chunk in log.chunks(0, log.poll(8))] == [b"1\n"]
 
 
 @given(

@@ -10,7 +10,8 @@ import pytest
 from decode_streams import EVENTS, TIMES, layout_of, stream
 
 from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.decode import REASONS, Reason, decode_lines, decode_values
+from crossline.core.basics.times import parse_instant_ms
+from crossline.core.decode import REASONS, Reason, decode_csv, decode_lines, decode_values
 
 LAYOUT = layout_of(EVENTS)
 LINE = b'{"id":"%s","amount":12,"at":1767225600000}'
@@ -173,6 +174,52 @@ def test_units_of_event_time_are_rounded_down(unit: str, text: str, event_ms: in
     spec = stream(f"{{id: id, event_time: {{field: at, unit: {unit}}}, fields: {{id: string, at: number}}}}")
     records = decode_lines(layout_of(spec), f'{{"id":"a","at":{text}}}'.encode(), "f", 0).records
     assert records.event_ms.tolist() == [event_ms]
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (b"9007199254740993", 2.0**53),
+        (b"9223372036854775807", 2.0**63),
+        (b"9223372036854775808", 2.0**63),
+        (b"-9223372036854775809", -(2.0**63)),
+        (b"18446744073709551616", 2.0**64),
+        (b"1180591620717411303424", 2.0**70),
+        (b"1" + b"0" * 308, 1e308),
+        (b"1" + b"0" * 309, None),
+    ],
+)
+def test_whole_numbers_of_any_size_are_rounded_where_a_number_is_declared(written: bytes, value: float | None) -> None:
+    """As the reference of streams says; alone, in a list, and in CSV."""
+    spec = stream("{id: id, event_time: {field: at}, fields: {id: string, at: integer, x: number?, xs: [number?]}}")
+    lists = [b'{"id":"a","at":1,"x":%s}' % written, b'{"id":"b","at":1,"xs":[%s]}' % written]
+    found = [decode_lines(layout_of(spec), each, "f", 0) for each in lists]
+    single = stream("{id: id, event_time: {field: at}, fields: {id: string, at: integer, x: number?}}")
+    found.append(decode_csv(layout_of(single), ["id", "at", "x"], b"c,1,%s\n" % written, "f", 0))
+    if value is None:
+        assert [letter.reason for each in found for letter in each.dead] == ["bad_number"] * 3
+        return
+    alone, listed, separated = (each.records.fields for each in found)
+    assert (alone["x"].to_pylist(), listed["xs"].to_pylist(), separated["x"].to_pylist()) == (
+        [value],
+        [[value]],
+        [value],
+    )
+
+
+@pytest.mark.parametrize("text", ["2016-12-31T23:59:60Z", "2016-12-31T23:59:60.5Z", "2017-01-01T00:59:60+01:00"])
+def test_a_leap_second_is_no_time(text: str) -> None:
+    """As the reference says, wherever a time is read as text: a field, the event's time, CSV, settings."""
+    timed = stream("{id: id, event_time: {field: at, unit: iso8601}, fields: {id: string, at: string}}")
+    held = stream("{id: id, event_time: {field: on}, fields: {id: string, on: integer, at: timestamp}}")
+    found = [
+        decode_lines(layout_of(timed), b'{"id":"a","at":"%s"}' % text.encode(), "f", 0),
+        decode_lines(layout_of(held), b'{"id":"a","on":1,"at":"%s"}' % text.encode(), "f", 0),
+        decode_csv(layout_of(timed), ["id", "at"], b"a,%s\n" % text.encode(), "f", 0),
+    ]
+    assert [[letter.reason for letter in each.dead] for each in found] == [["bad_time"]] * 3
+    with pytest.raises(ValueError, match="is not"):
+        parse_instant_ms(text)
 
 
 def test_field_names_that_json_writes_with_escapes() -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from crossline.core.settings.config import load_pipeline
 from crossline.core.settings.registry import RegistrySettings
+from crossline.core.settings.watch import OtlpSettings
+from crossline.core.settings.webhook import WebhookSettings
 from crossline.core.texts.problems import RefusedError
 
 PIPELINE = """\
@@ -67,10 +69,29 @@ def test_addresses() -> None:
         ),
         ("avro", "registry: {url: http://r, password_env: P}", "found a password without a username"),
         ("avro", "registry: {url: http://r, username: u, password_env: P, password_file: f}", "expected one of them"),
+        (
+            "avro",
+            "registry: {url: 'https://a,http://r:8081/api', username: u, password_env: P}",
+            "found http:// to r; expected https://, for a password is sent there",
+        ),
+        ("avro", "registry: {url: 'http://10.0.0.7', username: u, password_file: f}", "found http:// to 10.0.0.7"),
+        ("avro", "registry: {url: 'http://localhost.evil', username: u, password_env: P}", "http:// to localhost.evil"),
+        ("avro", "registry: {url: 'http://127.0.0.1.evil', username: u, password_env: P}", "http:// to 127.0.0.1.evil"),
     ],
 )
 def test_what_is_refused(form: str, registry: str, told: str) -> None:
     assert told in refused(form, registry)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:8081", "http://127.0.0.1", "http://127.0.0.2/x", "http://[::1]:8081"]
+)
+def test_a_password_goes_in_the_clear_to_this_machine_alone(url: str) -> None:
+    """As that of a webhook and of a collector do: one rule says what this machine is."""
+    more = {"url": url, "password_env": "P"}
+    assert RegistrySettings(username="u", **more).urls == [url]
+    assert WebhookSettings(kind="webhook", parked="p", **more).url == url
+    assert OtlpSettings(endpoint=url, password_env="P").endpoint == url
 
 
 def test_no_secret_stands_in_a_report() -> None:

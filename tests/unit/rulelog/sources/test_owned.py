@@ -81,3 +81,16 @@ def test_the_owner_of_a_file_is_its_user(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     assert owner_of(tmp_path / "a") == user_name((tmp_path / "a").stat().st_uid)
     assert owner_of(tmp_path / "b") is None
+
+
+@pytest.mark.parametrize("who", ["alice\ufe0f", "\u0430lice"])
+def test_a_user_whose_name_looks_like_another_one_s_is_refused(team: Team, who: str) -> None:
+    team.write("alice", "large.yaml", rule())
+    assert [each.event for each in team.look()] == ["waiting"]
+    team.approve(who, "large.yaml")
+    (approval,) = team.look()
+    team.write(who, "other.yaml", rule("other"))
+    (file,) = team.look()
+    for event in (approval, file):
+        assert event.event == "refused"
+        assert f"U+{ord(who[0 if who[0] != 'a' else -1]):04X}" in str(event.text)

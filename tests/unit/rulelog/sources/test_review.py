@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -9,9 +10,11 @@ import pytest
 
 from crossline.core.basics.errors import PermanentError
 from crossline.core.texts.problems import RefusedError
+from crossline.rulelog.history import History
+from crossline.rulelog.sources.desk import TopicDesk
 from rulelog.desk import rule
 
-from .board import Board, Pipeline, desk_of, told
+from .board import Board, Pipeline, desk_of, files_of, told
 
 PUBLISHED: tuple[str, str, int, str] = ("published", "large", 1, "active")
 
@@ -66,7 +69,7 @@ def test_an_approval_may_come_first(board: Board, pipeline: Pipeline) -> None:
     assert (event.event, event.approved_by) == ("published", "bob")
 
 
-@pytest.mark.parametrize("who", ["alice", "Alice ", "ALICE", "\N{FULLWIDTH LATIN SMALL LETTER A}lice", "ali\u200bce"])
+@pytest.mark.parametrize("who", ["alice", "Alice", "ALICE", "aIice", "a1ice", "alLce"])
 def test_nobody_approves_of_his_own(board: Board, pipeline: Pipeline, who: str) -> None:
     board.post("rule/large/1", rule(), "alice")
     with pytest.raises(PermanentError, match="expected another one's approval"):
@@ -74,11 +77,86 @@ def test_nobody_approves_of_his_own(board: Board, pipeline: Pipeline, who: str) 
     pipeline.start()
     other = Board()
     other.post("rule/large/1", rule(), "carol")
-    message = desk_of(other).approve("large", who.strip())
+    message = desk_of(other).approve("large", who)
     board.post(message.key, message.value, who)
     (event,) = pipeline.look()
-    assert (event.event, event.who) == ("refused", who.strip())
+    assert (event.event, event.who) == ("refused", who)
     assert "who published version 1 of large" in str(event.text)
+
+
+# What nobody sees, what looks like another letter, what is written in another way, what moves the rest.
+LOOK_ALIKE = {
+    "alice\ufe0f": "character 6 is U+FE0F (VARIATION SELECTOR-16)",
+    "ali\u034fce": "character 4 is U+034F (COMBINING GRAPHEME JOINER)",
+    "alice\u3164": "character 6 is U+3164 (HANGUL FILLER)",
+    "\uffa0alice": "character 1 is U+FFA0 (HALFWIDTH HANGUL FILLER)",
+    "alice\u2800": "character 6 is U+2800 (BRAILLE PATTERN BLANK)",
+    "al\u17b4ice": "character 3 is U+17B4 (KHMER VOWEL INHERENT AQ)",
+    "a\u180blice": "character 2 is U+180B (MONGOLIAN FREE VARIATION SELECTOR ONE)",
+    "ali\u200bce": "character 4 is U+200B (ZERO WIDTH SPACE)",
+    "alice\x1f": "character 6 is U+001F (a control character)",
+    "alice\x00": "character 6 is U+0000 (a control character)",
+    "alice\u00a0": "character 6 is U+00A0 (NO-BREAK SPACE)",
+    "\u202ealice": "character 1 is U+202E (RIGHT-TO-LEFT OVERRIDE)",
+    "\u0430lice": "character 1 is U+0430 (CYRILLIC SMALL LETTER A)",
+    "\uff41lice": "character 1 is U+FF41 (FULLWIDTH LATIN SMALL LETTER A)",
+    "alice\U000e0100": "character 6 is U+E0100 (VARIATION SELECTOR-17)",
+    "alice\ue000": "character 6 is U+E000 (without a name)",
+    "alice  liddell": "two in a row",
+    "alice ": "a blank at its begin or end",
+    "a" * 201: "201 characters",
+}
+
+
+@pytest.mark.parametrize("who", LOOK_ALIKE, ids=[ascii(each)[:24] for each in LOOK_ALIKE])
+def test_a_name_outside_the_alphabet_is_refused_wherever_it_stands(
+    board: Board, pipeline: Pipeline, tmp_path: Path, who: str
+) -> None:
+    """As one who approves, as one who publishes, as the author of what another one gave a status, in a log."""
+    board.post("rule/large/1", rule(), "alice")
+    good = desk_of(board).approve("large", "bob")
+    with pytest.raises(PermanentError) as caught:
+        desk_of(board).approve("large", who)
+    assert LOOK_ALIKE[who] in str(caught.value)
+    pipeline.start()
+    board.post(f"approval/large/1/{who}", good.value, who)
+    board.post("rule/other/1", rule("other"), who)
+    board.post("approval/other/1/bob", good.value, "bob")
+    board.post("rule/more/1", rule("more"), "bob", author=who)
+    events = pipeline.look()
+    assert {each.event for each in events} == {"refused"}
+    told = [str(each.text) for each in events if LOOK_ALIKE[who] in str(each.text)]
+    assert len(told) == 3, [each.text for each in events]
+    assert all("letters a-z and A-Z, digits" in each for each in told)
+    board.post("rule/other/1", rule("other"), "bob")
+    assert ("waiting", "other") in [(each.event, each.rule_id) for each in pipeline.look()], "a good name repairs it"
+
+
+@pytest.mark.parametrize("who", ["alice\ufe0f", "\u0430lice"])
+def test_an_author_whom_a_log_has_under_such_a_name_is_nobody_s_other(
+    board: Board, pipeline: Pipeline, who: str
+) -> None:
+    """A log from elsewhere, or of a time that took any name."""
+    board.post("rule/large/1", rule(), "carol")
+    pipeline.start()
+    pipeline.stop()
+    log = pipeline.folder / ".log" / "p.jsonl"
+    log.write_text(log.read_text().replace('"carol"', f'"{who}"'))
+    pipeline.start()
+    for name in ("alice", "bob"):
+        approve(board, name)
+    events = pipeline.look()
+    assert {each.event for each in events} == {"refused"}
+    assert all(LOOK_ALIKE[who] in str(each.text) and "another version" in str(each.text) for each in events)
+
+
+def test_an_author_that_cannot_be_read_is_not_nobody(board: Board, pipeline: Pipeline) -> None:
+    pipeline.start()
+    board.post("rule/large/1", rule(), "alice")
+    last = board.messages[-1]
+    board.messages[-1] = replace(last, headers=(*last.headers, ("author", b"\xff\xfe")))
+    (event,) = pipeline.look()
+    assert (event.event, "a name that is not UTF-8, in the header author" in str(event.text)) == ("refused", True)
 
 
 def test_an_approval_is_of_what_was_looked_at(board: Board, pipeline: Pipeline) -> None:
@@ -248,3 +326,18 @@ def test_commands_refuse_what_pipelines_would(board: Board, tmp_path: Path) -> N
         desk_of(board).set_status("large", "draft")
     with pytest.raises(PermanentError, match="found no rule lrge; expected one of large, other; did you mean large"):
         desk_of(board).set_status("lrge", "paused")
+
+
+def test_a_retired_version_stays_retired_before_any_pipeline_looks(board: Board, tmp_path: Path) -> None:
+    board.post("rule/large/1", rule(), "alice")
+    running = Pipeline(board, tmp_path / "rules")
+    running.start()
+    running.stop()
+    board.post("rule/large/1", rule(status="retired"), "alice")
+    desk = TopicDesk(files_of(board), [History(running.log)])
+    with pytest.raises(PermanentError, match="from retired to active"):
+        desk.set_status("large", "active")
+    file = tmp_path / "desk.yaml"
+    file.write_text(rule())
+    with pytest.raises(RefusedError, match="from retired to active"):
+        desk.publish(file)

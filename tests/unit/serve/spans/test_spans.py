@@ -222,3 +222,11 @@ def test_a_key_that_no_header_holds_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(PermanentError, match="plain ASCII on one line") as caught:
         Spans(OtlpSettings(password_env="THE_KEY"), "shop")
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
+def test_a_key_goes_in_the_clear_to_no_address_of_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_KEY", SECRET)
+    monkeypatch.setenv(name, "http://10.0.0.7:4318")
+    with pytest.raises(PermanentError, match=r"found http:// to 10\.0\.0\.7, .*expected https://"):
+        Spans(OtlpSettings(password_env="THE_KEY"), "shop")
