@@ -12,7 +12,7 @@ from pydantic import Field
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import Operator
-from crossline.core.figures.program import Brings, Emission, Evidence, Formed, Program, Telling
+from crossline.core.figures.program import Brings, Comparison, Emission, Evidence, Formed, Program, Telling
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import FAMILIES
@@ -57,6 +57,10 @@ class FormedRule(Rule):
     def line_of(self) -> tuple[str, Operator, float | None, Path] | None:
         """What is held against a number, how, that number, and where it stands; None where there is none."""
         return None
+
+    def lines_of(self) -> tuple[Comparison, ...]:
+        """What an alert's value is held against, where the formula says that in other words; of several the nearest."""
+        return ()
 
     def drawn(self, spec: StreamSpec) -> DrawnLine | None:
         """The number of ``line_of``."""
@@ -261,7 +265,8 @@ class FormedRule(Rule):
         (when, *value), findings = self._formulas(spec)
         if when is None or findings:
             raise ValueError(f"{self.rule_id} does not fit its stream: {findings}")
-        return Formed(self.own_figures, when, value[0] if value else _left(when), self._shows(spec))
+        shown = value[0] if value else _left(when)
+        return Formed(self.own_figures, when, shown, self._shows(spec), lines=self.lines_of())
 
     def _shows(self, spec: StreamSpec) -> tuple[tuple[str, Formula], ...]:
         known, made = kinds(self.figures_of(), spec), []

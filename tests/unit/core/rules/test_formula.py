@@ -63,7 +63,7 @@ def test_the_plan_gets_all_it_needs() -> None:
     assert isinstance(program.verdict, Formed)
     assert program.verdict.names == ("tries", "declines", "usual", "silent", "run", "latest"), "as when names them"
     assert program.verdict.fields == ("amount_cents",)
-    assert program.verdict.line == Comparison(">=", 6)
+    assert program.verdict.fixed_line == Comparison(">=", 6)
     assert program.emission == Emission(every=True, cooldown_ms=3_600_000, delivered=True)
     assert (program.reach_ms, program.window_ms, program.judge_lateness_ms) == (30 * day, 10 * minute, 10_000)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from crossline.core.figures.kinds import Operator
+from crossline.core.figures.program import Comparison
 from crossline.core.rules.figure import FigureFields, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
@@ -106,6 +107,14 @@ window: 30d
         if self.ratio is not None:
             return f"{self.value_field} / average", ">" if self.direction != "below" else "<", self.ratio, ("ratio",)
         return f"{self._distance} / deviation", ">", self.z_score, ("z_score",)
+
+    def lines_of(self) -> tuple[Comparison, ...]:
+        """Of deviations one on each side that is asked for; of multiples of the average the one."""
+        if self.ratio is not None:
+            return (Comparison(">" if self.direction != "below" else "<", self.ratio),)
+        far = self.z_score or 0
+        sides = {"above": Comparison(">", far), "below": Comparison("<", -far)}
+        return tuple(line for side, line in sides.items() if self.direction in {side, "both", None})
 
     @property
     def _distance(self) -> str:

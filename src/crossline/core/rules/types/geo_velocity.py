@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from crossline.core.figures.kinds import Operator
+from crossline.core.figures.program import Comparison
 from crossline.core.rules.figure import FigureFields, made_figure
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
@@ -99,6 +100,10 @@ window: 12h
     def line_of(self) -> tuple[str, Operator, float | None, Path]:
         """The speed."""
         return self._kmh(), ">", self.max_speed_kmh, ("max_speed_kmh",)
+
+    def lines_of(self) -> tuple[Comparison, ...]:
+        """The speed."""
+        return (Comparison(">", self.max_speed_kmh),)
 
     def _kmh(self) -> str:
         return f"{self._km()} * {_HOUR_MS} / max(elapsed, 1)"
