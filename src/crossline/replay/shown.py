@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from crossline.core.basics.values import I64, Records
 from crossline.core.enrich.headers import with_headers
 from crossline.core.enrich.join import joined
+from crossline.core.rules.base import Rule
+from crossline.core.rules.formed import FormedRule
+from crossline.core.rules.sentence import figure, number
 from crossline.engine.book.book import Book
 
 
@@ -26,6 +30,18 @@ class Clocks:
         ingest_ms: I64 = np.maximum.accumulate(np.maximum(records.event_ms, before_ms))
         self.highest_ms[records.stream] = int(ingest_ms[-1])
         return ingest_ms
+
+
+def shown_value(value: Any) -> str:
+    """A figure or field for a sentence; whole numbers with thousands marked, long ones rounded."""
+    if value is None:
+        return "nothing"
+    return number(value) if isinstance(value, int) and not isinstance(value, bool) else figure(value)
+
+
+def rule_words(rule: Rule) -> FormedRule | None:
+    """The rule, where it says in words what its formula asks, since nobody wrote that."""
+    return rule if isinstance(rule, FormedRule) and rule.fires_where() is not None else None
 
 
 def with_fields(book: Book, records: Records, ingest_ms: I64) -> Records:

@@ -117,9 +117,8 @@ class Formed:
 
     ``value``: what an alert shows as its value; None: nothing. ``lines``: what that is held against, where the formula
     says so in other words and the type knows; none: what the formula compares it with. ``shows``: what else an alert
-    shows, by name. ``scored``: the model whose score the formulas are of, if there is one. ``waits``: a record for which
-    the first figure is missing is judged when it comes. ``read``: the figures, and the fields of the record, that it
-    reads.
+    shows, by name. ``scored``: the model whose score the formulas are of, if there is one. ``waits``: a record whose
+    first figure is missing is judged when that comes. ``read``: the figures, and the record's fields, that it reads.
     """
 
     names: tuple[str, ...]
@@ -152,12 +151,17 @@ class Formed:
         found = certain_threshold(self.when.root, self.value.root)
         return None if found is None else Comparison(*found)
 
+    def nearest(self, value: float) -> Comparison | None:
+        """Of what the value is held against wherever it is judged, the one that ``value`` is beyond, or nearest to."""
+        lines = self.lines or tuple(filter(None, [self.fixed_line]))
+        return min(lines, key=lambda line: (not line.met(value), abs(value - line.threshold)), default=None)
+
     def line_at(self, value: float | None, record: Mapping[str, Any]) -> Comparison | None:
         """What ``value`` is held against where the verdict holds of ``record``, figures and fields by name."""
         if self.value is None or value is None:
             return None
         if self.lines:
-            return min(self.lines, key=lambda line: (not line.met(value), abs(value - line.threshold)))
+            return self.nearest(value)
         found = threshold_at(self.when.root, self.value.root, record)
         return None if found is None else Comparison(*found)
 

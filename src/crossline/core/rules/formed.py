@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from crossline.core.basics.times import rounded_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Brings, Comparison, Emission, Evidence, Formed, Program, Telling
@@ -19,7 +20,8 @@ from crossline.core.formula.tree import FAMILIES
 from crossline.core.rules.base import Defaults, DrawnLine, Rule
 from crossline.core.rules.figure import FigureFields, kinds
 from crossline.core.rules.risk import beside_panes, risk_written
-from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts
+from crossline.core.rules.sentence import RESERVED, key_said, number
+from crossline.core.rules.sentence import figure as shown_figure
 from crossline.core.streams.reading import Look, Reading
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration
@@ -296,20 +298,55 @@ class FormedRule(Rule):
         ]
         return f"{'; '.join(named)}." if named else None
 
-    def said_first(self) -> str:
-        """How the sentence of a rule without a description begins."""
-        return self.formulas_of()[0]
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:  # noqa: ARG002 - the figures say more
+        """What was found: ``tries 7, declines 5``. ``read``: the figures and fields, by name, of one record.
 
-    @cached_property
-    def _sentence(self) -> Sentence:
-        parts: list[tuple[PartKind, str]] = [("text", self.said_first()), *key_parts(self.key_fields)]
-        for number, name in enumerate(self._in_order):
-            parts += [("text", f"{', ' if number else ': '}{name} "), ("figure", name)]
-        return Sentence(joined(parts))
+        ``by``: what is said of the key, where it is; it begins with a space.
+        """
+        figures = self.figures_of()
+        names = [*self._in_order, *(name for name in read if name not in figures)]
+        return ", ".join(f"{name} {_one_in_words(figures.get(name), read.get(name))}" for name in names) + by
 
-    def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - the figures say more
-        """``tries >= 6 and declines / tries > 0.5 by card hash c1: tries 7, declines 5``."""
-        return self._sentence
+    def line_in_words(self, operator: str | None, threshold: float | None) -> str:
+        """`` (line: 10)``; nothing where there is none."""
+        if operator is None or threshold is None:
+            return ""
+        return f" (line: {'' if operator == '>=' else f'{operator} '}{number(threshold)})"
+
+    @property
+    def same(self) -> str:
+        """`` of the same card``: whose figures it asks for; nothing where there is no key."""
+        return f" of the same {' and '.join(self.key_fields)}" if self.key_fields else ""
+
+    def fires_where(self) -> str | None:
+        """What it asks for, in words, where nobody wrote its formula; None: the formula says it."""
+        return None
+
+    def measure(self, value: float) -> str:
+        """So much of an alert's value, with its unit."""
+        return number(value)
+
+    def sentence(
+        self,
+        value: float | None,
+        threshold: float | None,
+        operator: str | None,
+        window_ms: int | None,
+        key: Mapping[str, Any],
+        count: int | None,
+        evidence: Mapping[str, Any],
+    ) -> str:
+        """The description filled in; without one what was found, by which key, and the line: never the formula."""
+        if self.description:
+            return super().sentence(value, threshold, operator, window_ms, key, count, evidence)
+        found = self.in_words(value, evidence, key_said(self.key_fields, key))
+        return f"{found}{self.line_in_words(operator, threshold)}"
+
+
+def _one_in_words(figure: FigureFields | None, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return shown_figure(value)
+    return rounded_duration(value) if figure is not None and figure.aggregate in {"since", "age"} else number(value)
 
 
 def _met(text: str, name: str) -> tuple[int, str]:

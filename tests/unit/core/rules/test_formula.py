@@ -162,9 +162,10 @@ def test_the_sentence() -> None:
     said_by = {"value": 7, "threshold": 6, "operator": ">=", "window_ms": 600_000, "key": {"account_id": "a1"}}
     plain = rule(FORMULA).sentence(**said_by, count=7, evidence=read)
     assert plain == (
-        f"{FORMULA['when']} by account a1: "
-        "tries 7, declines 5, usual unknown, silent unknown, run unknown, latest unknown"
+        "tries 7, declines 5, usual unknown, silent unknown, run unknown, latest unknown, amount_cents 12 by account a1"
     )
+    known = rule(FORMULA).sentence(**said_by, count=7, evidence={**read, "silent": 93 * 86_400_000, "usual": 10**300})
+    assert "usual 1.000e+300, silent 93 days, " in known
     described = rule(FORMULA, description="{declines} of {tries} in {window} by {account_id}, {amount_cents}")
     assert described.sentence(**said_by, count=7, evidence=read) == "5 of 7 in 10 min by a1, 12"
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from crossline.core.rules.types.composite import CompositeRule
+from crossline.core.rules.types.correlation import CorrelationRule
+
 from .scenes import alerts
 from .test_anomaly import ANOMALY, scene
 from .test_burst import BURST
@@ -68,3 +71,90 @@ def test_a_sentence_names_the_line_of_its_own_value() -> None:
     told = {**BURST, "description": "{value} {operator} {threshold}", "emit": "every"}
     assert [alert["message"] for alert in alerts(told, [*LARGE, *[{"s": 11, "amount": 0}] * 300])][-1] == "311 > 10"
     assert alerts(told, SMALL)[0]["message"] == "6 > 5"
+
+
+@pytest.mark.parametrize(
+    ("rule", "records", "said"),
+    [
+        (ANOMALY, scene(114), "amount 114 by merchant m1, 3.03 deviations above the usual 100 (line: 3)"),
+        (ANOMALY, scene(86), "amount 86 by merchant m1, 3.03 deviations below the usual 100 (line: 3)"),
+        ({**RATIO, "ratio": 2.5}, scene(251), "amount 251 by merchant m1, 2.51 times the usual 100 (line: 2.5)"),
+        (BURST, SMALL, "6 payments by card c1 in 2 min, avg of amount 300 (line: > 5)"),
+        (SPENT, [{"s": 0, "amount": 5000}], "1 payment by card c1 in 2 min, sum of amount 5,000"),
+        (DORMANT, WOKEN, "2 payments by card c1 in 60 s after 90 min of silence (line: 2)"),
+        (
+            {**FORM, "when": "spent > 100 and tries >= 1"},
+            [{"s": 0, "amount": 2**62}, {"s": 1, "amount": 2**62}, *[{"s": 2, "amount": 2**62}] * 3],
+            "spent 2.306e+19, tries 5 by card c1",
+        ),
+    ],
+)
+def test_the_sentence_of_a_rule_without_a_description_is_in_words(
+    rule: dict[str, Any], records: list[dict[str, Any]], said: str
+) -> None:
+    assert alerts(rule, records)[-1]["message"] == said
+
+
+MARKET: dict[str, Any] = {
+    "rule_id": "r",
+    "version": 1,
+    "rule_type": "correlation",
+    "source_topic": "payments",
+    "context_topic": "fx_rates",
+    "correlation_key": "pair",
+    "window": "5m",
+    "context_value_field": "rate",
+    "context_resolution": "last",
+}
+OF_MEAN = {**MARKET, "context_resolution": "mean", "event_value_field": "rate"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "read", "said"),
+    [
+        (
+            {**MARKET, "condition": {"operator": ">=", "value": 3}},
+            3.2,
+            {"context": 3.2, "context_age": 1500},
+            "last rate of fx rates by pair EURUSD 3.2, 1.5 s before (line: >= 3)",
+        ),
+        (
+            {**OF_MEAN, "metric": "difference", "condition": {"operator": "<", "value": -3}},
+            -3.2,
+            {"rate": 1, "context": 4.2, "context_age": 0},
+            "rate 1 by pair EURUSD, 3.2 below the mean rate of fx rates, 4.2, of the same instant (line: < -3)",
+        ),
+        (
+            {
+                **OF_MEAN,
+                "context_resolution": "mean_std",
+                "metric": "z_score",
+                "condition": {"operator": ">", "value": 3},
+            },
+            3.5,
+            {"rate": 8, "context": 1, "context_age": 90_000},
+            "rate 8 by pair EURUSD, 3.5 deviations above the mean rate of fx rates, 1, 90 s before (line: > 3 deviations)",
+        ),
+    ],
+)
+def test_the_sentence_of_a_correlation(rule: dict[str, Any], value: float, read: dict[str, Any], said: str) -> None:
+    made, line = CorrelationRule.model_validate(rule), rule["condition"]
+    assert made.sentence(value, line["value"], line["operator"], None, {"pair": "EURUSD"}, 1, read) == said
+
+
+@pytest.mark.parametrize(
+    ("members", "value", "line", "said"),
+    [
+        ({"all_of": ["a.1", "b"]}, 2, 2, "a.1 (3 times) and b hit by account a1 in 60 min (line: 2 of 2 rules)"),
+        (
+            {"any_of": ["a.1", "b"], "weights": {"a.1": 2.5}, "threshold": 3},
+            3.5,
+            3,
+            "a.1 (3 times) and b hit by account a1 in 60 min, weight 3.5 (line: weight 3)",
+        ),
+    ],
+)
+def test_the_sentence_of_a_composite(members: dict[str, Any], value: float, line: float, said: str) -> None:
+    body = {"rule_id": "r", "version": 1, "rule_type": "composite", "join_key": "account", "window": "1h", **members}
+    made = CompositeRule.model_validate(body)
+    assert made.sentence(value, line, ">=", None, {"account": "a1"}, 1, {"hits": 4, "a_1": 3, "b": 1}) == said

@@ -85,6 +85,10 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
         """As they are written."""
         return self.when or "", self.value
 
+    def line_in_words(self, operator: str | None, threshold: float | None) -> str:  # noqa: ARG002 - of which, is not said
+        """Nothing: the sentence names all the figures, and which of them the line is of stands in the alert."""
+        return ""
+
     def path_of(self, part: str) -> Path:
         """The field itself."""
         return (part,) if part in {"when", "value"} else ("figures", part)

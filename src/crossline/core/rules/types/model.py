@@ -22,7 +22,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.figure import FigureFields, kinds
 from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.sentence import PartKind, Sentence, joined, key_parts, number
+from crossline.core.rules.sentence import number
 from crossline.core.rules.types.formula import check_figures
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Number
@@ -198,8 +198,6 @@ threshold: 0.9
         names = super().placeholder_names(spec)
         return None if names is None else (*names, *_NOTES)
 
-    @cached_property
-    def _sentence(self) -> Sentence:
-        parts: list[tuple[PartKind, str]] = [("text", "score "), ("value", ""), *key_parts(self.key_fields)]
-        sign = "" if self.operator == ">=" else f"{self.operator} "
-        return Sentence(joined([*parts, ("text", f" by {self.model} (line: {sign}{number(self.threshold)})")]))
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:  # noqa: ARG002 - the score says it
+        """``score 0.93 by card c1 by card-fraud-3.onnx``."""
+        return f"score {number(value)}{by} by {self.model}"
