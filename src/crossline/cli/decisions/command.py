@@ -125,9 +125,17 @@ def _table(decisions: Sequence[Mapping[str, Any]]) -> Listing:
             Text(printable(each["decision"] + revised), _STYLES.get(each["decision"], "")),
             str(each["score"]),
             f"{each['record_id']} of {each['stream']}",
-            ", ".join(f"{reason['rule_id']}@{reason['rule_version']}" for reason in each.get("reasons") or ()),
+            _why(each),
         )
     return table
+
+
+def _why(decision: Mapping[str, Any]) -> str:
+    """The rules that it rests on; of a revision what made it too."""
+    reasons = ", ".join(f"{each['rule_id']}@{each['rule_version']}" for each in decision.get("reasons") or ())
+    if not decision.get("revises"):
+        return reasons
+    return f"{reasons or 'no rule any more'}; revised by correction {str(decision.get('because'))[:_ID_WIDTH]}"
 
 
 def _story(decision: Mapping[str, Any]) -> RenderableType:

@@ -115,9 +115,19 @@ class FormedRule(Rule):
         return False
 
     @cached_property
+    def _used(self) -> Mapping[str, FigureFields]:
+        """The figures that the formulas name: others cost nothing and change nothing. All, where they name none."""
+        figures, text = self.figures_of(), _unquoted(" ".join(self.texts()) if self.figures_of() else "")
+        return {name: each for name, each in figures.items() if _met(text, name)[0] < len(text)} or figures
+
+    def unread_figures(self) -> tuple[str, ...]:
+        """The figures that somebody wrote and no formula names."""
+        return tuple(name for name in self.figures_of() if name not in self._used)
+
+    @cached_property
     def _in_order(self) -> Mapping[str, FigureFields]:
         """The figures as the formulas come to them: a mapping in a file has no order that a person means."""
-        figures = self.figures_of()
+        figures = self._used
         return {name: figures[name] for name in sorted(figures, key=partial(_met, " ".join(self.texts())))}
 
     def all_conditions(self) -> tuple[Condition, ...]:
@@ -127,14 +137,14 @@ class FormedRule(Rule):
     @property
     def key_fields(self) -> tuple[str, ...]:
         """The key that its figures have; of several, that of the first that the formulas name."""
-        figures = self.figures_of()
+        figures = self._used
         several = len({each.key_fields for each in figures.values()}) > 1
         return next(iter((self._in_order if several else figures).values())).key_fields
 
     @cached_property
     def _by_key(self) -> Mapping[tuple[str, ...], Mapping[str, FigureFields]]:
         """The figures of each key, its own first."""
-        figures = self.figures_of()
+        figures = self._used
         several = len({each.key_fields for each in figures.values()}) > 1
         found: dict[tuple[str, ...], dict[str, FigureFields]] = {}
         for name, figure in (self._in_order if several else figures).items():
@@ -211,9 +221,10 @@ class FormedRule(Rule):
         return replace(found, path=(*self.path_of(figure), *found.path))
 
     def _unread(self, spec: StreamSpec) -> Iterator[Finding]:
-        """Figures that no formula reads: most often one was meant."""
+        """Its figures, where no formula reads one of them: most often one was meant. Of several, see `rules lint`."""
         read = {name for formula in self._formulas(spec)[0] if formula is not None for name in formula.names}
-        for name in self.figures_of():
+        figures = self.figures_of()
+        for name in figures if not read & set(figures) else ():
             if name not in read:
                 yield Finding(self.path_of(name), f"figure {name}", "a figure that when or value names")
 
@@ -347,6 +358,11 @@ def _one_in_words(figure: FigureFields | None, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return shown_figure(value)
     return rounded_duration(value) if figure is not None and figure.aggregate in {"since", "age"} else number(value)
+
+
+def _unquoted(text: str) -> str:
+    """``text`` without what stands in quotes."""
+    return re.sub(r""" "[^"]*" | '[^']*' """, " ", text, flags=re.VERBOSE)
 
 
 def _met(text: str, name: str) -> tuple[int, str]:

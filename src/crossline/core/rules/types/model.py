@@ -160,9 +160,9 @@ threshold: 0.9
         return []
 
     def _unread(self, spec: StreamSpec) -> Iterator[Finding]:
-        """Figures that are no part of a feature: most often one was meant."""
+        """Its figures, where none is part of a feature: most often one was meant."""
         read = {name for formula in self._formulas(spec)[0] if formula is not None for name in formula.names}
-        for name in self.figures if self.features else ():
+        for name in self.figures if self.features and not read & set(self.figures) else ():
             if name not in read:
                 yield Finding(("figures", name), f"figure {name}", "a figure that one of the features names")
 
