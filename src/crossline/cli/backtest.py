@@ -14,6 +14,7 @@ import orjson
 import typer
 
 from crossline.cli.alone import do_without_pandas
+from crossline.cli.startup import tell_compiling
 from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
 from crossline.cli.summary import Progress, as_text, check_some_judged, differences, recorded_only, without_row
 from crossline.connectors.files.names import matching_files
@@ -40,6 +41,13 @@ FIGURES_HELP = (
 )
 DECISIONS_HELP = "File for the decisions on records, as JSON lines; what is there goes. Needs a policy."
 LISTS_HELP = "Folder of named lists, as they are now; else the pipeline's. As of a log: for what that does not know."
+On = Annotated[
+    Runner,
+    typer.Option(
+        help="What judges. local: processes of this machine, which begin at once. spark: Spark, as in a pipeline. "
+        "auto: local, since inputs are files of this machine. Alerts and their order are the same."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -78,13 +86,7 @@ def backtest(
     policy: Annotated[
         Path | None, typer.Option(help="Policy file; else the pipeline's.", exists=True, dir_okay=False)
     ] = None,
-    on: Annotated[
-        Runner,
-        typer.Option(
-            help="What judges. local: processes of this machine, which begin at once. spark: Spark, as in a pipeline. "
-            "auto: local, since inputs are files of this machine. Alerts and their order are the same."
-        ),
-    ] = Runner.AUTO,
+    on: On = Runner.AUTO,
     figures: Annotated[Path | None, typer.Option(help=FIGURES_HELP, exists=True)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
@@ -277,6 +279,7 @@ def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Replay]]:
     """What judges, and can be stopped; Spark, where that is asked for, for as long as the context lasts."""
     if on is not Runner.SPARK:
         do_without_pandas()
+        tell_compiling()
         from crossline.replay import in_process
 
         yield partial(in_process.backtest, on_start=stopping.stops)

@@ -17,6 +17,7 @@ from rich.text import Text
 from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import Setting, files_of, inputs_by_stream, lists_for, setting_of, with_tables
 from crossline.cli.screen import Listing, screen
+from crossline.cli.startup import tell_compiling
 from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
 from crossline.cli.summary import Progress, check_some_judged
 from crossline.connectors.files.names import matching_files
@@ -220,6 +221,7 @@ def _write(
 ) -> dict[str, Any]:
     if on is not Runner.SPARK:
         do_without_pandas()
+        tell_compiling()
     from crossline.replay.figures import types_of
 
     columns = types_of(told, judged.history.streams)

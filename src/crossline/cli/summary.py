@@ -219,5 +219,5 @@ def _changed(compared: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         for word, samples in (("appear", "appearing"), ("disappear", "disappearing")):
             for alert in each[samples]:
                 yield f"{word}s: {rule} at {alert['record_id']}, {alert['event_time']}: {alert['message']}"
-            if (more := each[word] - len(each[samples])) > 0:
+            if each[samples] and (more := each[word] - len(each[samples])) > 0:
                 yield f"{word}{'s' if more == 1 else ''}: {rule} at {more:,} more"

@@ -11,6 +11,7 @@ import typer
 
 from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import FIGURES_HELP, inputs_by_stream, lists_for, setting_of, with_tables
+from crossline.cli.startup import tell_compiling
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
 from crossline.core.streams.reading import rule_of
@@ -94,6 +95,7 @@ class Given:
         from crossline.replay.trial import as_if_active
 
         do_without_pandas()
+        tell_compiling()
         setting = setting_of(path, self.stream, self.lists, self._pipeline, self.figures, as_of_log=False)
         active = as_if_active(rules)
         history = Recorded(setting.streams, inputs_by_stream(list(self.inputs), setting.streams))

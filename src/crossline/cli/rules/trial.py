@@ -15,6 +15,7 @@ from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
 from crossline.cli.rules.given import FiguresPath
 from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.rules.base import Rule
@@ -64,6 +65,7 @@ def try_rules(
     from crossline.rulelog.lists import lists_in
 
     do_without_pandas()
+    tell_compiling()
     setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, figures, as_of_log=False)
     named = lists_in(setting.lists) if setting.lists else {}
     known = setting.known(sorted(named) if setting.lists else None)

@@ -15,7 +15,10 @@ def header_said(names: Sequence[str], wanted: Collection[str]) -> str:
     for separator, called in _OTHERS.items():
         parts = [each.strip().strip('"') for each in line.split(separator)]
         if len(parts) > 1 and set(wanted) & set(parts):
-            return f"found columns {listed(parts)}, parted by {called}; write the file with commas between its fields"
-    hints = dict.fromkeys(filter(None, (nearest(each, names) for each in wanted)))
-    found = f"found columns {listed([shown(each).strip(chr(34)) for each in names])}"
-    return f"{found}; {'; '.join(hints)}" if hints else found
+            return f"found fields {listed(parts)}, parted by {called}; write the file with commas between its fields"
+    found = f"found fields {listed([shown(each).strip(chr(34)) for each in names])}"
+    for each in wanted:
+        near = nearest(each, set(names) - set(wanted))
+        if near is not None:
+            return f"{found}; is {each} meant by {near.removeprefix('did you mean ')}"
+    return found

@@ -134,7 +134,7 @@ def test_kinds_of_figures_are_those_of_their_fields() -> None:
         ({**figure(count=True, resolution="1m"), "emit_mode": "window"}, "emit_mode", "records are not kept"),
         (figure(avg="rate", source_topic="rates"), "figures.f.source_topic", "the name of a stream: one of"),
         (figure(count=True, group_by={"account_id": "owner"}), "figures.f.group_by", "that have a source_topic"),
-        ({**FORMULA, "when": "tries > 5"}, "figures.declines", "that when or value names"),
+        ({**figure(count=True), "when": "amount_cents > 5"}, "figures.f", "that when or value names"),
         ({**FORMULA, "description": "{tries} of {nothing}"}, "description", "in braces"),
     ],
 )  # fmt: skip

@@ -106,6 +106,10 @@ MARKET: dict[str, Any] = {
     "context_value_field": "rate",
     "context_resolution": "last",
 }
+SAID_OF_MEAN = (
+    "rate 8 by pair EURUSD, 3.5 deviations above the mean rate of fx rates, 1, of the same instant "
+    "(line: > 3 deviations)"
+)
 ABOVE = {"operator": ">", "value": 3}
 OF_MEAN = {**MARKET, "context_resolution": "mean", "event_value_field": "rate"}
 
@@ -133,9 +137,8 @@ OF_MEAN = {**MARKET, "context_resolution": "mean", "event_value_field": "rate"}
                 "condition": {"operator": ">", "value": 3},
             },
             3.5,
-            {"rate": 8, "context": 1, "context_age": 90_000},
-            "rate 8 by pair EURUSD, 3.5 deviations above the mean rate of fx rates, 1, 90 s before "
-            "(line: > 3 deviations)",
+            {"rate": 8, "context": 1, "context_age": 0},
+            SAID_OF_MEAN,
         ),
     ],
 )
