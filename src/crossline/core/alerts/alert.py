@@ -1,4 +1,4 @@
-"""Alerts: their ids, their fields in the order of ``streams.md``, and their form as a table."""
+"""Alerts: their ids, their fields in the order in which programs are promised them, and their form as a table."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class AlertMaker:
         return {**alert, **changed}
 
     def alert(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
-        """One alert as JSON values, fields in the order of ``streams.md``; ``delivered_at`` is for the sink to say.
+        """One alert as JSON values, fields in the order promised; ``delivered_at`` is for the sink to say.
 
         Of ``record_ids`` the last 50 are kept.
         """

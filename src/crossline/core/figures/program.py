@@ -51,9 +51,10 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record; ``bounds`` as in rules.md.
+    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record.
 
-    ``resolution_ms``: it begins with a pane of this length, and panes are kept instead of records; 0: it is exact.
+    ``bounds``: its ends, as rules write them. ``resolution_ms``: it begins with a pane of this length, and panes are kept
+    instead of records; 0: it is exact.
     """
 
     length_ms: int
