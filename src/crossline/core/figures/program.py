@@ -53,8 +53,8 @@ class Feed:
 class Window:
     """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record.
 
-    ``bounds``: its ends, as rules write them. ``resolution_ms``: it begins with a pane of this length, and panes are kept
-    instead of records; 0: it is exact.
+    ``bounds``: its ends, as rules write them. ``resolution_ms``: it begins with a pane of this length, and panes are
+    kept instead of records; 0: it is exact.
     """
 
     length_ms: int
