@@ -36,7 +36,7 @@ from crossline.core.streams.reading import HIT, rule_of
 from crossline.engine.book.book import Book
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
-from crossline.replay.shown import Clocks, rule_words, shown_value, with_fields
+from crossline.replay.shown import Clocks, figures_said, rule_words, shown_value, with_fields
 from crossline.replay.steps import lists_named, standing, steps_of, unmet
 from crossline.replay.waits import wait_of, waited, waits
 
@@ -210,7 +210,7 @@ class _Case:
     def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
         """Why a rule with a window did not fire; ``probe`` has its figure, None where it has none."""
         if probe is not None and program.verdict is not None:
-            yield from self._held_back(program, _Said(rule_words(self.rule), program.verdict), probe)
+            yield from self._held_back(program, _Said(self.rule, rule_words(self.rule), program.verdict), probe)
         yield from self._reasons()
         found, figure = _found(self.trial.found, self.rule.reading.judged), program.figure
         if found is None:
@@ -326,6 +326,7 @@ def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
 class _Said:
     """A verdict, as it is at the alerts of probes; ``words``: of a rule whose formula nobody wrote."""
 
+    rule: Rule
     words: FormedRule | None
     verdict: Wanted
 
@@ -368,7 +369,7 @@ class _Said:
         read = read_figures(verdict, alert)
         if self.words is not None:
             return self.words.in_words(_number(alert["value"]), read)
-        return ", ".join(f"{name} {shown_value(value)}" for name, value in read.items())
+        return figures_said(self.rule, read)
 
 
 def _line(words: FormedRule | None, verdict: Wanted) -> str:

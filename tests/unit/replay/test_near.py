@@ -92,15 +92,22 @@ def test_of_alternatives_the_nearest(tmp_path: Path) -> None:
     assert p4.endswith("; not count > 7: 4 is missing")
 
 
+def test_of_a_formula_times_are_told_as_times(tmp_path: Path) -> None:
+    """Card c was silent for 295 s; the rule asks for less than two minutes, as it is written."""
+    figures = {"silent": {"since": True, "group_by": "card", "window": "1h"}}
+    body = {"rule_id": "f", "version": 1, "rule_type": "formula", "source_topic": "payments", "figures": figures}
+    found = missed(tmp_path, {**body, "when": "silent  < 2m and amount < 2"})["f"]
+    assert "silent 4.92 min, amount 1: not silent < 2m: 2.92 min is missing" in [each.why for each in found]
+
+
 def test_of_rules_whose_formula_nobody_wrote_it_is_told_in_words(tmp_path: Path) -> None:
     body = {"rule_id": "f", "version": 1, "rule_type": "anomaly", "source_topic": "payments", "group_by": "card"}
     rule = {**body, "value_field": "amount", "ratio": 2, "min_points": 1, "window": "1h"}
     rows = [payment(1, 0, "a", 100), payment(2, 1, "a", 150), payment(3, 0, "b", 10), payment(4, 1, "b", 19)]
     given = judged(write(tmp_path / "in.jsonl", rows), rule)
     found = near_misses(given, tried(given, tmp_path / "rules"), tmp_path / "probes")["f"]
-    asked = (
-        "it fires where amount is more than 2 times its average, with 1 or more before it in 60 min of the same card"
-    )
+    past = "with 1 or more of the same card in the 60 min before it"
+    asked = f"it fires where amount is more than 2 times its average, {past}"
     assert [(each.record_id, each.why) for each in found] == [
         ("p4", f"found amount 19, 1.9 times the usual 10; {asked}; 0.1 times is missing"),
         ("p2", f"found amount 150, 1.5 times the usual 100; {asked}; 0.5 times is missing"),

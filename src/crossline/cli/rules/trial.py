@@ -121,6 +121,8 @@ def _miss_row(miss: NearMiss) -> dict[str, Any]:
 
 
 def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
+    from crossline.replay.shown import shown_value
+
     if as_json:
         write_lines([json_bytes(asdict(each)) for each in made])
         return
@@ -129,7 +131,7 @@ def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
         show(Text(printable(f"{stream}: {said}")))
     table = Listing("rule", "version", "fired", "figure", "line", "why", long=["why"])
     for each in made:
-        figure = "" if each.value is None else str(each.value)
+        figure = "" if each.value is None else shown_value(each.value)
         fired = "yes" if each.fired else "no"
         table.add(each.rule_id, str(each.version), fired, figure, each.line or "", each.why)
     show(table)

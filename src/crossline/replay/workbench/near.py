@@ -29,7 +29,7 @@ from crossline.core.rules.formed import FormedRule
 from crossline.engine.book.book import Book
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
-from crossline.replay.shown import Clocks, rule_words, shown_value, with_fields
+from crossline.replay.shown import Clocks, duration_said, figures_said, rule_words, shown_value, with_fields
 from crossline.replay.trial import Trial, read_figures
 from crossline.replay.waits import waited
 
@@ -120,7 +120,7 @@ def _missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss 
             why += f": {shown_value(_rounded(abs(missing)))} {'is missing' if missing > 0 else 'is too much'}"
         return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, (0, abs(missing)))
     if isinstance(verdict, Formed):
-        return _missed_formula(rule_words(rule), verdict, alert)
+        return _missed_formula(rule, verdict, alert)
     if isinstance(verdict, Absent) and alert["value"] is not None:
         left_ms = verdict.within_ms - alert["value"]
         return NearMiss(
@@ -133,7 +133,7 @@ def _beyond(verdict: Comparison, missing: float) -> bool:
     return {">": missing < 0, ">=": missing <= 0, "<": missing > 0, "<=": missing >= 0}[verdict.operator]
 
 
-def _missed_formula(words: FormedRule | None, verdict: Formed, alert: Mapping[str, Any]) -> NearMiss | None:
+def _missed_formula(rule: Rule, verdict: Formed, alert: Mapping[str, Any]) -> NearMiss | None:
     read = read_figures(verdict, alert)
     failing = _failing(verdict.when.root, read)
     if not failing:
@@ -141,12 +141,14 @@ def _missed_formula(words: FormedRule | None, verdict: Formed, alert: Mapping[st
     gaps = [_gap(part, read) for part in failing]
     missing = gaps[0][0] if len(gaps) == 1 else None
     distance = (len(failing), sum(share for _, share in gaps))
+    words = rule_words(rule)
     if words is not None:
         missing, why = _missed_in_words(words, verdict, alert["value"], read, failing)
         return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, distance)
-    figures = ", ".join(f"{name} {shown_value(value)}" for name, value in read.items())
-    why = f"{figures}: not {' and not '.join(canonical(part) for part in failing)}"
-    why += f": {shown_value(_rounded(abs(missing)))} is missing" if missing else ""
+    why = f"{figures_said(rule, read)}: not {' and not '.join(_written(part, verdict) for part in failing)}"
+    if missing:
+        lacks = duration_said(rule, failing[0], abs(missing)) or shown_value(_rounded(abs(missing)))
+        why += f": {lacks} is missing"
     return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, distance)
 
 
@@ -167,6 +169,11 @@ def _missed_in_words(
         return None, why
     missing = _rounded(line.threshold - value)
     return missing, f"{why}; {rule.measure(abs(missing))} {'is missing' if missing > 0 else 'is too much'}"
+
+
+def _written(part: Node, verdict: Formed) -> str:
+    """As it stands in the rule, with its `10m`; of what nobody wrote the plain form."""
+    return " ".join(verdict.when.text[part.span.start : part.span.end].split()) or canonical(part)
 
 
 def _lacks(part: Node, gap: float) -> str:

@@ -148,7 +148,8 @@ window: 30d
     def fires_where(self) -> str:
         """In words: the formula multiplies."""
         line, low = self.ratio if self.ratio is not None else self.z_score, self.direction == "below"
-        past = f"with {self.min_points} or more before it in {format_duration(self.window or 0)}{self.same}"
+        same = self.same or " of all"
+        past = f"with {self.min_points} or more{same} in the {format_duration(self.window or 0)} before it"
         if self.ratio is not None:
             return f"{self.value_field} is {'less' if low else 'more'} than {number(line)} times its average, {past}"
         side = {"above": "above", "below": "below"}.get(self.direction or "both", "from")

@@ -135,9 +135,9 @@ at_least: 2
         """In words."""
         where = f" where {self.filter.text}" if self.filter.canonical else ""
         unseen = ", or was never seen," if self.include_unseen else ""
-        silent = f"had none for {format_duration(self.inactive_for or 0)}{unseen}"
+        silent = f"had no {noun(self.source_topic, one=True)} for {format_duration(self.inactive_for or 0)}{unseen}"
         many = f"{number(self.at_least)} or more {noun(self.source_topic)}{where}"
-        return f"{_and(self.group_by)} {silent} and then {many} in {format_duration(self.window or 0)}"
+        return f"the same {_and(self.group_by)} {silent}, and then {many} in {format_duration(self.window or 0)}"
 
 
 def _and(names: Names) -> str:
