@@ -127,11 +127,7 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         lines += [f"  {count:>9,}  {decision}" for decision, count in figures["decisions"].items()]
     if figures["dead_letters"]:
         lines.append(f"dead letters: {sum(figures['dead_letters'].values()):,}")
-        first = totals.dead_first
-        lines += [
-            f"  {count:>9,}  {reason}{f'; the first: {first[reason]}' if reason in first else ''}"
-            for reason, count in figures["dead_letters"].items()
-        ]
+        lines += [f"  {count:>9,}  {reason}" for reason, count in figures["dead_letters"].items()]
     if figures["late_records"]:
         lines.append(f"late records (not judged, kept in the store): {figures['late_records']:,}")
     lines += [

@@ -24,6 +24,7 @@ from crossline.cli.rules.given import (
 )
 from crossline.cli.rules.given import chosen as chosen_rules
 from crossline.cli.screen import note, write_lines
+from crossline.core.rules.formed import FormedRule
 from crossline.core.texts.plaintext import printable_lines
 from crossline.core.texts.problems import Finding, Problem, path_text
 from crossline.rulelog.reading import FileRule
@@ -122,6 +123,8 @@ def lint(
 
 def warnings_of(item: FileRule) -> list[Problem]:
     """What is not wrong with a rule and cannot be meant, as far as the rule alone shows it (`rules check`)."""
+    if not isinstance(item.rule, FormedRule) or not item.rule.unread_figures():
+        return []  # what reasons about rules takes long to load
     from crossline.core.workbench.lint import unread_figures
 
     return [item.problem(Finding(each.path, each.what, each.todo)) for each in unread_figures(item.rule)]

@@ -131,6 +131,7 @@ class AlertMaker:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
         line = self._line if self._formed is None else self._formed.line_at(value, _formula_inputs(hit))
+        line = None if value is None else line
         operator, threshold = (None, None) if line is None else (line.operator, line.threshold)
         said = self._sentence(value, threshold, operator, self._window_ms, hit.key, hit.count, said_of)
         return {

@@ -7,7 +7,6 @@ is a front-end that writes these four; what compiles, judges and tells of hits r
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,19 +16,12 @@ from crossline.core.basics.fields import FieldKind
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import DISTINCT_ERROR, QUANTILE_ERROR, Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.formula.formula import Formula
+from crossline.core.formula.naive import COMPARE
 from crossline.core.formula.threshold import certain_threshold, threshold_at
 from crossline.core.formula.tree import Constant, Join
 from crossline.core.models.model import Scorer
 from crossline.core.streams.reading import Reading
 
-_MET: Mapping[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _ERRORS = {"distinct_count": DISTINCT_ERROR, "quantile": QUANTILE_ERROR}
 ALWAYS = Formula("true", Constant(True, "boolean"))
 
@@ -176,7 +168,7 @@ class Comparison:
 
     def met(self, value: float) -> bool:
         """Whether ``value`` is beyond it."""
-        return bool(_MET[self.operator](value, self.threshold))
+        return bool(COMPARE[self.operator](value, self.threshold))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from crossline.core.basics.fields import FieldKind
 from crossline.core.basics.times import rounded_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import Operator
@@ -20,7 +21,7 @@ from crossline.core.formula.tree import FAMILIES
 from crossline.core.rules.base import Defaults, DrawnLine, Rule
 from crossline.core.rules.figure import FigureFields, kinds
 from crossline.core.rules.risk import beside_panes, risk_written
-from crossline.core.rules.sentence import RESERVED, key_said, number
+from crossline.core.rules.sentence import RESERVED, key_said, number, unquoted
 from crossline.core.rules.sentence import figure as shown_figure
 from crossline.core.streams.reading import Look, Reading
 from crossline.core.streams.schema import StreamSpec
@@ -74,7 +75,7 @@ class FormedRule(Rule):
             return None
         if text == self.formulas_of()[1]:
             return DrawnLine(text, operator, threshold, path)
-        value = check(text, kinds(self.figures_of(), spec), path, wanted="value")
+        value = check(text, self.known_in(spec), path, wanted="value")
         if not isinstance(value, Formula):
             raise TypeError(f"{self.rule_id}: what is held against {path} is no formula of its figures: {value}")
         return DrawnLine(value.canonical, operator, threshold, path, value=value)
@@ -117,8 +118,18 @@ class FormedRule(Rule):
     @cached_property
     def _used(self) -> Mapping[str, FigureFields]:
         """The figures that the formulas name: others cost nothing and change nothing. All, where they name none."""
-        figures, text = self.figures_of(), _unquoted(" ".join(self.texts()) if self.figures_of() else "")
+        figures, text = self.figures_of(), unquoted(" ".join(self.texts()) if self.figures_of() else "")
         return {name: each for name, each in figures.items() if _met(text, name)[0] < len(text)} or figures
+
+    @property
+    def _in_reach(self) -> Mapping[str, FigureFields]:
+        """The figures whose streams it reads: one that no formula names brings none of its own."""
+        mine = {None, self.source_topic}
+        return {name: each for name, each in self.figures_of().items() if name in self._used or each.source in mine}
+
+    def known_in(self, spec: StreamSpec) -> dict[str, FieldKind]:
+        """The names that its formulas may have, with their kinds: fields and figures, of which one may be misspelt."""
+        return {**dict.fromkeys(self.unread_figures(), "number"), **kinds(self._in_reach, spec)}
 
     def unread_figures(self) -> tuple[str, ...]:
         """The figures that somebody wrote and no formula names."""
@@ -200,7 +211,7 @@ class FormedRule(Rule):
             return findings
         own = [
             placed
-            for figure, fields in self.figures_of().items()
+            for figure, fields in self._in_reach.items()
             for found in fields.findings(name, spec, lists)
             if (placed := self.placed(figure, found)) is not None
         ]
@@ -231,7 +242,7 @@ class FormedRule(Rule):
     def _formulas(self, spec: StreamSpec) -> tuple[list[Formula | None], list[Finding]]:
         """The formulas of ``formulas_of``, and what is wrong with them."""
         when, value = self.formulas_of()
-        known = kinds(self.figures_of(), spec)
+        known = self.known_in(spec)
         checked = [check(when, known, self.path_of("when"), wanted="verdict")]
         checked += [check(value, known, self.path_of("value"), wanted="value")] if value is not None else []
         findings = [found for each in checked if not isinstance(each, Formula) for found in each]
@@ -282,7 +293,7 @@ class FormedRule(Rule):
         return Formed(self.own_figures, when, shown, self._shows(spec), lines=self.lines_of())
 
     def _shows(self, spec: StreamSpec) -> tuple[tuple[str, Formula], ...]:
-        known, made = kinds(self.figures_of(), spec), []
+        known, made = self.known_in(spec), []
         for name, text in self.shows_of().items():
             formula = check(text, known, self.path_of("when"), wanted="value")
             if not isinstance(formula, Formula):
@@ -358,11 +369,6 @@ def _one_in_words(figure: FigureFields | None, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return shown_figure(value)
     return rounded_duration(value) if figure is not None and figure.aggregate in {"since", "age"} else number(value)
-
-
-def _unquoted(text: str) -> str:
-    """``text`` without what stands in quotes."""
-    return re.sub(r""" "[^"]*" | '[^']*' """, " ", text, flags=re.VERBOSE)
 
 
 def _met(text: str, name: str) -> tuple[int, str]:

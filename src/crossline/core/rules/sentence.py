@@ -134,6 +134,11 @@ def placeholders(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for _, name, _, _ in string.Formatter().parse(text) if name))
 
 
+def unquoted(text: str) -> str:
+    """``text`` without what stands in quotes."""
+    return re.sub(r""""[^"]*"|'[^']*'""", " ", text)
+
+
 def noun(stream: str, *, one: bool = False) -> str:
     """What the records of a stream are called: ``payments`` (``payment``), ``hits of r``, ``records of events.raw``."""
     if len(several := stream.split("&")) > 1:

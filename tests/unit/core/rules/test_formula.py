@@ -8,6 +8,7 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf
 from crossline.core.figures.program import Comparison, Emission, Feed, Figure, Formed, Telling, Window
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.types.formula import FormulaRule
 
 from . import meetings
 from .rulekit import rule, said, streams
@@ -236,3 +237,22 @@ def test_figures_of_other_keys_come_to_the_record_that_they_are_of(*, apart: boo
         ("p1", "c1", 5),
         ("p2", "c2", 12),
     ]
+
+
+@pytest.mark.parametrize(
+    "spare",
+    [
+        {"avg": "rate", "source_topic": "rates", "group_by": "account_id", "window": "1h"},
+        {"count": True, "group_by": "merchant_id", "window": "10d", "resolution": "1h"},
+        {"sum": "amount_cents", "group_by": "account_id", "window": "90d"},
+    ],
+)
+def test_a_figure_that_no_formula_names_changes_nothing(spare: dict[str, Any]) -> None:
+    """Of another stream, another key or a longer window: the plan is that of the rule without it."""
+    body = {**figure(count=True), "when": 'f > 1 and status != "spare"'}
+    told = rule({**body, "figures": {**body["figures"], "spare": spare}})
+    assert isinstance(told, FormulaRule)
+    assert told.unread_figures() == ("spare",)
+    spec = streams()["payments"]
+    assert told.program(spec, Defaults()) == rule(body).program(spec, Defaults())
+    assert told.reading == rule(body).reading

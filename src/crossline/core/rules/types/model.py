@@ -19,7 +19,7 @@ from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, Constant, Name
 from crossline.core.models.model import Model, ModelError, Scorer
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.figure import FigureFields, kinds
+from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import number
@@ -167,7 +167,7 @@ threshold: 0.9
                 yield Finding(("figures", name), f"figure {name}", "a figure that one of the features names")
 
     def _formulas(self, spec: StreamSpec) -> tuple[list[Formula | None], list[Finding]]:
-        known = kinds(self.figures_of(), spec)
+        known = self.known_in(spec)
         found = [check(text, known, ("features", name), wanted="value") for name, text in (self.features or {}).items()]
         findings = [finding for each in found if not isinstance(each, Formula) for finding in each]
         return [each if isinstance(each, Formula) else None for each in found], findings
