@@ -113,6 +113,13 @@ def test_of_rules_whose_formula_nobody_wrote_it_is_told_in_words(tmp_path: Path)
         ("p2", f"found amount 150, 1.5 times the usual 100; {asked}; 0.5 times is missing"),
     ]
     assert [each.missing for each in found] == [0.1, 0.5]
+    deviations = {**body, "value_field": "amount", "z_score": 3, "direction": "below", "min_points": 2, "window": "1h"}
+    rows = [payment(1, 0, "a", 90), payment(2, 1, "a", 110), payment(3, 2, "a", 90)]
+    given = judged(write(tmp_path / "below.jsonl", rows), deviations)
+    (low,) = near_misses(given, tried(given, tmp_path / "below"), tmp_path / "probes-below")["f"]
+    # 10 below an average of 100, at a sample deviation of 14.142.
+    assert low.why.startswith("found amount 90, 0.707 deviations below the usual 100; it fires where ")
+    assert low.why.endswith("; 2.29 deviations is missing")
 
 
 def test_of_an_absence_that_was_answered_last(tmp_path: Path) -> None:

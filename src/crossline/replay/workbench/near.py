@@ -168,7 +168,8 @@ def _missed_in_words(
     if not math.isfinite(value) or line.met(value):
         return None, why
     missing = _rounded(line.threshold - value)
-    return missing, f"{why}; {rule.measure(abs(missing))} {'is missing' if missing > 0 else 'is too much'}"
+    farther = (missing > 0) != (line.threshold < 0)  # of a line below 0 what is missing lies farther down
+    return missing, f"{why}; {rule.measure(abs(missing))} {'is missing' if farther else 'is too much'}"
 
 
 def _written(part: Node, verdict: Formed) -> str:
