@@ -130,13 +130,6 @@ def test_show_of_a_sequence_names_the_records_of_each_step(tmp_path: Path) -> No
     assert lines[at + 1 : at + 6] == ["success t3", "rests on 3 records", "1 t1", "2 t2", "3 t3"]
 
 
-def test_show_of_a_value_that_no_line_is_of_has_the_value(tmp_path: Path) -> None:
-    db = store(tmp_path / "s.db", Delivery("p", 0, alerts=[alert("55", operator=None, threshold=None)]))
-    lines = [" ".join(line.split()) for line in said("show", "--db", db, "55").stdout.splitlines()]
-    assert "value 10" in lines
-    assert not any(line.startswith("line") for line in lines)
-
-
 def test_show_of_a_formula_has_all_that_it_read(tmp_path: Path) -> None:
     window = {"window_start": "2026-01-01T00:00:00.000Z", "window_end": "2026-01-01T00:10:00.000Z"}
     figures = {"tries": {"value": 7, **window, "count": 7}, "usual": {"value": None, **window, "count": 1}}

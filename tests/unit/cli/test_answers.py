@@ -12,6 +12,10 @@ import pytest
 
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
+from crossline.connectors.base import Delivery
+from crossline.connectors.sqlite import SqliteSink
+
+from .alertkit import alert
 
 Run = Callable[..., int]
 Told = pytest.CaptureFixture[str]
@@ -196,3 +200,14 @@ def test_what_other_programs_write_has_a_hint_of_one_line(run: Run, capsys: Told
     Path("rules/large_payment.yaml").write_text(text)
     assert run("rules", "check", "rules", "--stream", "stream.yaml") == 1
     assert capsys.readouterr().out.splitlines()[-1].strip() == hint
+
+
+def test_show_of_an_alert_whose_value_no_line_is_of_has_the_value(run: Run, capsys: Told) -> None:
+    sink = SqliteSink(Path("s.db"), "payments")
+    sink.open()
+    sink.deliver(Delivery("p", 0, alerts=[alert("55", operator=None, threshold=None)]))
+    sink.close()
+    assert run("alerts", "show", "--db", "s.db", "55") == 0
+    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "value 10" in told
+    assert not any(line.startswith("line") for line in told)
