@@ -11,7 +11,6 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from crossline.core.basics.fields import FieldKind
-from crossline.core.basics.times import rounded_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Brings, Comparison, Emission, Evidence, Formed, Program, Telling
@@ -21,8 +20,7 @@ from crossline.core.formula.tree import FAMILIES
 from crossline.core.rules.base import Defaults, DrawnLine, Rule
 from crossline.core.rules.figure import FigureFields, kinds
 from crossline.core.rules.risk import beside_panes, risk_written
-from crossline.core.rules.sentence import RESERVED, key_said, number, unquoted
-from crossline.core.rules.sentence import figure as shown_figure
+from crossline.core.rules.sentence import RESERVED, PartKind, key_parts, key_said, number, unquoted, value_said
 from crossline.core.streams.reading import Look, Reading
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration
@@ -325,9 +323,18 @@ class FormedRule(Rule):
 
         ``by``: what is said of the key, where it is; it begins with a space.
         """
-        figures = self.figures_of()
-        names = [*self._in_order, *(name for name in read if name not in figures)]
-        return ", ".join(f"{name} {_one_in_words(figures.get(name), read.get(name))}" for name in names) + by
+        own = self._timed
+        said = [f"{name} {value_said(read.get(name), timed=timed)}" for name, timed in own.items()]
+        return ", ".join([*said, *(f"{n} {value_said(each)}" for n, each in read.items() if n not in own)]) + by
+
+    @cached_property
+    def _timed(self) -> dict[str, bool]:
+        """Its figures as the formulas come to them, and whether each is a time."""
+        return {name: each.aggregate in {"since", "age"} for name, each in self._in_order.items()}
+
+    @cached_property
+    def _by(self) -> tuple[tuple[PartKind, str], ...]:
+        return tuple(key_parts(self.key_fields))
 
     def line_in_words(self, operator: str | None, threshold: float | None) -> str:
         """`` (line: 10)``; nothing where there is none."""
@@ -361,14 +368,8 @@ class FormedRule(Rule):
         """The description filled in; without one what was found, by which key, and the line: never the formula."""
         if self.description:
             return super().sentence(value, threshold, operator, window_ms, key, count, evidence)
-        found = self.in_words(value, evidence, key_said(self.key_fields, key))
+        found = self.in_words(value, evidence, key_said(self._by, key))
         return f"{found}{self.line_in_words(operator, threshold)}"
-
-
-def _one_in_words(figure: FigureFields | None, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return shown_figure(value)
-    return rounded_duration(value) if figure is not None and figure.aggregate in {"since", "age"} else number(value)
 
 
 def _met(text: str, name: str) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal
 
-from crossline.core.basics.times import format_duration
+from crossline.core.basics.times import format_duration, rounded_duration
 from crossline.core.streams.reading import rule_of, several_of
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
 
@@ -98,6 +98,13 @@ def rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def value_said(value: Any, *, timed: bool = False) -> str:
+    """A figure or field with its thousands marked; ``timed``: it is milliseconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return figure(value)
+    return rounded_duration(value) if timed else number(value)
+
+
 def parse_description(
     text: str, rule_id: str, allowed: Collection[str] | None, path: Path = ("description",)
 ) -> tuple[Sentence, list[Finding]]:
@@ -165,9 +172,9 @@ def key_parts(fields: Sequence[str]) -> list[tuple[PartKind, str]]:
     return parts
 
 
-def key_said(fields: Sequence[str], key: Mapping[str, Any]) -> str:
-    """`` by account a1, country NO``; nothing for a global window."""
-    return "".join(text if kind == "text" else figure(key.get(text)) for kind, text in key_parts(fields))
+def key_said(parts: Sequence[tuple[PartKind, str]], key: Mapping[str, Any]) -> str:
+    """`` by account a1, country NO``, of what ``key_parts`` gives; nothing for a global window."""
+    return "".join([text if kind == "text" else figure(key.get(text)) for kind, text in parts])
 
 
 def joined(parts: Sequence[tuple[PartKind, str]]) -> tuple[tuple[PartKind, str], ...]:
