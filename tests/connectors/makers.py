@@ -9,7 +9,7 @@ from crossline.connectors.sqlite import SqliteSink
 
 
 def alert(record: str, **changes: Any) -> dict[str, Any]:
-    """The alert of ``streams.md``, for record ``record``, with id ``id-<record>`` and with ``changes``."""
+    """The alert of the example, for record ``record``, with id ``id-<record>`` and with ``changes``."""
     return {
         "schema_version": 1,
         "alert_id": f"id-{record}",

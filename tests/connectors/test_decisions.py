@@ -24,7 +24,7 @@ __all__ = ["mock_brokers"]
 
 
 def decision(record: str, **changes: Any) -> dict[str, Any]:
-    """The decision of ``streams.md``, on record ``record``, with id ``d-<record>`` and with ``changes``."""
+    """The decision of the example, on record ``record``, with id ``d-<record>`` and with ``changes``."""
     return {
         "schema_version": 1,
         "decision_id": f"d-{record}",

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
-from rich.text import Text
 
 from crossline.cli.alone import do_without_pandas
-from crossline.cli.screen import Listing, screen
+from crossline.cli.startup import tell_compiling
 from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
-from crossline.cli.summary import Progress, without_row
+from crossline.cli.summary import Progress, as_text, check_some_judged, differences, recorded_only, without_row
 from crossline.connectors.files.names import matching_files
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
 from crossline.core.basics.errors import UsageError
@@ -30,7 +29,6 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig, rule_defaults
 from crossline.core.settings.sources import Directory, RulesTopic
 from crossline.core.streams.schema import StreamSpec, load_streams
-from crossline.core.texts.plaintext import printable
 from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_text
 from crossline.rulelog.reading import SUFFIXES, Known, read_rules
 
@@ -38,8 +36,18 @@ if TYPE_CHECKING:
     from crossline.replay.backtest import Judged, Recorded, Replay
 
 
+FIGURES_HELP = (
+    "File or folder of the shared figures that rules name, where they are not beside these; else the pipeline's."
+)
 DECISIONS_HELP = "File for the decisions on records, as JSON lines; what is there goes. Needs a policy."
 LISTS_HELP = "Folder of named lists, as they are now; else the pipeline's. As of a log: for what that does not know."
+On = Annotated[
+    Runner,
+    typer.Option(
+        help="What judges. local: processes of this machine, which begin at once. spark: Spark, as in a pipeline. "
+        "auto: local, since inputs are files of this machine. Alerts and their order are the same."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -78,13 +86,8 @@ def backtest(
     policy: Annotated[
         Path | None, typer.Option(help="Policy file; else the pipeline's.", exists=True, dir_okay=False)
     ] = None,
-    on: Annotated[
-        Runner,
-        typer.Option(
-            help="What judges. local: processes of this machine, which begin at once. spark: Spark, as in a pipeline. "
-            "auto: local, since inputs are files of this machine. Alerts and their order are the same."
-        ),
-    ] = Runner.AUTO,
+    on: On = Runner.AUTO,
+    figures: Annotated[Path | None, typer.Option(help=FIGURES_HELP, exists=True)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
@@ -92,21 +95,26 @@ def backtest(
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.backtest import Judged, Recorded
 
-    setting = setting_of(rules, stream, lists, pipeline, as_of_log=as_of_log)
+    setting = setting_of(rules, stream, lists, pipeline, figures, as_of_log=as_of_log)
     history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
     log = log_of(setting.rules, setting.name) if as_of_log else None
     sets = _sets(setting, compare, log)
     given = (lists_for(sets, setting.lists, log), setting.defaults, Bounds(setting.partition_lag_ms))
     judged = [Judged(each, history, *given) for each in sets]
     judged[0] = replace(judged[0], deciding=deciding_for(output, decisions, policy, setting))
-    read = [*setting.files, *([policy] if policy else []), *_files_read(history, (setting.rules, compare))]
+    read = [
+        *setting.files,
+        *([policy] if policy else []),
+        *_files_read(history, (setting.rules, compare, setting.figures)),
+    ]
     # From before the first file is made: what is stopped leaves none.
     with stoppable() as stopping, own_folder_for("tables") as folder:
         joined = with_tables(judged, setting.config, log, folder)
-        figures = _figures(joined, (output, decisions), read, on, stopping)
+        told = _figures(joined, (output, decisions), read, on, stopping)
     # Where alerts or decisions own the standard output, it holds nothing else.
     out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
-    out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+    out.write(orjson.dumps(told).decode() + "\n" if as_json else as_text(told))
+    check_some_judged(told["records"], told["dead_letters"])
 
 
 def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[RuleSet]:
@@ -196,7 +204,13 @@ class Setting:
 
 
 def setting_of(
-    rules: Path | None, stream: Path | None, lists: Path | None, pipeline: str | None, *, as_of_log: bool
+    rules: Path | None,
+    stream: Path | None,
+    lists: Path | None,
+    pipeline: str | None,
+    figures: Path | None = None,
+    *,
+    as_of_log: bool,
 ) -> Setting:
     """Raises UsageError where something is missing, or given twice."""
     if pipeline is not None and (Path(pipeline).is_file() or pipeline.endswith(SUFFIXES)):
@@ -214,7 +228,7 @@ def setting_of(
             config.engine.partition_lag,
             config.policy,
             config.decisions.emit == "all",
-            Path(config.figures) if config.figures else None,
+            figures or (Path(config.figures) if config.figures else None),
             config,
         )
     if pipeline is not None and not as_of_log:
@@ -224,7 +238,8 @@ def setting_of(
     if stream is None or rules is None:
         missing = " and ".join(name for name, path in (("--stream", stream), ("--rules", rules)) if path is None)
         raise UsageError(f"found no {missing}; expected the files that they name, or --pipeline with a pipeline file")
-    return Setting(load_streams(read_text(stream), str(stream)), rules, lists, pipeline, (stream,))
+    streams = load_streams(read_text(stream), str(stream))
+    return Setting(streams, rules, lists, pipeline, (stream,), figures=figures)
 
 
 def _judge(
@@ -243,7 +258,9 @@ def _judge(
             figures: dict[str, Any] = {
                 "records": first.totals.records,
                 "alerts": dict(sorted(first.totals.alerts.items())),
+                **recorded_only(judged[0].rules),
                 "dead_letters": first.totals.dead,
+                **({"first_dead": first.totals.dead_first} if first.totals.dead else {}),
                 "late_records": first.totals.late,
                 **without_row(first.totals.missed),
             }
@@ -262,6 +279,7 @@ def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Replay]]:
     """What judges, and can be stopped; Spark, where that is asked for, for as long as the context lasts."""
     if on is not Runner.SPARK:
         do_without_pandas()
+        tell_compiling()
         from crossline.replay import in_process
 
         yield partial(in_process.backtest, on_start=stopping.stops)
@@ -358,38 +376,3 @@ def with_tables(
     logged = {**logged, **tables_of_topics(config, wanted, log, folder, row_reader)}
     tables = {**tables_in(config, folder, sorted(wanted - set(logged))), **logged}
     return [replace(each, tables=tables) for each in judged]
-
-
-def differences(old: Path, new: Path) -> dict[str, Any]:
-    """Per rule what appears and disappears with the other rules."""
-    from crossline.replay.compare import compare, read_alerts
-
-    found = compare(read_alerts(old), read_alerts(new))
-    told = ("both", "appear", "disappear", "appearing", "disappearing")
-    return {rule: {name: getattr(d, name) for name in told} for rule, d in found.items()}
-
-
-def as_text(figures: dict[str, Any]) -> str:
-    """The figures as tables."""
-    alerts = Listing("rule", "alerts")
-    for rule, count in figures["alerts"].items():
-        alerts.add(rule, f"{count:,}")
-    console = screen()
-    with console.capture() as captured:
-        console.print(Text(printable(f"{figures['records']:,} records, alerts in {figures['output']}")))
-        console.print(alerts)
-        for decision, count in figures.get("decisions", {}).items():
-            console.print(f"decisions: {count:,} {decision}")
-        for reason, count in figures["dead_letters"].items():
-            console.print(f"dead letters: {count:,} {reason}")
-        if figures["late_records"]:
-            console.print(f"late records, not judged: {figures['late_records']:,}")
-        for table, count in figures.get("without_row", {}).items():
-            console.print(f"records without a row in table {table}: {count:,}")
-        if "compare" in figures:
-            console.print("with the other rules:")
-            changes = Listing("rule", "both", "appear", "disappear")
-            for rule, d in figures["compare"].items():
-                changes.add(rule, f"{d['both']:,}", f"+{d['appear']:,}", f"-{d['disappear']:,}")
-            console.print(changes)
-    return captured.get()

@@ -17,8 +17,9 @@ from rich.text import Text
 from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import Setting, files_of, inputs_by_stream, lists_for, setting_of, with_tables
 from crossline.cli.screen import Listing, screen
+from crossline.cli.startup import tell_compiling
 from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
-from crossline.cli.summary import Progress
+from crossline.cli.summary import Progress, check_some_judged
 from crossline.connectors.files.names import matching_files
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
 from crossline.core.basics.errors import UsageError
@@ -127,6 +128,8 @@ def figures(
         return  # it was stopped before it began
     out = sys.stderr if is_standard_output(output) else sys.stdout
     out.write(orjson.dumps(found).decode() + "\n" if as_json else as_text(found))
+    if not follow:
+        check_some_judged(found["records"], found["dead_letters"])
 
 
 def _check_options(inputs: list[str] | None, pipeline: str | None, *, follow: bool, drain: bool) -> None:
@@ -218,6 +221,7 @@ def _write(
 ) -> dict[str, Any]:
     if on is not Runner.SPARK:
         do_without_pandas()
+        tell_compiling()
     from crossline.replay.figures import types_of
 
     columns = types_of(told, judged.history.streams)

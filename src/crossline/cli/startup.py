@@ -1,13 +1,18 @@
-"""How far a start is, and what its seconds went into."""
+"""How far a start is, and what its seconds went into; the first compilation of the kernels, where it comes to that."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from crossline.engine.machine.compile_progress import CompileProgress
+
 _TICK_S = 1.0
+COMPILING = "compiling kernels, once after an installation; some three minutes"
+_watched: list[CompileProgress] = []
 
 
 @dataclass(slots=True)
@@ -49,3 +54,20 @@ class Startup:
     def _tick(self) -> None:
         while not self._ended.wait(_TICK_S):
             self.show(self.line())
+
+
+def tell_compiling() -> None:
+    """Have the standard error say so where this process compiles kernels: a line, and on a terminal how far it is."""
+    if not _watched:
+        _watched.append(CompileProgress(lambda: _said(f"{COMPILING}\n"), _compiled))
+        _watched[0].watch()
+
+
+def _compiled(count: int, seconds: float, under_way: bool) -> None:
+    if sys.stderr.isatty():
+        _said(f"\r\x1b[K{count} compiled, {seconds:.0f} s" if under_way else "\r\x1b[K")
+
+
+def _said(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from crossline.cli.screen import fitted
-from crossline.core.texts.plaintext import printable_lines
+from rich.text import Text
+
+from crossline.cli.screen import Listing, fitted, screen
+from crossline.core.basics.errors import PermanentError
+from crossline.core.texts.plaintext import printable, printable_lines
 
 if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
+    from crossline.core.rules.ruleset import RuleSet
     from crossline.core.settings.config import PipelineConfig as Config
     from crossline.engine.work.totals import Totals
 
@@ -140,3 +145,75 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
     lines += [f"left for the next run: {text}" for text in figures["left"]]
     lines.append(f"results: {', '.join(figures['results'])}")
     return fitted(printable_lines("\n".join(lines)))
+
+
+def check_some_judged(records: int, dead: Mapping[str, int]) -> None:
+    """Raises PermanentError where all that was read were dead letters: who asked got no answer."""
+    if dead and not records:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(dead.items()))
+        raise PermanentError(f"every record was a dead letter, and none was judged: {counts}")
+
+
+def recorded_only(rules: RuleSet) -> dict[str, list[str]]:
+    """The rules whose alerts no sink gets; nothing where all are delivered."""
+    each = (version.rule for version in rules.versions)
+    names = {rule.rule_id for rule in each if getattr(rule, "emit_to_sink", True) is False}
+    return {"recorded_only": sorted(names)} if names else {}
+
+
+def first_dead(figures: Mapping[str, Any]) -> list[str]:
+    """The dead letters by reason, of each the first."""
+    first = figures.get("first_dead", {})
+    return [
+        f"{count:,} {reason}{f' (the first: {first[reason]})' if reason in first else ''}"
+        for reason, count in figures["dead_letters"].items()
+    ]
+
+
+def differences(old: Path, new: Path) -> dict[str, Any]:
+    """Per rule what appears and disappears with the other rules."""
+    from crossline.replay.compare import compare, read_alerts
+
+    found = compare(read_alerts(old), read_alerts(new))
+    told = ("both", "appear", "disappear", "appearing", "disappearing")
+    return {rule: {name: getattr(d, name) for name in told} for rule, d in found.items()}
+
+
+def as_text(figures: dict[str, Any]) -> str:
+    """The figures of a backtest as tables."""
+    recorded = set(figures.get("recorded_only", ())) & set(figures["alerts"])
+    alerts = Listing("rule", "alerts", *(["to"] if recorded else []))
+    for rule, count in figures["alerts"].items():
+        to = "no sink: emit_to_sink is false" if rule in recorded else "the sinks"
+        alerts.add(rule, f"{count:,}", *([to] if recorded else []))
+    console = screen()
+    with console.capture() as captured:
+        console.print(Text(printable(f"{figures['records']:,} records, alerts in {figures['output']}")))
+        console.print(alerts)
+        for decision, count in figures.get("decisions", {}).items():
+            console.print(f"decisions: {count:,} {decision}")
+        for said in first_dead(figures):
+            console.print(Text(printable(f"dead letters: {said}")))
+        if figures["late_records"]:
+            console.print(f"late records, not judged: {figures['late_records']:,}")
+        for table, count in figures.get("without_row", {}).items():
+            console.print(f"records without a row in table {table}: {count:,}")
+        if "compare" in figures:
+            console.print("with the other rules:")
+            changes = Listing("rule", "both", "appear", "disappear")
+            for rule, d in figures["compare"].items():
+                changes.add(rule, f"{d['both']:,}", f"+{d['appear']:,}", f"-{d['disappear']:,}")
+            console.print(changes)
+            for line in _changed(figures["compare"]):
+                console.print(Text(printable(line)))
+    return captured.get()
+
+
+def _changed(compared: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What appears and disappears, some of each, and how many more there are."""
+    for rule, each in compared.items():
+        for word, samples in (("appear", "appearing"), ("disappear", "disappearing")):
+            for alert in each[samples]:
+                yield f"{word}s: {rule} at {alert['record_id']}, {alert['event_time']}: {alert['message']}"
+            if each[samples] and (more := each[word] - len(each[samples])) > 0:
+                yield f"{word}{'s' if more == 1 else ''}: {rule} at {more:,} more"

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from crossline.core.basics.times import rounded_duration
 from crossline.core.basics.values import I64, Records
 from crossline.core.enrich.headers import with_headers
 from crossline.core.enrich.join import joined
+from crossline.core.formula.tree import Name, Node, children
+from crossline.core.rules.base import Rule
+from crossline.core.rules.formed import FormedRule
+from crossline.core.rules.sentence import figure, number
 from crossline.engine.book.book import Book
 
 
@@ -26,6 +33,37 @@ class Clocks:
         ingest_ms: I64 = np.maximum.accumulate(np.maximum(records.event_ms, before_ms))
         self.highest_ms[records.stream] = int(ingest_ms[-1])
         return ingest_ms
+
+
+def shown_value(value: Any) -> str:
+    """A figure or field for a sentence; whole numbers with thousands marked, long ones rounded."""
+    if value is None:
+        return "nothing"
+    return number(value) if isinstance(value, int) and not isinstance(value, bool) else figure(value)
+
+
+def rule_words(rule: Rule) -> FormedRule | None:
+    """The rule, where it says in words what its formula asks, since nobody wrote that."""
+    return rule if isinstance(rule, FormedRule) and rule.fires_where() is not None else None
+
+
+def figures_said(rule: Rule, read: Mapping[str, Any]) -> str:
+    """What a formula read: ``tries 2, silent 98 s``; fields and figures that nobody has are ``nothing``."""
+    timed = _timed(rule)
+    said = {name: rounded_duration(each) if name in timed and each is not None else None for name, each in read.items()}
+    return ", ".join(f"{name} {said[name] or shown_value(value)}" for name, value in read.items())
+
+
+def duration_said(rule: Rule, part: Node, value: float) -> str | None:
+    """``value`` as a time, where ``part`` compares a figure of one; else None."""
+    return (
+        rounded_duration(value) if any(isinstance(n, Name) and n.name in _timed(rule) for n in children(part)) else None
+    )
+
+
+def _timed(rule: Rule) -> set[str]:
+    figures = rule.figures_of() if isinstance(rule, FormedRule) else {}
+    return {name for name, each in figures.items() if each.aggregate in {"since", "age"}}
 
 
 def with_fields(book: Book, records: Records, ingest_ms: I64) -> Records:

@@ -6,7 +6,6 @@ rules with lines that every figure is beyond, which alert at every record. So th
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,23 +30,16 @@ from crossline.core.formula.naive import evaluate
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Sources
+from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.reading import HIT, rule_of
 from crossline.engine.book.book import Book
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
-from crossline.replay.shown import Clocks, with_fields
+from crossline.replay.shown import Clocks, figures_said, rule_words, shown_value, with_fields
 from crossline.replay.steps import lists_named, standing, steps_of, unmet
 from crossline.replay.waits import wait_of, waited, waits
 
-_BEYOND: Mapping[str, Callable[[Any, Any], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
 Alert = Mapping[str, Any]
 
 
@@ -211,14 +203,14 @@ class _Case:
             return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
         probe = _at(self.probed.of(rule.rule_id), self.record_id)
         why = fired["message"] if fired is not None else next(self._reasons_of(program, probe))
-        line = _line(program.verdict)
+        line = _line(rule_words(rule), program.verdict)
         value = probe["value"] if probe is not None else None
         return Verdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
 
     def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
         """Why a rule with a window did not fire; ``probe`` has its figure, None where it has none."""
         if probe is not None and program.verdict is not None:
-            yield from self._held_back(program, _Said(program.verdict), probe)
+            yield from self._held_back(program, _Said(self.rule, rule_words(self.rule), program.verdict), probe)
         yield from self._reasons()
         found, figure = _found(self.trial.found, self.rule.reading.judged), program.figure
         if found is None:
@@ -332,8 +324,10 @@ def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A verdict, as it is at the alerts of probes."""
+    """A verdict, as it is at the alerts of probes; ``words``: of a rule whose formula nobody wrote."""
 
+    rule: Rule
+    words: FormedRule | None
     verdict: Wanted
 
     def holds(self, alert: Alert) -> bool:
@@ -346,7 +340,7 @@ class _Said:
             return evaluate(self.verdict.when.root, read_figures(self.verdict, alert)) is True
         if isinstance(self.verdict, Telling):
             return False
-        return _BEYOND[self.verdict.operator](_number(alert["value"]), self.verdict.threshold)
+        return self.verdict.met(_number(alert["value"]))
 
     def of(self, alert: Alert) -> str:
         """Its figures there, and that it holds or not."""
@@ -356,16 +350,31 @@ class _Said:
             return waited(self.verdict, alert["value"])
         held = "" if self.holds(alert) else "not "
         if isinstance(self.verdict, Formed):
-            return f"{_figures(self.verdict, alert)}: {held}{self.verdict.when.text}"
-        return f"{shown_value(alert['value'])} is {held}{_line(self.verdict)}"
+            if self.words is not None:
+                found = self._found(self.verdict, alert)
+                return (
+                    f"found {found}; it fires where {self.words.fires_where()}"
+                    if held
+                    else f"{found} is what it asks for"
+                )
+            return f"{self._found(self.verdict, alert)}: {held}{self.verdict.when.text}"
+        return f"{shown_value(alert['value'])} is {held}{_line(None, self.verdict)}"
 
     def before(self, alert: Alert) -> str:
         """That it held there."""
-        figures = _figures(self.verdict, alert) if isinstance(self.verdict, Formed) else shown_value(alert["value"])
+        figures = self._found(self.verdict, alert) if isinstance(self.verdict, Formed) else shown_value(alert["value"])
         return f"{figures} was at record {alert['record_id']}"
 
+    def _found(self, verdict: Formed, alert: Alert) -> str:
+        read = read_figures(verdict, alert)
+        if self.words is not None:
+            return self.words.in_words(_number(alert["value"]), read)
+        return figures_said(self.rule, read)
 
-def _line(verdict: Wanted) -> str:
+
+def _line(words: FormedRule | None, verdict: Wanted) -> str:
+    if words is not None:
+        return str(words.fires_where())
     if isinstance(verdict, Ordered):
         return steps_of(verdict)
     if isinstance(verdict, Absent):
@@ -384,17 +393,6 @@ def read_figures(verdict: Formed, alert: Alert) -> dict[str, Any]:
     return {**{name: _number(value) for name, value in (figures | score).items()}, **alert["evidence"]["fields"]}
 
 
-def _figures(verdict: Formed, alert: Alert) -> str:
-    return ", ".join(f"{name} {shown_value(value)}" for name, value in read_figures(verdict, alert).items())
-
-
 def _number(value: Any) -> Any:
     """A number that JSON has no word for is a text in an alert."""
     return float(value) if isinstance(value, str) else value
-
-
-def shown_value(value: Any) -> str:
-    """A figure or field for a sentence; whole numbers with thousands marked."""
-    if value is None:
-        return "nothing"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

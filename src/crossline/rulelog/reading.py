@@ -37,8 +37,8 @@ _T = TypeVar("_T")
 class Known:
     """What rules may refer to: streams by name, names of lists, topics of sinks. None: that is not checked.
 
-    ``folder``: where files lie that rules name, such as models. None: beside the rule's own file. ``figures``: a folder
-    of shared figures; they may stand beside the rules too.
+    ``folder``: where files lie that rules name, such as models. None: beside the rule's own file. ``figures``: a file
+    or folder of shared figures; they may stand beside the rules too.
     """
 
     streams: Mapping[str, StreamSpec] | None = None
@@ -140,12 +140,14 @@ def with_figures(files: Files, known: Known) -> Files:
     """``files``, and those of the folder of shared figures, where they are not among them."""
     if known.figures is None or any(_of_figures(source, known) for source in files):
         return files
+    if known.figures.is_file():
+        return {**files, str(known.figures): content_of(known.figures)}
     more = folder_of_rules(known.figures).changed() or {}
     return {**files, **{str(known.figures / name): content for name, content in more.items()}}
 
 
 def _of_figures(source: str, known: Known) -> bool:
-    return known.figures is not None and FilePath(source).parent == known.figures
+    return known.figures is not None and known.figures in {FilePath(source), FilePath(source).parent}
 
 
 def _figures_in(

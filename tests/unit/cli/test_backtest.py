@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from crossline.cli.backtest import as_text, setting_of
+from crossline.cli.backtest import setting_of
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
+from crossline.cli.summary import as_text
 from crossline.core.basics.errors import PermanentError
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Pool

@@ -77,7 +77,7 @@ DECISIONS = [
         kind="revision",
         revision=1,
         revises=decision("1")["decision_id"],
-        because="c1",
+        because="3c000000-0000-5000-8000-000000000004",
         decision="review",
         event_time=decision("1")["event_time"],
     ),
@@ -168,7 +168,7 @@ def test_a_decision_is_told_with_its_reasons_and_what_became_of_it(stores: tuple
         shown = said("decisions", "show", name, "--db", stores[0])
         assert shown.index("block  t1 of payments") < shown.index("review  t1 of payments")
         assert "card_burst@3 asks for block (score 70): 10 \\x1b[2J" in shown
-        assert f"{DECISIONS[0]['decision_id']}, because of c1" in shown
+        assert f"{DECISIONS[0]['decision_id']}, because of 3c000000-0000-5000-8000-000000000004" in shown
     listed = [
         json.loads(line)["decision_id"][:2]
         for line in said("decisions", "list", "--json", "--db", stores[0]).splitlines()
@@ -177,6 +177,8 @@ def test_a_decision_is_told_with_its_reasons_and_what_became_of_it(stores: tuple
     table = said("decisions", "list", "--db", stores[0]).splitlines()
     assert table[0].split() == ["id", "happened", "decision", "score", "record", "why"]
     assert "review (revision 1)" in table[2]
+    said_of = " ".join(said("decisions", "list", "--db", stores[0]).split())
+    assert "revised: alert of card_burst@3 retracted by record t9" in said_of
 
 
 def test_what_is_not_there_is_told(stores: tuple[str, str], tmp_path: Path) -> None:

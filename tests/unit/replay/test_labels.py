@@ -60,11 +60,14 @@ def test_frauds_of_several_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("payment_id,is_fruad\np1,1\n", "labels:2: found fields payment_id, is_fruad; expected is_fraud; did you mean"),
+        (
+            "payment_id,is_fruad\np1,1\n",
+            "labels:2: expected is_fraud; found fields payment_id, is_fruad; is is_fraud meant by is_fruad?",
+        ),
         ("payment_id,is_fraud\np1,maybe\n", 'labels:2: is_fraud: found "maybe"; expected true or false'),
         (
             "payment,is_fraud\np1,1\n",
-            "labels:2: found fields payment, is_fraud; expected the record's id in payment_id",
+            "labels:2: expected the record's id in payment_id or record_id or id; found fields payment, is_fraud",
         ),
         ('{"id":"p1","is_fraud":true}\n{"id":\n', "labels:2: found"),
         ("payment_id,is_fraud\n", "labels: found no labels"),

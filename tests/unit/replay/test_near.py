@@ -83,10 +83,43 @@ def test_of_alternatives_the_nearest(tmp_path: Path) -> None:
     cases = [{"count": "> 7"}, {"count": "> 2", "avg": "< 20"}]
     found = missed(tmp_path, {**body, "window": "1m", "aggregation_field": "amount", "any_of": cases})["f"]
     # Card a: three payments of 112 together, so that the second case lacks 17.33 of the average and the first 4.
-    assert found[0].why == "count 1, avg 1.0: not count > 2: 1 is missing"
-    assert {each.record_id: each.why for each in found}["p4"] == (
-        "count 3, avg 37.333333333333336: not count > 7: 4 is missing"
+    assert found[0].why == (
+        "found 1 payment in 60 s, avg of amount 1; it fires where payments of the same card in 60 s have count > 7, or "
+        "count > 2 and avg of amount < 20; not count > 2: 1 is missing"
     )
+    p4 = {each.record_id: each.why for each in found}["p4"]
+    assert p4.startswith("found 3 payments in 60 s, avg of amount 37.33; it fires where ")
+    assert p4.endswith("; not count > 7: 4 is missing")
+
+
+def test_of_a_formula_times_are_told_as_times(tmp_path: Path) -> None:
+    """Card c was silent for 295 s; the rule asks for less than two minutes, as it is written."""
+    figures = {"silent": {"since": True, "group_by": "card", "window": "1h"}}
+    body = {"rule_id": "f", "version": 1, "rule_type": "formula", "source_topic": "payments", "figures": figures}
+    found = missed(tmp_path, {**body, "when": "silent  < 2m and amount < 2"})["f"]
+    assert "silent 4.92 min, amount 1: not silent < 2m: 2.92 min is missing" in [each.why for each in found]
+
+
+def test_of_rules_whose_formula_nobody_wrote_it_is_told_in_words(tmp_path: Path) -> None:
+    body = {"rule_id": "f", "version": 1, "rule_type": "anomaly", "source_topic": "payments", "group_by": "card"}
+    rule = {**body, "value_field": "amount", "ratio": 2, "min_points": 1, "window": "1h"}
+    rows = [payment(1, 0, "a", 100), payment(2, 1, "a", 150), payment(3, 0, "b", 10), payment(4, 1, "b", 19)]
+    given = judged(write(tmp_path / "in.jsonl", rows), rule)
+    found = near_misses(given, tried(given, tmp_path / "rules"), tmp_path / "probes")["f"]
+    past = "with 1 or more of the same card in the 60 min before it"
+    asked = f"it fires where amount is more than 2 times its average, {past}"
+    assert [(each.record_id, each.why) for each in found] == [
+        ("p4", f"found amount 19, 1.9 times the usual 10; {asked}; 0.1 times is missing"),
+        ("p2", f"found amount 150, 1.5 times the usual 100; {asked}; 0.5 times is missing"),
+    ]
+    assert [each.missing for each in found] == [0.1, 0.5]
+    deviations = {**body, "value_field": "amount", "z_score": 3, "direction": "below", "min_points": 2, "window": "1h"}
+    rows = [payment(1, 0, "a", 90), payment(2, 1, "a", 110), payment(3, 2, "a", 90)]
+    given = judged(write(tmp_path / "below.jsonl", rows), deviations)
+    (low,) = near_misses(given, tried(given, tmp_path / "below"), tmp_path / "probes-below")["f"]
+    # 10 below an average of 100, at a sample deviation of 14.142.
+    assert low.why.startswith("found amount 90, 0.707 deviations below the usual 100; it fires where ")
+    assert low.why.endswith("; 2.29 deviations is missing")
 
 
 def test_of_an_absence_that_was_answered_last(tmp_path: Path) -> None:

@@ -72,6 +72,8 @@ def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "record", f"{alert['record_id']} of {alert['stream']}"
     if alert["threshold"] is not None:
         yield "line", f"{_figure(alert['value'])} {alert['operator']} {_figure(alert['threshold'])}"
+    elif alert["value"] is not None:
+        yield "value", _figure(alert["value"])
     if alert["window_start"] is not None:
         length_ms = parse_instant_ms(alert["window_end"]) - parse_instant_ms(alert["window_start"])
         yield "window", f"{alert['window_start']} to {alert['window_end']} ({format_duration(length_ms)})"

@@ -66,7 +66,7 @@ def list_decisions(
         if not found:
             note(_nothing(store))
             return
-        screen.show(_table(found))
+        screen.show(_table(found, {name: _cause(store, name) for name in _causes(found)}))
         total = store.count_decisions(which)
     if total > len(found):
         note(f"the latest {len(found):,} of {total:,} decisions; --limit {total} lists all")
@@ -115,7 +115,21 @@ def _nothing(store: Store) -> str:
     return f"no decision matches; the store has {total:,}" if total else f"the store {store.name} has no decisions yet"
 
 
-def _table(decisions: Sequence[Mapping[str, Any]]) -> Listing:
+def _causes(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(
+        dict.fromkeys(str(each["because"]) for each in decisions if each.get("revises") and each.get("because"))
+    )
+
+
+def _cause(store: Store, name: str) -> str:
+    """Why a decision was revised: what became of which rule's alert, by which record; else the id alone."""
+    told = next((each.alert for each in store.find(name, 1)), None)
+    if told is None or not told.get("outcome"):
+        return f"by {name[:_ID_WIDTH]}"
+    return f"alert of {told['rule_id']}@{told['rule_version']} {told['outcome']} by record {told.get('caused_by')}"
+
+
+def _table(decisions: Sequence[Mapping[str, Any]], causes: Mapping[str, str]) -> Listing:
     table = Listing("id", "happened", "decision", "score", "record", "why", long=("record", "why"))
     for each in decisions:
         revised = f" (revision {each['revision']})" if each.get("revises") else ""
@@ -125,9 +139,17 @@ def _table(decisions: Sequence[Mapping[str, Any]]) -> Listing:
             Text(printable(each["decision"] + revised), _STYLES.get(each["decision"], "")),
             str(each["score"]),
             f"{each['record_id']} of {each['stream']}",
-            ", ".join(f"{reason['rule_id']}@{reason['rule_version']}" for reason in each.get("reasons") or ()),
+            _why(each, causes),
         )
     return table
+
+
+def _why(decision: Mapping[str, Any], causes: Mapping[str, str]) -> str:
+    """The rules that it rests on; of a revision what made it too."""
+    reasons = ", ".join(f"{each['rule_id']}@{each['rule_version']}" for each in decision.get("reasons") or ())
+    if not decision.get("revises"):
+        return reasons
+    return f"{reasons or 'no rule any more'}; revised: {causes.get(str(decision.get('because')), 'not known why')}"
 
 
 def _story(decision: Mapping[str, Any]) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from crossline.cli import screen
 from crossline.cli.rules.approval import approve
 from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
-from crossline.cli.rules.lint import lint
+from crossline.cli.rules.lint import lint, warnings_of
 from crossline.cli.rules.publish_table import publish_table
 from crossline.cli.rules.shadow import shadow
 from crossline.cli.rules.suggest import suggest_threshold
@@ -41,6 +42,7 @@ from crossline.cli.rules.topic import (
 from crossline.cli.rules.trial import try_rules
 from crossline.cli.screen import note, write_lines
 from crossline.core.basics.errors import UsageError
+from crossline.core.rules.shared import SharedFigure
 from crossline.core.settings.config import in_folder
 from crossline.core.settings.sinks import rule_topics
 from crossline.core.settings.sources import ControlTopic
@@ -54,7 +56,7 @@ from crossline.rulelog.judging import judge_files
 from crossline.rulelog.lists import lists_in
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule
-from crossline.rulelog.reading import Known, files_at
+from crossline.rulelog.reading import Known, figures_beside, files_at
 
 app = typer.Typer(help="Check, explain, try, compare, publish and look up rules.", no_args_is_help=True)
 
@@ -120,16 +122,29 @@ def check(
         files |= files_at(path)
     taken, refused = judge_files(files, History(), _known(stream, lists, pipeline, figures))
     problems = [problem for error in refused.values() for problem in error.problems]
+    warnings = [each for item in taken for each in warnings_of(item)]
+    shared = len(_shared_figures(files)) if not taken and not problems else 0
+    none = not taken and not problems and not shared
     if as_json:
-        summary = {"ok": not problems, "files": len(files), "rules": len(taken), "problems": problems}
-        write_lines([orjson.dumps(summary)])
+        counts = {"files": len(files), "rules": len(taken), "problems": problems, "warnings": warnings}
+        write_lines([orjson.dumps({"ok": not problems and not none, **counts})])
     elif problems:
         sys.stdout.write(render(problems) + "\n")
-    else:
-        note(f"{_counted(len(taken), 'rule')} in {_counted(len(files), 'file')}: nothing wrong")
+    for each in () if as_json else warnings:
+        note(f"warning: {each.source}:{each.line}: {each.path}: {each.found}; {each.expected}")
+    if none:
+        note(f"found no rules in {', '.join(map(str, paths))}; expected files with a rule or a list of rules")
+    elif not as_json and not problems:
+        counted = _counted(shared, "shared figure") if shared else _counted(len(taken), "rule")
+        note(f"{counted} in {_counted(len(files), 'file')}: nothing wrong")
     _note_unchecked(stream, pipeline)
-    if problems:
+    if problems or none:
         raise typer.Exit(1)
+
+
+def _shared_figures(files: Mapping[str, FileContent]) -> list[SharedFigure]:
+    """Those that stand in ``files``: a folder of them has no rules, and that is no mistake."""
+    return [figure for name, content in files.items() for figure, _ in figures_beside(name, content, Known())]
 
 
 @app.command(name="list")

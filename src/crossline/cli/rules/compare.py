@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from crossline.cli.rules.given import Amount, AsJson, Given, Input, Labels, ListFolder, PipelineFile, StreamFile
+from crossline.cli.rules.given import (
+    Amount,
+    AsJson,
+    FiguresPath,
+    Given,
+    Input,
+    Labels,
+    ListFolder,
+    PipelineFile,
+    StreamFile,
+)
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
@@ -30,6 +40,7 @@ def compare(
     stream: StreamFile = None,
     lists: ListFolder = None,
     pipeline: PipelineFile = None,
+    figures: FiguresPath = None,
     labels: Labels = None,
     amount: Amount = None,
     as_json: AsJson = False,
@@ -43,7 +54,7 @@ def compare(
     from crossline.replay.compare import compare as by_rule
     from crossline.replay.workbench.together import judge_together
 
-    given = Given(stream, lists, pipeline, tuple(input_))
+    given = Given(stream, lists, pipeline, tuple(input_), figures)
     sets = [_judged(given, each) for each in (one, other)]
     marks = marks_of(labels, sets[0], amount)
     with own_folder_for("compare") as folder:

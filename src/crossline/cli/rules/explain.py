@@ -10,6 +10,7 @@ import typer
 
 from crossline.cli.rules.given import (
     AsJson,
+    FiguresPath,
     Given,
     ListFolder,
     OneRule,
@@ -38,6 +39,7 @@ def explain(
     stream: StreamFile = None,
     lists: ListFolder = None,
     pipeline: PipelineFile = None,
+    figures: FiguresPath = None,
     input_: SomeInput = None,
     cost: Annotated[
         bool, typer.Option("--cost", help="Measure on the sample what each rule adds in processor time.")
@@ -54,7 +56,7 @@ def explain(
 
     if cost and not input_:
         raise UsageError("--cost is measured on a sample: name its files with --input")
-    given = Given(stream, lists, pipeline, tuple(input_ or ()))
+    given = Given(stream, lists, pipeline, tuple(input_ or ()), figures)
     found = given.rules(rules)
     mine = chosen(found, rule)
     judged = given.judged(rules, found)

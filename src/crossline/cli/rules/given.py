@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crossline.cli.alone import do_without_pandas
-from crossline.cli.backtest import inputs_by_stream, lists_for, setting_of, with_tables
+from crossline.cli.backtest import FIGURES_HELP, inputs_by_stream, lists_for, setting_of, with_tables
+from crossline.cli.startup import tell_compiling
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
 from crossline.core.streams.reading import rule_of
@@ -39,6 +40,7 @@ PipelineFile = Annotated[
         dir_okay=False,
     ),
 ]
+FiguresPath = Annotated[Path | None, typer.Option("--figures", help=FIGURES_HELP, exists=True)]
 Input = Annotated[
     list[str], typer.Option("--input", help="Records of the past: files; NAME=GLOB where there are several streams.")
 ]
@@ -69,15 +71,16 @@ class Given:
     lists: Path | None = None
     pipeline: Path | None = None
     inputs: tuple[str, ...] = ()
+    figures: Path | None = None
 
     def rules(self, path: Path) -> list[Rule]:
         """The rules at ``path``, checked against the streams."""
-        setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
+        setting = setting_of(path, self.stream, self.lists, self._pipeline, self.figures, as_of_log=False)
         return read_rules(path, setting.known())
 
     def placed(self, path: Path) -> list[FileRule]:
         """The same, each with its place, in its newest version."""
-        setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
+        setting = setting_of(path, self.stream, self.lists, self._pipeline, self.figures, as_of_log=False)
         newest: dict[str, FileRule] = {}
         for each in read_placed_rules(path, setting.known()):
             known = newest.get(each.rule.rule_id)
@@ -92,7 +95,8 @@ class Given:
         from crossline.replay.trial import as_if_active
 
         do_without_pandas()
-        setting = setting_of(path, self.stream, self.lists, self._pipeline, as_of_log=False)
+        tell_compiling()
+        setting = setting_of(path, self.stream, self.lists, self._pipeline, self.figures, as_of_log=False)
         active = as_if_active(rules)
         history = Recorded(setting.streams, inputs_by_stream(list(self.inputs), setting.streams))
         named = lists_for([active], setting.lists, None) if self.inputs else {}

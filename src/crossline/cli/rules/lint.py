@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from crossline.cli.rules.given import AsJson, Given, ListFolder, OneRule, PipelineFile, Rules, SomeInput, StreamFile
+from crossline.cli.rules.given import (
+    AsJson,
+    FiguresPath,
+    Given,
+    ListFolder,
+    OneRule,
+    PipelineFile,
+    Rules,
+    SomeInput,
+    StreamFile,
+)
 from crossline.cli.rules.given import chosen as chosen_rules
 from crossline.cli.screen import note, write_lines
+from crossline.core.rules.formed import FormedRule
 from crossline.core.texts.plaintext import printable_lines
-from crossline.core.texts.problems import Finding, path_text
+from crossline.core.texts.problems import Finding, Problem, path_text
 from crossline.rulelog.reading import FileRule
 
 if TYPE_CHECKING:
@@ -81,6 +92,7 @@ def lint(
     stream: StreamFile = None,
     lists: ListFolder = None,
     pipeline: PipelineFile = None,
+    figures: FiguresPath = None,
     input_: SomeInput = None,
     ignore: Annotated[
         list[FindingKind] | None, typer.Option("--ignore", help="A kind of finding to leave out; may be given again.")
@@ -94,7 +106,7 @@ def lint(
     from crossline.core.plan.compose import sources_of
     from crossline.core.workbench.lint import lint as found_in
 
-    given = Given(stream, lists, pipeline, tuple(input_ or ()))
+    given = Given(stream, lists, pipeline, tuple(input_ or ()), figures)
     placed = {each.rule.rule_id: each for each in given.placed(rules)}
     every = [each.rule for each in placed.values()]
     chosen = {each.rule_id for each in chosen_rules(every, rule)}
@@ -107,6 +119,15 @@ def lint(
     _tell([place(each, placed[each.rule_id]) for each in told], len(chosen), as_json=as_json)
     if told:
         raise typer.Exit(1)
+
+
+def warnings_of(item: FileRule) -> list[Problem]:
+    """What is not wrong with a rule and cannot be meant, as far as the rule alone shows it (`rules check`)."""
+    if not isinstance(item.rule, FormedRule) or not item.rule.unread_figures():
+        return []  # what reasons about rules takes long to load
+    from crossline.core.workbench.lint import unread_figures
+
+    return [item.problem(Finding(each.path, each.what, each.todo)) for each in unread_figures(item.rule)]
 
 
 def place(found: LintFinding, item: FileRule) -> Placed:

@@ -15,6 +15,7 @@ from crossline.cli.rules.compare import marks_of, weighed_table
 from crossline.cli.rules.given import (
     Amount,
     AsJson,
+    FiguresPath,
     Given,
     Labels,
     ListFolder,
@@ -67,6 +68,7 @@ def shadow(
     stream: StreamFile = None,
     lists: ListFolder = None,
     pipeline: PipelineFile = None,
+    figures: FiguresPath = None,
     labels: Labels = None,
     amount: Amount = None,
     as_json: AsJson = False,
@@ -80,7 +82,7 @@ def shadow(
     if (rules is not None) + (db is not None) + (alerts is not None) != 1:
         raise UsageError("name one of RULES (with --input), --db and --alerts")
     if rules is not None:
-        given = Given(stream, lists, pipeline, tuple(input_ or ()))
+        given = Given(stream, lists, pipeline, tuple(input_ or ()), figures)
         found = _judged(rules, given, labels, amount)
     else:
         if input_ or amount:

@@ -10,6 +10,7 @@ import typer
 from crossline.cli.rules.compare import marks_of, weighed_cells
 from crossline.cli.rules.given import (
     AsJson,
+    FiguresPath,
     Given,
     Input,
     Labels,
@@ -42,6 +43,7 @@ def suggest_threshold(
     stream: StreamFile = None,
     lists: ListFolder = None,
     pipeline: PipelineFile = None,
+    figures: FiguresPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the line that would have given so many alerts a day, or, with labels alone, the best F1.
@@ -55,7 +57,7 @@ def suggest_threshold(
 
     if alerts_per_day is None and labels is None:
         raise UsageError("name what is wanted: --alerts-per-day N, or --labels FILE|URL for the best F1")
-    given = Given(stream, lists, pipeline, tuple(input_))
+    given = Given(stream, lists, pipeline, tuple(input_), figures)
     every = chosen(given.rules(rules), None)
     (mine,) = chosen(every, rule)
     judged = given.judged(rules, [mine, *read_by(mine, every)])

@@ -13,7 +13,10 @@ from rich.text import Text
 
 from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
+from crossline.cli.rules.given import FiguresPath
 from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.startup import tell_compiling
+from crossline.cli.summary import check_some_judged
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.rules.base import Rule
 from crossline.core.texts.plaintext import printable
@@ -44,6 +47,7 @@ def try_rules(
             help="Pipeline file: its streams, lists, defaults and engine bounds hold.", exists=True, dir_okay=False
         ),
     ] = None,
+    figures: FiguresPath = None,
     record: Annotated[
         str | None, typer.Option(metavar="ID", help="A record: each rule's figure at it, and why it did not fire.")
     ] = None,
@@ -61,7 +65,8 @@ def try_rules(
     from crossline.rulelog.lists import lists_in
 
     do_without_pandas()
-    setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, as_of_log=False)
+    tell_compiling()
+    setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, figures, as_of_log=False)
     named = lists_in(setting.lists) if setting.lists else {}
     known = setting.known(sorted(named) if setting.lists else None)
     history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
@@ -73,6 +78,7 @@ def try_rules(
             trial = tried(ready, folder / "rules")
             missed = near_misses(ready, trial, folder / "probes") if near else {}
             _tell_trial(trial, missed, [version.rule for version in ready.rules.versions], as_json=as_json)
+            check_some_judged(trial.records, Counter(letter.reason for letter in trial.dead))
         else:
             trial, made = verdicts(ready, folder, record)
             _tell_verdicts(trial, made, as_json=as_json)
@@ -115,6 +121,8 @@ def _miss_row(miss: NearMiss) -> dict[str, Any]:
 
 
 def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
+    from crossline.replay.shown import shown_value
+
     if as_json:
         write_lines([json_bytes(asdict(each)) for each in made])
         return
@@ -123,7 +131,7 @@ def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
         show(Text(printable(f"{stream}: {said}")))
     table = Listing("rule", "version", "fired", "figure", "line", "why", long=["why"])
     for each in made:
-        figure = "" if each.value is None else str(each.value)
+        figure = "" if each.value is None else shown_value(each.value)
         fired = "yes" if each.fired else "no"
         table.add(each.rule_id, str(each.version), fired, figure, each.line or "", each.why)
     show(table)

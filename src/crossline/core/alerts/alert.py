@@ -1,4 +1,4 @@
-"""Alerts: their ids, their fields in the order of ``streams.md``, and their form as a table."""
+"""Alerts: their ids, their fields in the order in which programs are promised them, and their form as a table."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class AlertMaker:
     def __init__(self, version: RuleVersion, program: Program) -> None:
         rule = version.rule
         verdict = program.verdict
-        line = verdict.line if isinstance(verdict, Formed) else verdict if isinstance(verdict, Comparison) else None
+        self._line = verdict.fixed_line if isinstance(verdict, Formed) else None
+        self._line = verdict if isinstance(verdict, Comparison) else self._line
+        self._formed = verdict if isinstance(verdict, Formed) and self._line is None else None
         self._steps = verdict.names if isinstance(verdict, Ordered) else ()
         self._waits = isinstance(verdict, Absent)
         self._sentence = rule.sentence
-        self._operator = line.operator if line else None
-        self._threshold = line.threshold if line else None
         self._window_ms = program.window_ms
         names = program.verdict.names if isinstance(program.verdict, Formed) else [""] * len(program.figures)
         self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
@@ -104,7 +104,7 @@ class AlertMaker:
         return {**alert, **changed}
 
     def alert(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
-        """One alert as JSON values, fields in the order of ``streams.md``; ``delivered_at`` is for the sink to say.
+        """One alert as JSON values, fields in the order promised; ``delivered_at`` is for the sink to say.
 
         Of ``record_ids`` the last 50 are kept.
         """
@@ -130,7 +130,10 @@ class AlertMaker:
         if hit.records is not None:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
-        said = self._sentence(value, self._threshold, self._operator, self._window_ms, hit.key, hit.count, said_of)
+        line = self._line if self._formed is None else self._formed.line_at(value, _formula_inputs(hit))
+        line = None if value is None else line
+        operator, threshold = (None, None) if line is None else (line.operator, line.threshold)
+        said = self._sentence(value, threshold, operator, self._window_ms, hit.key, hit.count, said_of)
         return {
             "schema_version": SCHEMA_VERSION,
             "alert_id": uuid5_text(self._seeded, f"{canonical_key(hit.key)}\x1f{hit.record_id}"),
@@ -142,8 +145,8 @@ class AlertMaker:
             "event_time": instant_text(hit.event_ms),
             "ingest_time": instant_text(hit.ingest_ms),
             "value": json_value(value),
-            "operator": self._operator,
-            "threshold": self._threshold,
+            "operator": operator,
+            "threshold": threshold,
             "window_start": None if start_ms is None else instant_text(start_ms),
             "window_end": None if end_ms is None else instant_text(end_ms),
             "evidence": evidence,
@@ -167,6 +170,11 @@ def alerts_of(plans: Iterable[StreamPlan], hits: Iterable[Hit], detected_ms: int
             maker = makers[id(hit.version)] = AlertMaker(hit.version, programs[rule.rule_id, rule.version])
         alerts.append(maker.make(hit, detected_ms))
     return alerts
+
+
+def _formula_inputs(hit: Hit) -> dict[str, Any]:
+    """The figures and fields that a formula read, by name."""
+    return {**hit.fields, **{name: figure.value for name, figure in (hit.figures or {}).items()}}
 
 
 def _read(figure: FigureRead) -> dict[str, Any]:

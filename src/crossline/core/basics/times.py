@@ -87,6 +87,15 @@ def format_duration(ms: int) -> str:
     return f"{ms} ms" if ms % 1000 else f"{ms // 1000} s"
 
 
+def rounded_duration(ms: float) -> str:
+    """``ms`` to three digits in the unit that fits, as is said of a time that nobody wrote: 93 days, 3.5 h, 1.5 s."""
+    for unit, name, least in (("d", "days", 2), ("h", "h", 2), ("m", "min", 2), ("s", "s", 1)):
+        if abs(ms) >= least * _UNIT_MS[unit]:
+            count = ms / _UNIT_MS[unit]
+            return f"{count:,.0f} {name}" if abs(count) >= 100 else f"{count:.3g} {name}"
+    return f"{ms:.3g} ms"
+
+
 def parse_instant_ms(value: object) -> int:
     """Epoch milliseconds of an RFC 3339 instant, or of whole epoch milliseconds; finer digits are cut off.
 

@@ -44,7 +44,7 @@ class Decision:
     revision: int = 0
 
     def to_json(self, rules_digest: str, decided_ms: int) -> dict[str, Any]:
-        """As JSON values, fields in the order of ``streams.md``. ``decided_ms`` is only written into it."""
+        """As JSON values, fields in the order promised. ``decided_ms`` is only written into it."""
         record = self.record
         return {
             "schema_version": SCHEMA_VERSION,

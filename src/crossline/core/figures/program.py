@@ -10,13 +10,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import DISTINCT_ERROR, QUANTILE_ERROR, Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.formula.formula import Formula
-from crossline.core.formula.tree import Compare, Constant, Join, walk
+from crossline.core.formula.naive import COMPARE
+from crossline.core.formula.threshold import certain_threshold, threshold_at
+from crossline.core.formula.tree import Constant, Join
 from crossline.core.models.model import Scorer
 from crossline.core.streams.reading import Reading
 
@@ -41,9 +43,10 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record; ``bounds`` as in rules.md.
+    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record.
 
-    ``resolution_ms``: it begins with a pane of this length, and panes are kept instead of records; 0: it is exact.
+    ``bounds``: its ends, as rules write them. ``resolution_ms``: it begins with a pane of this length, and panes are
+    kept instead of records; 0: it is exact.
     """
 
     length_ms: int
@@ -105,9 +108,10 @@ class Scored:
 class Formed:
     """The verdict of a formula: that ``when`` holds of the program's figures, by their ``names``, and of fields.
 
-    ``value``: what an alert shows as its value; None: nothing. ``shows``: what else it shows, by name. ``scored``: the
-    model whose score the formulas are of, if there is one. ``waits``: a record for which the first figure is missing is
-    judged when it comes. ``read``: the figures, and the fields of the record, that it reads.
+    ``value``: what an alert shows as its value; None: nothing. ``lines``: what that is held against, where the formula
+    says so in other words and the type knows; none: what the formula compares it with. ``shows``: what else an alert
+    shows, by name. ``scored``: the model whose score the formulas are of, if there is one. ``waits``: a record whose
+    first figure is missing is judged when that comes. ``read``: the figures, and the record's fields, that it reads.
     """
 
     names: tuple[str, ...]
@@ -116,6 +120,7 @@ class Formed:
     shows: tuple[tuple[str, Formula], ...] = ()
     scored: Scored | None = None
     waits: bool = False
+    lines: tuple[Comparison, ...] = ()
     read: tuple[str, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -132,15 +137,26 @@ class Formed:
         return tuple(name for name in self.read if name not in self.names)
 
     @property
-    def line(self) -> Comparison | None:
-        """What the first comparison holds against a plain number, which an alert shows; None where it does not."""
-        first = next((node for node in walk(self.when.root) if isinstance(node, Compare)), None)
-        if first is None or len(first.operators) > 1:
+    def fixed_line(self) -> Comparison | None:
+        """What the value is held against wherever the verdict holds; None where that differs, or it is nothing."""
+        if self.value is None or self.lines:
+            return self.lines[0] if len(self.lines) == 1 else None
+        found = certain_threshold(self.when.root, self.value.root)
+        return None if found is None else Comparison(*found)
+
+    def nearest(self, value: float) -> Comparison | None:
+        """Of what the value is held against wherever it is judged, the one that ``value`` is beyond, or nearest to."""
+        lines = self.lines or tuple(filter(None, [self.fixed_line]))
+        return min(lines, key=lambda line: (not line.met(value), abs(value - line.threshold)), default=None)
+
+    def line_at(self, value: float | None, record: Mapping[str, Any]) -> Comparison | None:
+        """What ``value`` is held against where the verdict holds of ``record``, figures and fields by name."""
+        if self.value is None or value is None:
             return None
-        match first.operands[1]:
-            case Constant(int() | float() as threshold, "integer" | "number"):
-                return Comparison(first.operators[0], threshold)
-        return None
+        if self.lines:
+            return self.nearest(value)
+        found = threshold_at(self.when.root, self.value.root, record)
+        return None if found is None else Comparison(*found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +165,10 @@ class Comparison:
 
     operator: Operator
     threshold: float | int
+
+    def met(self, value: float) -> bool:
+        """Whether ``value`` is beyond it."""
+        return bool(COMPARE[self.operator](value, self.threshold))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.tree import Compare, ComparisonOperator, Constant, Membership, Name, Node, renamed, walk
 
-_TURNED: dict[ComparisonOperator, ComparisonOperator] = {
+TURNED: dict[ComparisonOperator, ComparisonOperator] = {
     "==": "==",
     "!=": "!=",
     "<": ">",
@@ -70,5 +70,5 @@ def as_line(formula: Formula) -> Line | None:
         case Compare((Name(name), Constant(int() | float() as value, "integer" | "number")), (operator,)):
             return Line(name, operator, value)
         case Compare((Constant(int() | float() as value, "integer" | "number"), Name(name)), (operator,)):
-            return Line(name, _TURNED[operator], value)
+            return Line(name, TURNED[operator], value)
     return None

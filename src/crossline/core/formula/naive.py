@@ -23,7 +23,7 @@ EARTH_KM = 6371.0088  # the mean radius, (2a + b) / 3 of the ellipsoid WGS 84
 LATITUDE_MAX = 90.0
 RADIAN = math.pi / 180
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -62,7 +62,7 @@ def evaluate(node: Node, record: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a
         case Compare(operands, operators):
             values = [evaluate(each, record) for each in operands]
             pairs = zip(values, operators, values[1:], strict=False)
-            return all(a is not None and b is not None and _COMPARE[sign](a, b) for a, sign, b in pairs)
+            return all(a is not None and b is not None and COMPARE[sign](a, b) for a, sign, b in pairs)
         case Membership(operand, members, negated):
             value = evaluate(operand, record)
             return value is not None and any(value == each.value for each in members) != negated

@@ -23,7 +23,7 @@ from crossline.core.figures.program import Formed
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A window of ``window_ms`` over the records of entry number ``entry``; bounds as in rules.md.
+    """A window of ``window_ms`` over the records of entry number ``entry``; bounds as rules write them.
 
     ``delay_ms``: it ends so long before the record. ``resolution_ms``: its far edge is rounded down to a multiple of
     that, and closed; so is, where there is a delay, its near edge, which is open then. 0: it is exact.

@@ -154,6 +154,16 @@ class Rule(BaseModel):
         "pipeline's. See Breaker.",
     )
 
+    # What other programs call the fields, and how it is said here.
+    meant_by: ClassVar[Mapping[str, str]] = {
+        "enabled": "write status: active, or status: paused for a rule that is not",
+        "disabled": "write status: paused, or status: active for a rule that is not",
+        "name": "a rule's name is its rule_id; what its alerts say is its description",
+        "id": "did you mean rule_id?",
+        "stream": "did you mean source_topic?",
+        "topic": "did you mean source_topic?",
+        "message": "did you mean description?",
+    }
     example: ClassVar[str] = ""
     takes_resolution: ClassVar[bool] = False
     # Fields that name a file, and those that its bytes, in base64, are put into by whoever reads rules.

@@ -10,16 +10,17 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from crossline.core.basics.fields import FieldKind
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import Operator
-from crossline.core.figures.program import Brings, Emission, Evidence, Formed, Program, Telling
+from crossline.core.figures.program import Brings, Comparison, Emission, Evidence, Formed, Program, Telling
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import FAMILIES
 from crossline.core.rules.base import Defaults, DrawnLine, Rule
 from crossline.core.rules.figure import FigureFields, kinds
 from crossline.core.rules.risk import beside_panes, risk_written
-from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts
+from crossline.core.rules.sentence import RESERVED, PartKind, key_parts, key_said, number, unquoted, value_said
 from crossline.core.streams.reading import Look, Reading
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration
@@ -58,6 +59,10 @@ class FormedRule(Rule):
         """What is held against a number, how, that number, and where it stands; None where there is none."""
         return None
 
+    def lines_of(self) -> tuple[Comparison, ...]:
+        """What an alert's value is held against, where the formula says that in other words; of several the nearest."""
+        return ()
+
     def drawn(self, spec: StreamSpec) -> DrawnLine | None:
         """The number of ``line_of``."""
         line = self.line_of() if self.figures_of() else None
@@ -68,7 +73,7 @@ class FormedRule(Rule):
             return None
         if text == self.formulas_of()[1]:
             return DrawnLine(text, operator, threshold, path)
-        value = check(text, kinds(self.figures_of(), spec), path, wanted="value")
+        value = check(text, self.known_in(spec), path, wanted="value")
         if not isinstance(value, Formula):
             raise TypeError(f"{self.rule_id}: what is held against {path} is no formula of its figures: {value}")
         return DrawnLine(value.canonical, operator, threshold, path, value=value)
@@ -109,9 +114,29 @@ class FormedRule(Rule):
         return False
 
     @cached_property
+    def _used(self) -> Mapping[str, FigureFields]:
+        """The figures that the formulas name: others cost nothing and change nothing. All, where they name none."""
+        figures, text = self.figures_of(), unquoted(" ".join(self.texts()) if self.figures_of() else "")
+        return {name: each for name, each in figures.items() if _met(text, name)[0] < len(text)} or figures
+
+    @property
+    def _in_reach(self) -> Mapping[str, FigureFields]:
+        """The figures whose streams it reads: one that no formula names brings none of its own."""
+        mine = {None, self.source_topic}
+        return {name: each for name, each in self.figures_of().items() if name in self._used or each.source in mine}
+
+    def known_in(self, spec: StreamSpec) -> dict[str, FieldKind]:
+        """The names that its formulas may have, with their kinds: fields and figures, of which one may be misspelt."""
+        return {**dict.fromkeys(self.unread_figures(), "number"), **kinds(self._in_reach, spec)}
+
+    def unread_figures(self) -> tuple[str, ...]:
+        """The figures that somebody wrote and no formula names."""
+        return tuple(name for name in self.figures_of() if name not in self._used)
+
+    @cached_property
     def _in_order(self) -> Mapping[str, FigureFields]:
         """The figures as the formulas come to them: a mapping in a file has no order that a person means."""
-        figures = self.figures_of()
+        figures = self._used
         return {name: figures[name] for name in sorted(figures, key=partial(_met, " ".join(self.texts())))}
 
     def all_conditions(self) -> tuple[Condition, ...]:
@@ -121,14 +146,14 @@ class FormedRule(Rule):
     @property
     def key_fields(self) -> tuple[str, ...]:
         """The key that its figures have; of several, that of the first that the formulas name."""
-        figures = self.figures_of()
+        figures = self._used
         several = len({each.key_fields for each in figures.values()}) > 1
         return next(iter((self._in_order if several else figures).values())).key_fields
 
     @cached_property
     def _by_key(self) -> Mapping[tuple[str, ...], Mapping[str, FigureFields]]:
         """The figures of each key, its own first."""
-        figures = self.figures_of()
+        figures = self._used
         several = len({each.key_fields for each in figures.values()}) > 1
         found: dict[tuple[str, ...], dict[str, FigureFields]] = {}
         for name, figure in (self._in_order if several else figures).items():
@@ -184,7 +209,7 @@ class FormedRule(Rule):
             return findings
         own = [
             placed
-            for figure, fields in self.figures_of().items()
+            for figure, fields in self._in_reach.items()
             for found in fields.findings(name, spec, lists)
             if (placed := self.placed(figure, found)) is not None
         ]
@@ -205,16 +230,17 @@ class FormedRule(Rule):
         return replace(found, path=(*self.path_of(figure), *found.path))
 
     def _unread(self, spec: StreamSpec) -> Iterator[Finding]:
-        """Figures that no formula reads: most often one was meant."""
+        """Its figures, where no formula reads one of them: most often one was meant. Of several, see `rules lint`."""
         read = {name for formula in self._formulas(spec)[0] if formula is not None for name in formula.names}
-        for name in self.figures_of():
+        figures = self.figures_of()
+        for name in figures if not read & set(figures) else ():
             if name not in read:
                 yield Finding(self.path_of(name), f"figure {name}", "a figure that when or value names")
 
     def _formulas(self, spec: StreamSpec) -> tuple[list[Formula | None], list[Finding]]:
         """The formulas of ``formulas_of``, and what is wrong with them."""
         when, value = self.formulas_of()
-        known = kinds(self.figures_of(), spec)
+        known = self.known_in(spec)
         checked = [check(when, known, self.path_of("when"), wanted="verdict")]
         checked += [check(value, known, self.path_of("value"), wanted="value")] if value is not None else []
         findings = [found for each in checked if not isinstance(each, Formula) for found in each]
@@ -261,10 +287,11 @@ class FormedRule(Rule):
         (when, *value), findings = self._formulas(spec)
         if when is None or findings:
             raise ValueError(f"{self.rule_id} does not fit its stream: {findings}")
-        return Formed(self.own_figures, when, value[0] if value else _left(when), self._shows(spec))
+        shown = value[0] if value else _left(when)
+        return Formed(self.own_figures, when, shown, self._shows(spec), lines=self.lines_of())
 
     def _shows(self, spec: StreamSpec) -> tuple[tuple[str, Formula], ...]:
-        known, made = kinds(self.figures_of(), spec), []
+        known, made = self.known_in(spec), []
         for name, text in self.shows_of().items():
             formula = check(text, known, self.path_of("when"), wanted="value")
             if not isinstance(formula, Formula):
@@ -291,20 +318,58 @@ class FormedRule(Rule):
         ]
         return f"{'; '.join(named)}." if named else None
 
-    def said_first(self) -> str:
-        """How the sentence of a rule without a description begins."""
-        return self.formulas_of()[0]
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:  # noqa: ARG002 - the figures say more
+        """What was found: ``tries 7, declines 5``. ``read``: the figures and fields, by name, of one record.
+
+        ``by``: what is said of the key, where it is; it begins with a space.
+        """
+        own = self._timed
+        said = [f"{name} {value_said(read.get(name), timed=timed)}" for name, timed in own.items()]
+        return ", ".join([*said, *(f"{n} {value_said(each)}" for n, each in read.items() if n not in own)]) + by
 
     @cached_property
-    def _sentence(self) -> Sentence:
-        parts: list[tuple[PartKind, str]] = [("text", self.said_first()), *key_parts(self.key_fields)]
-        for number, name in enumerate(self._in_order):
-            parts += [("text", f"{', ' if number else ': '}{name} "), ("figure", name)]
-        return Sentence(joined(parts))
+    def _timed(self) -> dict[str, bool]:
+        """Its figures as the formulas come to them, and whether each is a time."""
+        return {name: each.aggregate in {"since", "age"} for name, each in self._in_order.items()}
 
-    def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - the figures say more
-        """``tries >= 6 and declines / tries > 0.5 by card hash c1: tries 7, declines 5``."""
-        return self._sentence
+    @cached_property
+    def _by(self) -> tuple[tuple[PartKind, str], ...]:
+        return tuple(key_parts(self.key_fields))
+
+    def line_in_words(self, operator: str | None, threshold: float | None) -> str:
+        """`` (line: 10)``; nothing where there is none."""
+        if operator is None or threshold is None:
+            return ""
+        return f" (line: {'' if operator == '>=' else f'{operator} '}{number(threshold)})"
+
+    @property
+    def same(self) -> str:
+        """`` of the same card``: whose figures it asks for; nothing where there is no key."""
+        return f" of the same {' and '.join(self.key_fields)}" if self.key_fields else ""
+
+    def fires_where(self) -> str | None:
+        """What it asks for, in words, where nobody wrote its formula; None: the formula says it."""
+        return None
+
+    def measure(self, value: float) -> str:
+        """So much of an alert's value, with its unit."""
+        return number(value)
+
+    def sentence(
+        self,
+        value: float | None,
+        threshold: float | None,
+        operator: str | None,
+        window_ms: int | None,
+        key: Mapping[str, Any],
+        count: int | None,
+        evidence: Mapping[str, Any],
+    ) -> str:
+        """The description filled in; without one what was found, by which key, and the line: never the formula."""
+        if self.description:
+            return super().sentence(value, threshold, operator, window_ms, key, count, evidence)
+        found = self.in_words(value, evidence, key_said(self._by, key))
+        return f"{found}{self.line_in_words(operator, threshold)}"
 
 
 def _met(text: str, name: str) -> tuple[int, str]:

@@ -7,10 +7,11 @@ import re
 import string
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal
 
-from crossline.core.basics.times import format_duration
+from crossline.core.basics.times import format_duration, rounded_duration
 from crossline.core.streams.reading import rule_of, several_of
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
 
@@ -57,10 +58,15 @@ class Sentence:
         return "".join(out)
 
 
+_WRITTEN_OUT = 2**64  # what no field holds, and no person counts, is rounded
+
+
 def number(value: float | None) -> str:
-    """A figure with thousands marked: ``205,000``, ``512.5``; None is ``unknown``."""
+    """A figure with thousands marked: ``205,000``, ``512.5``; rounded past 64 bits; None is ``unknown``."""
     if value is None:
         return "unknown"
+    if abs(value) > _WRITTEN_OUT and not math.isinf(value):
+        return f"{Decimal(value):.3e}"
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 1000 else str(value)
     if math.isinf(value):
@@ -80,7 +86,23 @@ def figure(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.15g}"
+    if isinstance(value, int) and abs(value) > _WRITTEN_OUT:
+        return number(value)
     return ", ".join(map(figure, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def rounded(value: float) -> str:
+    """What was reckoned, to three digits or whole: ``2,007``, ``3.03``, ``0.012``."""
+    if math.isinf(value) or abs(value) > _WRITTEN_OUT:
+        return number(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def value_said(value: Any, *, timed: bool = False) -> str:
+    """A figure or field with its thousands marked; ``timed``: it is milliseconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return figure(value)
+    return rounded_duration(value) if timed else number(value)
 
 
 def parse_description(
@@ -119,6 +141,11 @@ def placeholders(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for _, name, _, _ in string.Formatter().parse(text) if name))
 
 
+def unquoted(text: str) -> str:
+    """``text`` without what stands in quotes."""
+    return re.sub(r""""[^"]*"|'[^']*'""", " ", text)
+
+
 def noun(stream: str, *, one: bool = False) -> str:
     """What the records of a stream are called: ``payments`` (``payment``), ``hits of r``, ``records of events.raw``."""
     if len(several := stream.split("&")) > 1:
@@ -143,6 +170,11 @@ def key_parts(fields: Sequence[str]) -> list[tuple[PartKind, str]]:
         label = name.removesuffix("_id").replace("_", " ")
         parts += [("text", f"{', ' if number_ else ' by '}{label} "), ("figure", name)]
     return parts
+
+
+def key_said(parts: Sequence[tuple[PartKind, str]], key: Mapping[str, Any]) -> str:
+    """`` by account a1, country NO``, of what ``key_parts`` gives; nothing for a global window."""
+    return "".join([text if kind == "text" else figure(key.get(text)) for kind, text in parts])
 
 
 def joined(parts: Sequence[tuple[PartKind, str]]) -> tuple[tuple[PartKind, str], ...]:

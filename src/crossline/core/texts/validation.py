@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ def findings_from_validation(error: ValidationError, model: type[BaseModel]) -> 
 
 
 _NOTHING = "nothing"
+_DIGITS = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
 def _did_you_mean(missing: Finding) -> str:
@@ -62,7 +64,8 @@ def _findings(details: ErrorDetails, model: type[BaseModel]) -> list[Finding]:
             return [Finding(path, context["found"] or found, context["expected"], context["hint"])]
         case "extra_forbidden":
             names = field_names(model, path[:-1])
-            hint = nearest(path[-1], names)
+            own = getattr(model, "meant_by", {}) if len(path) == 1 else {}
+            hint = own.get(path[-1]) or nearest(path[-1], names)
             expected = "a known one" if hint and len(names) > 12 else one_of(names, 40)
             return [Finding(path, f"unknown field {path[-1]}", expected, hint)]
         case "missing":
@@ -71,7 +74,17 @@ def _findings(details: ErrorDetails, model: type[BaseModel]) -> list[Finding]:
             options = _literal_options(context["expected"])
             return [Finding(path, found, one_of(options), nearest(details["input"], options))]
         case _:
-            return [Finding(path, found, _EXPECTED.get(kind) or _limits(details["msg"]))]
+            return [
+                Finding(path, found, _EXPECTED.get(kind) or _limits(details["msg"]), _plain(kind, details["input"]))
+            ]
+
+
+def _plain(kind: str, given: Any) -> str | None:
+    """How a number is written that was given in quotes, or with a point that says nothing."""
+    if kind in {"int_type", "float_type"} and isinstance(given, str) and _DIGITS.fullmatch(given):
+        return f"without quotes: {given}"
+    whole = kind in {"int_type", "int_from_float"} and isinstance(given, float) and given.is_integer()
+    return f"without the point: {int(given)}" if whole else None
 
 
 def _limits(message: str) -> str:

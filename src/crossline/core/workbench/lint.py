@@ -16,6 +16,7 @@ from crossline.core.conditions.tree import AllOf, AnyOf, Leaf, Node
 from crossline.core.figures.program import Absent, Comparison, Figure, Formed, Ordered, Program
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Sources
+from crossline.core.rules.formed import FormedRule
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path
 from crossline.core.workbench.claims import All, Claim, Denied, Opaque, Present, Test
@@ -24,7 +25,9 @@ from crossline.core.workbench.formulas import claim_of_formula
 from crossline.core.workbench.ranges import figure_values
 from crossline.core.workbench.solve import Known, Values, certain, impossible
 
-Kind = Literal["never_true", "always_true", "contradictory", "subsumed", "short_window", "unbounded_key"]
+Kind = Literal[
+    "never_true", "always_true", "contradictory", "subsumed", "short_window", "unbounded_key", "unread_figure"
+]
 KINDS: tuple[Kind, ...] = (
     "never_true",
     "always_true",
@@ -32,6 +35,7 @@ KINDS: tuple[Kind, ...] = (
     "subsumed",
     "short_window",
     "unbounded_key",
+    "unread_figure",
 )
 _SAID = 160  # characters of a condition that a finding repeats
 
@@ -104,7 +108,21 @@ def _fields_only(program: Program, spec: StreamSpec, verdict: Formed) -> Claim:
 def lint_rule(rule: Rule, spec: StreamSpec, defaults: Defaults) -> list[LintFinding]:
     """All that is found in a rule by itself."""
     said = meant(rule, spec, defaults)
-    return [*_truth(said), *_waits(said), *_figures(said), *_windows(said, defaults), *_keys(said)]
+    return [
+        *_truth(said),
+        *_waits(said),
+        *_figures(said),
+        *_windows(said, defaults),
+        *_keys(said),
+        *unread_figures(rule),
+    ]
+
+
+def unread_figures(rule: Rule) -> Iterator[LintFinding]:
+    """Figures that no formula reads; they are not reckoned."""
+    for name in rule.unread_figures() if isinstance(rule, FormedRule) else ():
+        what, why = f"figure {name} is read by no formula", "it is not reckoned, and no alert shows it"
+        yield LintFinding(rule.rule_id, "unread_figure", ("figures", name), what, why, "remove it, or name it in when")
 
 
 def _truth(said: Meant) -> Iterator[LintFinding]:

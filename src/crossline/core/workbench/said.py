@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from crossline.core.basics.times import format_duration
 from crossline.core.figures.program import Absent, Comparison, Feed, Figure, Formed, Ordered, Program, Window
 from crossline.core.rules.base import Rule
+from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.sentence import noun, number
 from crossline.core.streams.reading import Look
 
@@ -49,7 +50,7 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     else:
         looks = {look.name: look for look in rule.reading.looks}
         if isinstance(verdict, Formed):
-            yield from _formed(program, verdict, looks)
+            yield from _formed(rule, program, verdict, looks)
         else:
             yield f"It tells of each {', '.join(_figures(program, verdict.names, looks))}; nothing fires."
     remark = rule.remark()
@@ -68,7 +69,11 @@ def _figures(program: Program, names: Sequence[str], looks: Mapping[str, Look]) 
     ]
 
 
-def _formed(program: Program, verdict: Formed, looks: Mapping[str, Look]) -> Iterator[str]:
+def _formed(rule: Rule, program: Program, verdict: Formed, looks: Mapping[str, Look]) -> Iterator[str]:
+    asked = rule.fires_where() if isinstance(rule, FormedRule) else None
+    if asked is not None:
+        yield f"It fires where {asked}, {_emitted(program)}."
+        return
     figures = _figures(program, verdict.names, looks)
     for brings in program.brings:
         met = {look.name: look for look in brings.reading.looks}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +15,8 @@ from crossline.connectors.files.text import csv_header, read_text
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.decode import Decoded, RecordLayout, decode_csv, decode_lines, decode_table
 from crossline.core.decode.spans import RAW_KEPT
+from crossline.core.texts.problems import listed
+from crossline.core.texts.separators import header_said
 
 
 def decode_chunk(form: str, layout: RecordLayout, chunk: ChunkRef) -> Decoded:
@@ -28,7 +32,20 @@ def decode_chunk(form: str, layout: RecordLayout, chunk: ChunkRef) -> Decoded:
     begin, data = max(chunk.start, first), read_text(chunk)
     if begin > chunk.start:
         data = data[begin - chunk.start :]
-    return decode_csv(layout, header, data, chunk.place, begin, known_ms=chunk.listed_ms)
+    return _with_header(layout, header, decode_csv(layout, header, data, chunk.place, begin, known_ms=chunk.listed_ms))
+
+
+def _with_header(layout: RecordLayout, header: list[str], decoded: Decoded) -> Decoded:
+    """The same; where the header lacks a field that every record needs, its letters say what it has."""
+    lacking = [each.name for each in layout.columns if not each.spec.optional and each.name not in header]
+    if not lacking:
+        return decoded
+    said = f"the header has no {listed(lacking)}: {header_said(header, lacking)}"
+    told = (
+        replace(letter, detail=f"{letter.detail}; {said}") if letter.reason == "missing_field" else letter
+        for letter in decoded.dead
+    )
+    return Decoded(decoded.records, list(told))
 
 
 def _broken_archive(layout: RecordLayout, chunk: ChunkRef) -> Decoded:

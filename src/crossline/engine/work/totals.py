@@ -14,18 +14,19 @@ from crossline.core.decide.batch import counted
 class Totals:
     """What a run has done so far.
 
-    ``first_s`` to ``ended_s``: from the start of the first batch to the end of the last. ``after_ms``: what the
-    last batch spent in the driver once its outcome was there. ``left``: what a drained source had and is in no batch.
-    ``share``: how much of all is done, 0 to 1, where that is known. ``missed``: by table, records it had no row for.
-    ``without_context``: by rule version, records that never got the context that they are held against.
-    ``cost_ms``: by rule version, processor time of judging. ``waiting``: by stream, records in its topics at the
-    end.
+    ``dead_first``: by reason, where the first dead letter was and what was wrong with it. ``first_s`` to ``ended_s``:
+    from the start of the first batch to the end of the last. ``after_ms``: what the last batch spent in the driver once
+    its outcome was there. ``left``: what a drained source had and is in no batch. ``share``: how much of all is done, 0
+    to 1, where that is known. ``missed``: by table, records it had no row for. ``without_context``: by rule version,
+    records that never got the context that they are held against. ``cost_ms``: by rule version, processor time of
+    judging. ``waiting``: by stream, records in its topics at the end.
     """
 
     batches: int = 0
     records: int = 0
     alerts: dict[str, int] = field(default_factory=dict)
     dead: dict[str, int] = field(default_factory=dict)
+    dead_first: dict[str, str] = field(default_factory=dict)
     late: int = 0
     decisions: dict[str, int] = field(default_factory=dict)
     started_s: float = field(default_factory=time.monotonic)
@@ -71,3 +72,4 @@ class Totals:
             self.decisions[word] = self.decisions.get(word, 0) + count
         for letter in delivery.dead:
             self.dead[letter.reason] = self.dead.get(letter.reason, 0) + 1
+            self.dead_first.setdefault(letter.reason, f"{letter.partition} at {letter.offset}: {letter.detail}")

@@ -39,10 +39,17 @@ def preload() -> None:
     import crossline.engine.spark.flow  # noqa: PLC0415
     import crossline.engine.workers.direct  # noqa: PLC0415
     import crossline.engine.workers.keepers  # noqa: F401, PLC0415
+    from crossline.engine.machine.compile_progress import CompileProgress  # noqa: PLC0415
     from crossline.engine.workers.warm import warm  # noqa: PLC0415
-    from crossline.logs import configure_helper, configure_with  # noqa: PLC0415
+    from crossline.logs import configure_helper, configure_with, get_logger  # noqa: PLC0415
 
     configure_with(configure_helper)
+    log = get_logger(__name__)
+
+    def begun() -> None:
+        log.warning("compiling kernels, once after an installation; the first batch waits for it, some three minutes")
+
+    CompileProgress(begun, lambda *_: None).watch()
     warm()
 
 

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from crossline.connectors.stores import in_a_database, labels_of
 from crossline.core.basics.errors import UsageError
-from crossline.core.texts.problems import nearest, shown
+from crossline.core.texts.problems import shown
+from crossline.core.texts.separators import header_said
 from crossline.core.workbench.catch import Marks
 from crossline.replay.workbench.sample import Batch
 
@@ -109,15 +110,15 @@ def _id(row: Mapping[str, Any], names: Collection[str], where: str) -> str:
     for name in names:
         if row.get(name) is not None:
             return str(row[name])
-    found = ", ".join(map(str, row))
-    raise UsageError(f"{where}: found fields {found}; expected the record's id in {' or '.join(names)}")
+    given = [str(each) for each in row]
+    if any(name in row for name in names):
+        raise UsageError(f"{where}: found no id in {' or '.join(names)}; expected the record's id")
+    raise UsageError(f"{where}: expected the record's id in {' or '.join(names)}; {header_said(given, names)}")
 
 
 def _is_fraud(row: Mapping[str, Any], where: str) -> bool:
     if _IS_FRAUD not in row:
-        hint = nearest(_IS_FRAUD, map(str, row))
-        said = f"{where}: found fields {', '.join(map(str, row))}; expected {_IS_FRAUD}"
-        raise UsageError(f"{said}; {hint}" if hint else said)
+        raise UsageError(f"{where}: expected {_IS_FRAUD}; {header_said([str(each) for each in row], (_IS_FRAUD,))}")
     text = str(row[_IS_FRAUD]).strip().lower()
     if text not in _TRUE | _FALSE:
         raise UsageError(f"{where}: {_IS_FRAUD}: found {shown(row[_IS_FRAUD])}; expected true or false, 1 or 0")

@@ -25,11 +25,12 @@ from crossline.core.formula.naive import evaluate
 from crossline.core.formula.tree import FAMILIES, Compare, Join, Node
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
+from crossline.core.rules.formed import FormedRule
 from crossline.engine.book.book import Book
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
-from crossline.replay.shown import Clocks, with_fields
-from crossline.replay.trial import Trial, read_figures, shown_value
+from crossline.replay.shown import Clocks, duration_said, figures_said, rule_words, shown_value, with_fields
+from crossline.replay.trial import Trial, read_figures
 from crossline.replay.waits import waited
 
 KEPT = 3  # of a rule
@@ -85,7 +86,7 @@ def near_misses(judged: Judged, trial: Trial, folder: Path) -> dict[str, list[Ne
         for alert in _probes(replace(judged, probing=level), folder / f"probes-{level}", seen):
             rule_id = alert["rule_id"]
             if level_of[rule_id] == level and (rule_id, orjson.dumps(alert["key"])) not in fired:
-                miss = _missed(programs[rule_id], alert)
+                miss = _missed(rules[rule_id], programs[rule_id], alert)
                 if miss is not None:
                     found[rule_id].take(miss)
     return {name: each.best() for name, each in found.items()}
@@ -104,7 +105,7 @@ def _probes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None
     yield from last_words(corrected)
 
 
-def _missed(program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
+def _missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
     """By how much, at a probe; None where it did not miss, or there is no nearer and farther."""
     verdict = program.verdict
     if isinstance(verdict, Comparison):
@@ -119,7 +120,7 @@ def _missed(program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
             why += f": {shown_value(_rounded(abs(missing)))} {'is missing' if missing > 0 else 'is too much'}"
         return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, (0, abs(missing)))
     if isinstance(verdict, Formed):
-        return _missed_formula(verdict, alert)
+        return _missed_formula(rule, verdict, alert)
     if isinstance(verdict, Absent) and alert["value"] is not None:
         left_ms = verdict.within_ms - alert["value"]
         return NearMiss(
@@ -132,19 +133,52 @@ def _beyond(verdict: Comparison, missing: float) -> bool:
     return {">": missing < 0, ">=": missing <= 0, "<": missing > 0, "<=": missing >= 0}[verdict.operator]
 
 
-def _missed_formula(verdict: Formed, alert: Mapping[str, Any]) -> NearMiss | None:
+def _missed_formula(rule: Rule, verdict: Formed, alert: Mapping[str, Any]) -> NearMiss | None:
     read = read_figures(verdict, alert)
     failing = _failing(verdict.when.root, read)
     if not failing:
         return None
     gaps = [_gap(part, read) for part in failing]
     missing = gaps[0][0] if len(gaps) == 1 else None
-    figures = ", ".join(f"{name} {shown_value(value)}" for name, value in read.items())
-    why = f"{figures}: not {' and not '.join(canonical(part) for part in failing)}"
-    if missing:
-        why += f": {shown_value(_rounded(abs(missing)))} is missing"
     distance = (len(failing), sum(share for _, share in gaps))
+    words = rule_words(rule)
+    if words is not None:
+        missing, why = _missed_in_words(words, verdict, alert["value"], read, failing)
+        return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, distance)
+    why = f"{figures_said(rule, read)}: not {' and not '.join(_written(part, verdict) for part in failing)}"
+    if missing:
+        lacks = duration_said(rule, failing[0], abs(missing)) or shown_value(_rounded(abs(missing)))
+        why += f": {lacks} is missing"
     return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, distance)
+
+
+def _missed_in_words(
+    rule: FormedRule, verdict: Formed, told: Any, read: Mapping[str, Any], failing: Sequence[Node]
+) -> tuple[float | None, str]:
+    """What an alert's value lacks of the rule's own line, where it does, and what was found and asked for.
+
+    ``failing``: the comparisons that do not hold, of which one may say it where the rule has several lines.
+    """
+    value = float(told) if isinstance(told, str) else told
+    why = f"found {rule.in_words(value, read)}; it fires where {rule.fires_where()}"
+    line = None if value is None else verdict.nearest(value)
+    if line is None:
+        gap = _gap(failing[0], read)[0] if len(failing) == 1 else None
+        return gap, f"{why}; {_lacks(failing[0], gap)}" if gap else why
+    if not math.isfinite(value) or line.met(value):
+        return None, why
+    missing = _rounded(line.threshold - value)
+    farther = (missing > 0) != (line.threshold < 0)  # of a line below 0 what is missing lies farther down
+    return missing, f"{why}; {rule.measure(abs(missing))} {'is missing' if farther else 'is too much'}"
+
+
+def _written(part: Node, verdict: Formed) -> str:
+    """As it stands in the rule, with its `10m`; of what nobody wrote the plain form."""
+    return " ".join(verdict.when.text[part.span.start : part.span.end].split()) or canonical(part)
+
+
+def _lacks(part: Node, gap: float) -> str:
+    return f"not {canonical(part)}: {shown_value(_rounded(abs(gap)))} is missing"
 
 
 def _failing(part: Node, read: Mapping[str, Any]) -> list[Node]:

@@ -1,4 +1,4 @@
-"""Alerts: ids against the standard library's UUIDs, fields against the example in streams.md."""
+"""Alerts: ids against the standard library's UUIDs, fields against a worked example."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FIELDS = [
 
 
 def version(kind: str = "active", **changes: Any) -> RuleVersion:
-    """The rule card_burst of streams.md, with ``changes`` (None: left out)."""
+    """The rule card_burst of the example, with ``changes`` (None: left out)."""
     body = {
         "rule_id": "card_burst",
         "version": 3,

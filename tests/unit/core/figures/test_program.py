@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,12 @@ from crossline.core.figures.program import (
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.naive import evaluate
+
+
+def formula(text: str, *names: str) -> Formula:
+    found = check(text, dict.fromkeys(names, "integer"), (), "value")
+    assert isinstance(found, Formula)
+    return found
 
 
 def verdict(text: str, *names: str) -> Formula:
@@ -65,18 +72,45 @@ def test_a_formula_has_the_figures_that_it_names() -> None:
     assert (evaluate(probe.when.root, {}), probe.names, probe.read) == (True, FORMED.names, FORMED.read)
 
 
+SHOWN = formula("tries - silent", "tries", "silent")
+A = {"tries": 5, "silent": 9, "amount": 10}
+
+
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "value", "line"),
     [
-        ("tries > 3 and amount > silent", Comparison(">", 3)),
-        ("amount < 2.5 or tries > 3", Comparison("<", 2.5)),
-        ("tries > silent and amount > 3", None),
-        ("1 < tries < 3", None),
-        ("missing(tries)", None),
+        ("tries > 3 and amount > silent", "tries", Comparison(">", 3)),
+        ("tries > 3 and amount > 1", "amount", Comparison(">", 1)),
+        ("amount > silent and 3 < tries", "tries", Comparison(">", 3)),
+        ("1 < tries < 30", "tries", Comparison(">", 1)),
+        ("tries > -3", "tries", Comparison(">", -3)),
+        ("not tries < 4", "tries", Comparison(">=", 4)),
+        ("not (silent > 20 or tries <= 4)", "tries", Comparison(">", 4)),
+        ("amount > 20 and silent > 3 or tries > 4 and silent > 5", "silent", Comparison(">", 5)),
+        ("tries - silent < -2", "tries - silent", Comparison("<", -2)),
+        ("tries > silent or amount > 3", "tries", None),
+        ("tries > 100 or silent > 3", "tries", None),
+        ("tries > 2 * silent", "tries / silent", None),
+        ("missing(tries)", None, None),
     ],
 )
-def test_the_line_of_an_alert_is_that_of_the_first_comparison(text: str, line: Comparison | None) -> None:
-    assert Formed(("tries", "silent"), verdict(text, "tries", "silent", "amount")).line == line
+def test_the_line_of_an_alert_is_what_its_value_is_held_against(
+    text: str, value: str | None, line: Comparison | None
+) -> None:
+    shown = None if value is None else formula(value, "tries", "silent", "amount")
+    formed = Formed(("tries", "silent"), verdict(text, "tries", "silent", "amount"), shown)
+    of_value = None if shown is None else evaluate(shown.root, A)
+    assert formed.line_at(of_value, A) == line
+    assert formed.fixed_line in {None, line}, "what holds for all holds here"
+
+
+def test_of_lines_that_a_type_gives_it_is_the_one_that_the_value_is_beyond() -> None:
+    sides = (Comparison(">", 3), Comparison("<", -3))
+    formed = Formed(("tries", "silent"), verdict("abs(tries - silent) > 6", "tries", "silent"), SHOWN, lines=sides)
+    assert formed.fixed_line is None
+    assert [formed.line_at(value, A) for value in (4, -4, math.inf, -math.inf)] == [*sides, *sides]
+    # Where it does not hold, as at a probe, the nearer.
+    assert [formed.line_at(value, A) for value in (2.9, -2.9)] == [*sides]
 
 
 def test_conditions_are_all_that_a_record_is_asked() -> None:

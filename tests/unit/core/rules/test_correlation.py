@@ -62,7 +62,9 @@ def test_a_payment_off_the_market_by_more_than_two_percent() -> None:
 
 def test_the_plain_sentence() -> None:
     (alert,) = alerts([OFF], [rate("r1", 0, 2), payment("p1", 1, 3)])
-    assert alert["message"].startswith("ratio_deviation of fx_rates in 5 min > 0.02 by currency pair EURUSD: ")
+    assert alert["message"] == (
+        "rate 3 by currency pair EURUSD, 50 % off the last rate of fx rates, 2, 1 s before (line: > 2 %)"
+    )
 
 
 @pytest.mark.parametrize(

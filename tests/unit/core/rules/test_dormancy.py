@@ -34,7 +34,7 @@ def test_a_dormant_account_testing_small_amounts() -> None:
     figures = {name: figure["value"] for name, figure in evidence["figures"].items()}
     assert figures == {"matching": 3, "woke": 1_800_000, "last_seen": (93 * DAY_S + 1800) * 1000}
     assert evidence["silent_days"] == 93
-    assert alert["message"] == "3 payments by card c1 in 60 min after 93 days of silence"
+    assert alert["message"] == "3 payments by card c1 in 60 min after 93 days of silence (line: 3)"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_key_that_is_not_known_was_not_silent_unless_the_rule_says_so() -> Non
     assert told(new, known_for="201d") == ["n1"]
     assert told(new, include_unseen=True) == ["n0", "n1"]
     (first, _) = alerts({**DORMANT, "include_unseen": True}, new)
-    assert first["message"] == "1 payment by card c1 in 60 min after unknown days of silence"
+    assert first["message"] == "1 payment by card c1 in 60 min, and none known in 180 d before (line: 1)"
 
 
 def test_keys_are_apart() -> None:

@@ -8,6 +8,7 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf
 from crossline.core.figures.program import Comparison, Emission, Feed, Figure, Formed, Telling, Window
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.types.formula import FormulaRule
 
 from . import meetings
 from .rulekit import rule, said, streams
@@ -63,7 +64,7 @@ def test_the_plan_gets_all_it_needs() -> None:
     assert isinstance(program.verdict, Formed)
     assert program.verdict.names == ("tries", "declines", "usual", "silent", "run", "latest"), "as when names them"
     assert program.verdict.fields == ("amount_cents",)
-    assert program.verdict.line == Comparison(">=", 6)
+    assert program.verdict.fixed_line == Comparison(">=", 6)
     assert program.emission == Emission(every=True, cooldown_ms=3_600_000, delivered=True)
     assert (program.reach_ms, program.window_ms, program.judge_lateness_ms) == (30 * day, 10 * minute, 10_000)
 
@@ -134,7 +135,7 @@ def test_kinds_of_figures_are_those_of_their_fields() -> None:
         ({**figure(count=True, resolution="1m"), "emit_mode": "window"}, "emit_mode", "records are not kept"),
         (figure(avg="rate", source_topic="rates"), "figures.f.source_topic", "the name of a stream: one of"),
         (figure(count=True, group_by={"account_id": "owner"}), "figures.f.group_by", "that have a source_topic"),
-        ({**FORMULA, "when": "tries > 5"}, "figures.declines", "that when or value names"),
+        ({**figure(count=True), "when": "amount_cents > 5"}, "figures.f", "that when or value names"),
         ({**FORMULA, "description": "{tries} of {nothing}"}, "description", "in braces"),
     ],
 )  # fmt: skip
@@ -162,9 +163,10 @@ def test_the_sentence() -> None:
     said_by = {"value": 7, "threshold": 6, "operator": ">=", "window_ms": 600_000, "key": {"account_id": "a1"}}
     plain = rule(FORMULA).sentence(**said_by, count=7, evidence=read)
     assert plain == (
-        f"{FORMULA['when']} by account a1: "
-        "tries 7, declines 5, usual unknown, silent unknown, run unknown, latest unknown"
+        "tries 7, declines 5, usual unknown, silent unknown, run unknown, latest unknown, amount_cents 12 by account a1"
     )
+    known = rule(FORMULA).sentence(**said_by, count=7, evidence={**read, "silent": 93 * 86_400_000, "usual": 10**300})
+    assert "usual 1.000e+300, silent 93 days, " in known
     described = rule(FORMULA, description="{declines} of {tries} in {window} by {account_id}, {amount_cents}")
     assert described.sentence(**said_by, count=7, evidence=read) == "5 of 7 in 10 min by a1, 12"
 
@@ -235,3 +237,22 @@ def test_figures_of_other_keys_come_to_the_record_that_they_are_of(*, apart: boo
         ("p1", "c1", 5),
         ("p2", "c2", 12),
     ]
+
+
+@pytest.mark.parametrize(
+    "spare",
+    [
+        {"avg": "rate", "source_topic": "rates", "group_by": "account_id", "window": "1h"},
+        {"count": True, "group_by": "merchant_id", "window": "10d", "resolution": "1h"},
+        {"sum": "amount_cents", "group_by": "account_id", "window": "90d"},
+    ],
+)
+def test_a_figure_that_no_formula_names_changes_nothing(spare: dict[str, Any]) -> None:
+    """Of another stream, another key or a longer window: the plan is that of the rule without it."""
+    body = {**figure(count=True), "when": 'f > 1 and status != "spare"'}
+    told = rule({**body, "figures": {**body["figures"], "spare": spare}})
+    assert isinstance(told, FormulaRule)
+    assert told.unread_figures() == ("spare",)
+    spec = streams()["payments"]
+    assert told.program(spec, Defaults()) == rule(body).program(spec, Defaults())
+    assert told.reading == rule(body).reading

@@ -73,7 +73,13 @@ def test_it_is_told_in_words() -> None:
     assert alert["message"].startswith("200")
     assert " km/h by c1" in alert["message"]
     (plain,) = alerts(TRAVEL, [{"s": 0, **OSLO}, {"s": HOUR, **ROME}])
-    assert plain["message"].startswith("faster than 500 km/h by card c1: ")
+    assert plain["message"] == (
+        "2,006 km from the payment before by card c1 in 60 min, 2,006 km/h (line: 500 km/h)"  # haversine on a sphere
+    )
+    (nil,) = alerts(TRAVEL, [{"s": 0, **OSLO}, {"s": 0, **ROME}])
+    assert nil["message"] == ("2,006 km from the payment before by card c1 at the same instant (line: 500 km/h)"), (
+        "no speed that a person could use"
+    )
 
 
 @pytest.mark.parametrize(

@@ -88,9 +88,8 @@ def test_streams_that_meet_are_told_in_words() -> None:
     sources = sources_of(RuleSet.from_rules(rules), streams)
     told = {each.rule_id: said(each, each.program(sources.of_reading(each.reading), Defaults())) for each in rules}
     assert told["both"].startswith(
-        "It looks at each hit of a.1 or b. hits is the number of hits of a.1 or b with the same account in the last "
-        "60 min (itself included); a_1 is the number of hits of a.1 with the same account in the last 60 min; b is the "
-        "number of hits of b with the same account in the last 60 min. It fires where "
+        "It looks at each hit of a.1 or b. It fires where all of a.1, b hit in 60 min at the same account, when that "
+        "begins to hold for the same account."
     )
     assert told["off"].startswith(
         "It looks at each payment. market is the last rate of rates with the same pair (there currency) in the last "

@@ -7,10 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from crossline.core.basics.times import format_duration
 from crossline.core.figures.kinds import Operator
+from crossline.core.figures.program import Comparison
 from crossline.core.rules.figure import FigureFields, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
+from crossline.core.rules.sentence import number, rounded
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Names, OptionalDuration, OptionalNumber, not_yet
 from crossline.core.texts.problems import Finding, Path
@@ -107,10 +110,50 @@ window: 30d
             return f"{self.value_field} / average", ">" if self.direction != "below" else "<", self.ratio, ("ratio",)
         return f"{self._distance} / deviation", ">", self.z_score, ("z_score",)
 
+    def lines_of(self) -> tuple[Comparison, ...]:
+        """Of deviations one on each side that is asked for; of multiples of the average the one."""
+        if self.ratio is not None:
+            return (Comparison(">" if self.direction != "below" else "<", self.ratio),)
+        far = self.z_score or 0
+        sides = {"above": Comparison(">", far), "below": Comparison("<", -far)}
+        return tuple(line for side, line in sides.items() if self.direction in {side, "both", None})
+
     @property
     def _distance(self) -> str:
         far = {"above": f"{self.value_field} - average", "below": f"average - {self.value_field}"}
         return f"({far[self.direction]})" if self.direction in far else f"abs({self.value_field} - average)"
+
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:
+        """``amount_cents 114, 3.03 deviations above the usual 100``."""
+        amount, average, points = (read.get(name) for name in (self.value_field, "average", "points"))
+        found = f"{self.value_field} {number(amount)}{by}"
+        if average is None:
+            return f"{found}, and nothing before it"
+        few = f", of no more than {points}" if points is not None and points < self.min_points else ""
+        usual = f"the usual {rounded(average)}{few}"
+        if value is None:
+            return f"{found}, where {usual} never differs" if self.z_score is not None else f"{found}, where {usual}"
+        if self.ratio is not None:
+            return f"{found}, {self.measure(value)} {usual}"
+        return f"{found}, {self.measure(value)} {'below' if value < 0 else 'above'} {usual}"
+
+    def measure(self, value: float) -> str:
+        """In deviations, or as a multiple."""
+        return f"{rounded(value)} times" if self.ratio is not None else f"{rounded(abs(value))} deviations"
+
+    def line_in_words(self, operator: str | None, threshold: float | None) -> str:  # noqa: ARG002 - always the same
+        """`` (line: 3)``: on whichever side."""
+        return "" if threshold is None else f" (line: {number(abs(threshold))})"
+
+    def fires_where(self) -> str:
+        """In words: the formula multiplies."""
+        line, low = self.ratio if self.ratio is not None else self.z_score, self.direction == "below"
+        same = self.same or " of all"
+        past = f"with {self.min_points} or more{same} in the {format_duration(self.window or 0)} before it"
+        if self.ratio is not None:
+            return f"{self.value_field} is {'less' if low else 'more'} than {number(line)} times its average, {past}"
+        side = {"above": "above", "below": "below"}.get(self.direction or "both", "from")
+        return f"{self.value_field} is more than {number(line)} standard deviations {side} its average, {past}"
 
     def beside(self, spec: StreamSpec) -> Collection[str]:  # noqa: ARG002 - the one field
         """The field whose value is judged."""

@@ -8,10 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field
 
+from crossline.core.basics.times import format_duration
 from crossline.core.figures.kinds import Operator
 from crossline.core.rules.figure import OF_A_FIELD, FigureFields, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
+from crossline.core.rules.sentence import noun, number
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Names, OptionalDuration
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
@@ -26,13 +28,13 @@ def _cases(value: Any) -> Any:
     if not isinstance(value, list) or not value or not all(isinstance(each, dict) and each for each in value):
         raise refusal('a list of cases, such as [{count: "> 10"}, {count: "> 5", avg: "< 500"}]')
     findings = []
-    for number, case in enumerate(value):
+    for place, case in enumerate(value):
         for name, line in case.items():
             if name not in _AGGREGATES:
-                found = Finding((number, name), shown(name), one_of(_AGGREGATES), nearest(name, _AGGREGATES))
+                found = Finding((place, name), shown(name), one_of(_AGGREGATES), nearest(name, _AGGREGATES))
                 findings.append(found)
             elif not isinstance(line, str) or not _LINE.fullmatch(line):
-                findings.append(Finding((number, name), shown(line), 'a comparison in quotes, such as "> 10"'))
+                findings.append(Finding((place, name), shown(line), 'a comparison in quotes, such as "> 10"'))
     if findings:
         raise refusals(findings)
     return value
@@ -122,6 +124,24 @@ any_of:
     def shows_of(self) -> Mapping[str, str]:
         """How sure it is: a twentieth for each record, up to 0.95."""
         return {"confidence": f"min({_CONFIDENCE_MAX}, count / {_SURE_AT})"}
+
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:
+        """``6 payments in 2 min, avg of amount_cents 302.5``."""
+        found = f"{self.measure(value or 0)}{by} in {format_duration(self.window or 0)}"
+        others = [name for name in self._aggregates() if name != "count"]
+        return ", ".join([found, *(f"{name} of {self.aggregation_field} {number(read.get(name))}" for name in others)])
+
+    def measure(self, value: float) -> str:
+        """So many records."""
+        return f"{number(value)} {noun(self.source_topic, one=value == 1)}"
+
+    def fires_where(self) -> str:
+        """The cases, as they are written."""
+        of = {name: "" if name == "count" else f" of {self.aggregation_field}" for name in self._aggregates()}
+        cases = [
+            " and ".join(f"{name}{of[name]} {line.strip()}" for name, line in case.items()) for case in self.any_of
+        ]
+        return f"{noun(self.source_topic)}{self.same} in {format_duration(self.window or 0)} have {', or '.join(cases)}"
 
     def path_of(self, part: str) -> Path:
         """The field that is aggregated, or the cases."""

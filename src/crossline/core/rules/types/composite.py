@@ -17,7 +17,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.figure import FigureFields, made_figure
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.sentence import RESERVED
+from crossline.core.rules.sentence import RESERVED, number
 from crossline.core.streams.reading import RULE, Reading
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Names, Number, OptionalDuration, OptionalNumber
@@ -232,12 +232,33 @@ window: 1h
         """Counts of hits, and the line over them; the alert names the hits."""
         return replace(super().program(spec, defaults), evidence=Evidence(hits=True))
 
-    def said_first(self) -> str:
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:
+        """``card_testing (3 times) and new_device hit in 60 min``."""
+        counts = {member: read.get(name) or 0 for member, name in self._names.items()}
+        hit = [member + (f" ({count:,} times)" if count > 1 else "") for member, count in counts.items() if count]
+        weight = f", weight {number(value)}" if self.threshold is not None else ""
+        found = f"{', '.join(hit[:-1])}{' and ' if hit[1:] else ''}{hit[-1]}" if hit else "none of its rules"
+        return f"{found} hit{by} in {format_duration(self.window or 0)}{weight}"
+
+    def measure(self, value: float) -> str:
+        """So many rules, or so much weight."""
+        return (
+            f"weight {number(value)}" if self.threshold is not None else f"{number(value)} of {len(self.members)} rules"
+        )
+
+    def line_in_words(self, operator: str | None, threshold: float | None) -> str:  # noqa: ARG002 - always the same
+        """`` (line: 2 of 3 rules)``."""
+        return "" if threshold is None else f" (line: {self.measure(threshold)})"
+
+    def fires_where(self) -> str:
         """In words."""
-        asked = "all" if self.all_of else f"at least {self.at_least}"
+        asked = "all" if self.all_of else f"{self.at_least} or more"
+        weighing = ", ".join(f"{member} {weight}" for member, weight in self._weighing.items())
+        of = f"of {listed(self.members, 20)}"
         if self.threshold is not None:
-            asked = f"a weight of {self.threshold}"
-        return f"{asked} of {listed(self.members)} in {format_duration(self.window or 0)}"
+            asked, of = f"a weight of {number(self.threshold)} or more", f"of rules ({weighing})"
+        at = f" at the same {' and '.join(self.join_key)}" if self.join_key else ""
+        return f"{asked} {of} hit in {format_duration(self.window or 0)}{at}"
 
 
 _WORDS: Collection[str] = ("and", "or", "not", "in", "true", "false")

@@ -9,13 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from crossline.core.basics.times import UNIT_MS_BY_NAME, format_duration
+from crossline.core.basics.times import UNIT_MS_BY_NAME, format_duration, rounded_duration
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Emission, Evidence, Formed, Program
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.figure import FigureFields, field_findings, made_figure
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
+from crossline.core.rules.sentence import noun, number, rounded
 from crossline.core.streams.reading import RULE, Look, Reading, spec_of
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Number, OptionalDuration, RuleId, Unit
@@ -282,7 +283,46 @@ condition: {operator: ">", value: 0.02}
         """As long as context may come that the last record that it judged waits for."""
         return self.lateness(defaults).allowed_ms or 0 if self.context_resolution == "last" else 0
 
-    def said_first(self) -> str:
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:
+        """``rate 1.3125, 5 % off the last rate of fx_rates, 1.25, 40 s before``."""
+        event = None if self.event_value_field is None else read.get(self.event_value_field)
+        context, age = (read.get(self._called(name)) for name in (_VALUE, _AGE))
+        kind = "last" if self.context_resolution == "last" else "mean"
+        theirs = f"{kind} {self.context_value_field} of {noun(self.context_topic)}"
+        if context is None:
+            return f"no {theirs}{by} in {format_duration(int(self._window_ms or 0))}"
+        known = f"{number(context)}, {f'{rounded_duration(age)} before' if age else 'of the same instant'}"
+        if self.event_value_field is None or self.metric == "direct":
+            return f"{theirs}{by} {known}"
+        found = f"{self.event_value_field} {number(event)}{by}"
+        if value is None:
+            return f"{found}, the {theirs} {known}"
+        side = "off" if self.metric == "ratio_deviation" else "below" if value < 0 else "above"
+        return f"{found}, {self.measure(abs(value))} {side} the {theirs}, {known}"
+
+    def measure(self, value: float) -> str:
+        """In per cent, in deviations, or as it is."""
+        if self.metric == "ratio_deviation":
+            return f"{rounded(100 * value)} %"
+        return f"{rounded(value)} deviations" if self.metric == "z_score" else number(value)
+
+    def line_in_words(self, operator: str | None, threshold: float | None) -> str:
+        """`` (line: > 2 %)``."""
+        return "" if threshold is None else f" (line: {operator} {self.measure(threshold)})"
+
+    def fires_where(self) -> str:
         """In words."""
-        window = format_duration(int(self._window_ms or 0))
-        return f"{self.metric} of {self.context_topic} in {window} {self.condition.operator} {self.condition.value}"
+        kind = "last" if self.context_resolution == "last" else "mean"
+        theirs = f"the {kind} {self.context_value_field} of {noun(self.context_topic)}"
+        metrics = {
+            "ratio_deviation": f"{self.event_value_field} is off {theirs} by a share",
+            "difference": f"{self.event_value_field} less {theirs} is",
+            "z_score": f"{self.event_value_field} less {theirs}, in its standard deviations, is",
+        }
+        asked = f"{self.condition.operator} {number(self.condition.value)}"
+        few = f" ({self.min_context_points} or more)" if self.min_context_points > 1 else ""
+        ages = [
+            int(self._window_ms or 0),
+            *([1000 * self.max_context_age_seconds] if self.max_context_age_seconds else []),
+        ]
+        return f"{metrics.get(self.metric, f'{theirs} is')} {asked}, in {format_duration(min(ages))}{self.same}{few}"

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from crossline.core.basics.times import format_duration
+from crossline.core.basics.times import format_duration, rounded_duration
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Program
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.figure import FigureFields, made_figure
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.sentence import PartKind, Sentence, joined, key_parts, noun
+from crossline.core.rules.sentence import noun, number
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Names, OptionalDuration
 from crossline.core.texts.problems import Finding, Path
@@ -119,19 +118,27 @@ at_least: 2
         """The field that ``part`` is of."""
         return {"matching": ("conditions",), "last_seen": ("inactive_for",)}.get(part, ("window",))
 
-    def default_sentence(self, value: float | None) -> Sentence:
-        """``3 payments by account a1 in 60 min after 93 days of silence``."""
-        return self._sentence_of_one if value == 1 else self._sentence
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:
+        """``3 payments in 60 min after 93 days of silence``."""
+        last_seen, woke = read.get("last_seen"), read.get("woke")
+        counted = f"{self.measure(value or 0)}{by} in {format_duration(self.window or 0)}"
+        if last_seen is None or woke is None:
+            known_ms = 2 * (self.inactive_for or 0) if self.known_for is None else self.known_for
+            return f"{counted}, and none known in {format_duration(known_ms)} before"
+        return f"{counted} after {rounded_duration(last_seen - woke)} of silence"
 
-    @cached_property
-    def _sentence(self) -> Sentence:
-        return self._of(noun(self.source_topic))
+    def measure(self, value: float) -> str:
+        """So many records."""
+        return f"{number(value)} {noun(self.source_topic, one=value == 1)}"
 
-    @cached_property
-    def _sentence_of_one(self) -> Sentence:
-        return self._of(noun(self.source_topic, one=True))
+    def fires_where(self) -> str:
+        """In words."""
+        where = f" where {self.filter.text}" if self.filter.canonical else ""
+        unseen = ", or was never seen," if self.include_unseen else ""
+        silent = f"had no {noun(self.source_topic, one=True)} for {format_duration(self.inactive_for or 0)}{unseen}"
+        many = f"{number(self.at_least)} or more {noun(self.source_topic)}{where}"
+        return f"the same {_and(self.group_by)} {silent}, and then {many} in {format_duration(self.window or 0)}"
 
-    def _of(self, counted: str) -> Sentence:
-        parts: list[tuple[PartKind, str]] = [("value", ""), ("text", f" {counted}")]
-        parts += [*key_parts(self.group_by), ("text", " in "), ("window", ""), ("text", " after ")]
-        return Sentence(joined([*parts, ("figure", "silent_days"), ("text", " days of silence")]))
+
+def _and(names: Names) -> str:
+    return " and ".join(names or ())

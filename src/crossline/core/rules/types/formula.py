@@ -14,7 +14,7 @@ from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, ComparisonOperator, Constant, Node, walk
 from crossline.core.rules.base import DrawnLine
-from crossline.core.rules.figure import FigureFields, kinds
+from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED
@@ -85,6 +85,10 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
         """As they are written."""
         return self.when or "", self.value
 
+    def line_in_words(self, operator: str | None, threshold: float | None) -> str:  # noqa: ARG002 - of which, is not said
+        """Nothing: the sentence names all the figures, and which of them the line is of stands in the alert."""
+        return ""
+
     def path_of(self, part: str) -> Path:
         """The field itself."""
         return (part,) if part in {"when", "value"} else ("figures", part)
@@ -112,7 +116,7 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
         return self.model_copy(update={"when": when, "value": canonical(left)})
 
     def _first_line(self, spec: StreamSpec) -> tuple[Node, ComparisonOperator, Constant] | None:
-        formula = check(self.when, kinds(self.figures, spec), ("when",), wanted="verdict")
+        formula = check(self.when, self.known_in(spec), ("when",), wanted="verdict")
         for node in walk(formula.root) if isinstance(formula, Formula) else ():
             match node:
                 case Compare((left, Constant(int() | float(), "integer" | "number") as right), (operator,)):

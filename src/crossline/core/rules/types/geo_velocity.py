@@ -7,16 +7,21 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from crossline.core.basics.times import format_duration, rounded_duration
 from crossline.core.figures.kinds import Operator
+from crossline.core.figures.program import Comparison
+from crossline.core.formula.naive import haversine_km
 from crossline.core.rules.figure import FigureFields, made_figure
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
+from crossline.core.rules.sentence import noun, number, rounded
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration, Names, Number
 from crossline.core.texts.problems import Finding, Path
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
+_SAME = "at the same instant"
 _CONFIDENCE_MAX, _SURE_AT_KMH = 0.99, 1000
 
 
@@ -100,6 +105,10 @@ window: 12h
         """The speed."""
         return self._kmh(), ">", self.max_speed_kmh, ("max_speed_kmh",)
 
+    def lines_of(self) -> tuple[Comparison, ...]:
+        """The speed."""
+        return (Comparison(">", self.max_speed_kmh),)
+
     def _kmh(self) -> str:
         return f"{self._km()} * {_HOUR_MS} / max(elapsed, 1)"
 
@@ -115,11 +124,28 @@ window: 12h
         """The field that ``part`` is of."""
         return {"latitude_before": ("latitude_field",), "longitude_before": ("longitude_field",)}.get(part, ())
 
-    def said_first(self) -> str:
-        """In words: the formula says less."""
-        return f"faster than {self.max_speed_kmh} km/h"
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:
+        """``2,007 km from the payment before in 60 min, 2,007 km/h``."""
+        before, elapsed = noun(self.source_topic, one=True), read.get("elapsed")
+        place = ("latitude_before", "longitude_before", self.latitude_field, self.longitude_field)
+        known = [read.get(name) for name in place]
+        if elapsed is None or value is None or any(each is None for each in known):
+            return f"no {before} before it{by} that has a place"
+        km = haversine_km(*known)  # type: ignore[arg-type]  # the figures are numbers
+        far = f"{rounded(km or 0)} km from the {before} before{by}"
+        return f"{far} {f'in {rounded_duration(elapsed)}, {self.measure(value)}' if elapsed else _SAME}"
 
-    def remark(self) -> str | None:
-        """The formula says it in three comparisons."""
+    def measure(self, value: float) -> str:
+        """In km/h."""
+        return f"{rounded(value)} km/h"
+
+    def line_in_words(self, operator: str | None, threshold: float | None) -> str:  # noqa: ARG002 - always the same
+        """`` (line: 500 km/h)``."""
+        return "" if threshold is None else f" (line: {number(threshold)} km/h)"
+
+    def fires_where(self) -> str:
+        """In words: the formula says it in three comparisons."""
         least = f", over {self.min_distance_km} km or more" if self.min_distance_km else ""
-        return f"That is faster than {self.max_speed_kmh} km/h from the record before to this one{least}."
+        before = f"the {noun(self.source_topic, one=True)} before in {format_duration(self.window)}"
+        faster = f"moved faster than {number(self.max_speed_kmh)} km/h"
+        return f"the same {' and '.join(self.group_by)} {faster} from {before}{least}"

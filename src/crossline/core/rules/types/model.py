@@ -19,10 +19,10 @@ from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, Constant, Name
 from crossline.core.models.model import Model, ModelError, Scorer
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.figure import FigureFields, kinds
+from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.sentence import PartKind, Sentence, joined, key_parts, number
+from crossline.core.rules.sentence import number
 from crossline.core.rules.types.formula import check_figures
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Number
@@ -160,14 +160,14 @@ threshold: 0.9
         return []
 
     def _unread(self, spec: StreamSpec) -> Iterator[Finding]:
-        """Figures that are no part of a feature: most often one was meant."""
+        """Its figures, where none is part of a feature: most often one was meant."""
         read = {name for formula in self._formulas(spec)[0] if formula is not None for name in formula.names}
-        for name in self.figures if self.features else ():
+        for name in self.figures if self.features and not read & set(self.figures) else ():
             if name not in read:
                 yield Finding(("figures", name), f"figure {name}", "a figure that one of the features names")
 
     def _formulas(self, spec: StreamSpec) -> tuple[list[Formula | None], list[Finding]]:
-        known = kinds(self.figures_of(), spec)
+        known = self.known_in(spec)
         found = [check(text, known, ("features", name), wanted="value") for name, text in (self.features or {}).items()]
         findings = [finding for each in found if not isinstance(each, Formula) for finding in each]
         return [each if isinstance(each, Formula) else None for each in found], findings
@@ -198,8 +198,6 @@ threshold: 0.9
         names = super().placeholder_names(spec)
         return None if names is None else (*names, *_NOTES)
 
-    @cached_property
-    def _sentence(self) -> Sentence:
-        parts: list[tuple[PartKind, str]] = [("text", "score "), ("value", ""), *key_parts(self.key_fields)]
-        sign = "" if self.operator == ">=" else f"{self.operator} "
-        return Sentence(joined([*parts, ("text", f" by {self.model} (line: {sign}{number(self.threshold)})")]))
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:  # noqa: ARG002 - the score says it
+        """``score 0.93 by card c1 by card-fraud-3.onnx``."""
+        return f"score {number(value)}{by} by {self.model}"

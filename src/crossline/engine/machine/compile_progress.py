@@ -1,0 +1,60 @@
+"""Says when numba compiles: what is in its cache is only read, and nobody has to wait for that."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class CompileProgress:
+    """Counts the functions that this process compiles.
+
+    ``begun`` is called once, before the first of them; ``at`` before and after each that no other one asked for, with
+    how many are compiled, the seconds since the first, and whether one is being compiled now.
+    """
+
+    begun: Callable[[], None]
+    at: Callable[[int, float, bool], None]
+    process: int = field(default_factory=os.getpid)
+    count: int = 0
+    _depth: int = 0
+    _since_s: float = 0.0
+
+    def watch(self) -> None:
+        """From now on, in this process; not in those that are forked of it."""
+        from numba.core import event  # noqa: PLC0415 - loads what takes long, for who compiles
+
+        progress = self
+
+        class Listener(event.Listener):  # type: ignore[misc]  # numba has no types
+            def on_start(self, event: Any) -> None:  # noqa: ARG002 - which function it is, is nothing to a reader
+                progress.started()
+
+            def on_end(self, event: Any) -> None:  # noqa: ARG002
+                progress.ended()
+
+        event.register("numba:compile", Listener())
+
+    def started(self) -> None:
+        """Numba compiles a function."""
+        if os.getpid() != self.process:
+            return
+        if not self._since_s:
+            self._since_s = time.monotonic()
+            self.begun()
+        self._depth += 1
+        if self._depth == 1:
+            self.at(self.count, time.monotonic() - self._since_s, True)
+
+    def ended(self) -> None:
+        """It has done so, or given up."""
+        if os.getpid() != self.process or not self._depth:
+            return
+        self._depth -= 1
+        self.count += 1
+        if not self._depth:
+            self.at(self.count, time.monotonic() - self._since_s, False)

@@ -1,0 +1,80 @@
+"""Files that pages, docstrings and comments name are there: who follows a reference finds what it speaks of."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from .pages import GENERATED, PAGES, ROOT
+
+CODE = ("src", "tests", "tools", "bench", "chaos", "examples")
+# A path, or a file's name alone; what ends a longer word (`x.pyc`, `a.md5`) is none, nor is a pattern.
+_NAMED = re.compile(r"(?<![\w/.*{}~-])(?:[\w.-]+/)*[\w-]+\.(?:py|md)(?![\w*])")
+_FENCED = re.compile(r"```.*?```", re.DOTALL)
+# Folders and modules of the package, as people shorten them: `core/windows/batch`, `engine/hops`.
+_PLACE = re.compile(
+    r"(?<![\w/.-])(?:core|engine|connectors|rulelog|generate|replay|serve|services|cli)(?:/[a-z_]+)+(?![\w.*/-])"
+)
+# What is no file of the repository, and why it is named.
+ELSEWHERE = {
+    "connectors/spool.py": "the reader of CONTRIBUTING.md writes it",
+    "out/chaos/report.md": "the drill writes it",
+}
+
+
+def texts_of_code(path: Path) -> Iterator[tuple[int, str]]:
+    """Docstrings and comments, with the line that each begins on."""
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            said = ast.get_docstring(node, clean=False)
+            if said is not None:
+                yield node.body[0].lineno, said
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Where each text stands, and the text."""
+    for page in [*PAGES, *(ROOT / "docs" / name for name in GENERATED)]:
+        yield page.name, _FENCED.sub("", page.read_text(encoding="utf-8"))
+    for folder in CODE:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for line, said in texts_of_code(path):
+                yield f"{path.relative_to(ROOT)}:{line}", said
+
+
+def known_files() -> set[str]:
+    """Every end of the path of every page and program: `alert.py`, `alerts/alert.py` and so on."""
+    found = {str(path.relative_to(ROOT / "src/crossline")) for path in (ROOT / "src/crossline").rglob("*")}
+    found |= {name.removesuffix(".py") for name in found}
+    roots = [ROOT / folder for folder in (*CODE, "docs", "deploy", ".ci")]
+    files = [path for root in roots for pattern in ("*.py", "*.md") for path in root.rglob(pattern)]
+    for path in [*files, *ROOT.glob("*.md"), *ROOT.glob("*.py")]:
+        parts = path.relative_to(ROOT).parts
+        found |= {"/".join(parts[at:]) for at in range(len(parts))}
+    return found
+
+
+def dead(told: str, known: set[str]) -> list[str]:
+    """The files that a text names and that are nowhere."""
+    named = [*_NAMED.findall(told), *_PLACE.findall(told)]
+    return [name for name in named if re.sub(r"^(\.\.?/)+", "", name) not in known and name not in ELSEWHERE]
+
+
+def test_what_is_named_is_there() -> None:
+    known = known_files()
+    assert [f"{where}: {name}" for where, told in texts() for name in dead(told, known)] == []
+
+
+def test_a_name_of_nothing_is_found() -> None:
+    known = {"alert.py", "alerts/alert.py", "semantics.md"}
+    assert dead("see ``alerts/alert.py``, `semantics.md` and (alert.py).", known) == []
+    assert dead("see core/alerts/making.py, or streams.md", known) == ["core/alerts/making.py", "streams.md"]
+    assert dead("`core/alerts` and core/making, 1/core/x", {*known, "core/alerts"}) == ["core/making"]
+    assert dead("*.py, x.pyc and {name}.py are patterns", known) == []
