@@ -11,6 +11,7 @@ from typing import Any
 
 from crossline.core.basics.times import BEGINNING_MS, instant_text
 from crossline.core.basics.uuids import seeded, uuid5_text
+from crossline.core.decide.held import one_a_rule
 from crossline.core.decide.hits import DecidedRecord, DecidingHit, gravest
 from crossline.core.decide.policy import Policy
 from crossline.core.decide.words import ACTIONS, facts
@@ -81,12 +82,13 @@ def _reason(hit: DecidingHit) -> dict[str, Any]:
         "score": hit.score,
         "alert_id": hit.alert_id,
         "message": hit.message,
+        **({"held_by": hit.held_by} if hit.held_by else {}),
     }
 
 
 def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -> Decision:
     """What ``policy`` says of ``record``, given all of its hits that count, in any order; without any, ``allow``."""
-    reasons = tuple(sorted(hits, key=_weight))
+    reasons = tuple(sorted(one_a_rule(hits), key=_weight))
     if not reasons:
         return Decision(record, ACTIONS[0], 0, (), policy.version)
     scores = [hit.score for hit in reasons]

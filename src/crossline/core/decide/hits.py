@@ -21,7 +21,10 @@ class DecidedRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecidingHit:
-    """A hit as a policy sees it; ``alert_id`` and ``message`` are those of its alert."""
+    """A hit as a policy sees it; ``alert_id`` and ``message`` are those of its alert.
+
+    ``held_by``: the alert of before that holds the record, where the rule did not hit it itself.
+    """
 
     rule_id: str
     rule_version: int
@@ -31,6 +34,12 @@ class DecidingHit:
     tags: tuple[str, ...]
     alert_id: str
     message: str
+    held_by: str = ""
+
+    @property
+    def known_by(self) -> str:
+        """What it is known by among those of a record, whatever becomes of it."""
+        return f"held\x1f{self.rule_id}\x1f{self.rule_version}" if self.held_by else self.alert_id
 
 
 def hit_of(alert: Mapping[str, Any]) -> DecidingHit | None:

@@ -15,17 +15,17 @@ from crossline.core.decide.policy import Policy
 class Change:
     """What became of a hit on a record: ``hit`` as it is now, None where it is none any more.
 
-    ``alert_id``: of the hit's alert. ``because``: the id of what told it.
+    ``known_by``: see ``DecidingHit``. ``because``: the id of what told it.
     """
 
-    alert_id: str
+    known_by: str
     because: str
     hit: DecidingHit | None
 
 
 @dataclass(slots=True)
 class Known:
-    """What is known of a record that was decided about: the hits on it that count, by the ids of their alerts.
+    """What is known of a record that was decided about: the hits on it that count, by what they are known by.
 
     ``policy_version``: by which it was first decided. ``revision``: how many times its decision was revised.
     """
@@ -45,7 +45,7 @@ class Known:
     def from_json(cls, said: Mapping[str, Any]) -> Self:
         """Inverse of ``to_json``."""
         hits = [deciding_hit(each) for each in said["hits"]]
-        record, by_alert = DecidedRecord(**said["record"]), {hit.alert_id: hit for hit in hits}
+        record, by_alert = DecidedRecord(**said["record"]), {hit.known_by: hit for hit in hits}
         return cls(record, said["policy_version"], by_alert, said["revision"])
 
 
@@ -62,9 +62,9 @@ def revise(policy: Policy, known: Known, changes: Sequence[Change]) -> tuple[Dec
     before = decide(policy, known.record, known.hits.values())
     for change in changes:
         if change.hit is None:
-            known.hits.pop(change.alert_id, None)
+            known.hits.pop(change.known_by, None)
         else:
-            known.hits[change.alert_id] = change.hit
+            known.hits[change.known_by] = change.hit
     now = decide(policy, known.record, known.hits.values())
     if _rests_on(before) == _rests_on(now):
         return None
@@ -74,7 +74,7 @@ def revise(policy: Policy, known: Known, changes: Sequence[Change]) -> tuple[Dec
 
 
 def _rests_on(decision: Decision) -> tuple[Any, ...]:
-    return decision.decision, decision.score, [hit.alert_id for hit in decision.reasons]
+    return decision.decision, decision.score, [(hit.alert_id, hit.held_by) for hit in decision.reasons]
 
 
 def revision_json(known: Known, decision: Decision, because: str, rules_digest: str, decided_ms: int) -> dict[str, Any]:

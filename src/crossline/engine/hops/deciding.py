@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
@@ -23,7 +23,7 @@ import orjson
 import pyarrow as pa
 import xxhash
 
-from crossline.core.alerts.hits import Place, told_at
+from crossline.core.alerts.hits import Hit, Place, told_at
 from crossline.core.alerts.standing import RETRACTED
 from crossline.core.basics import wire
 from crossline.core.basics.errors import SinkError
@@ -40,6 +40,7 @@ from crossline.core.plan.compose import known_later
 from crossline.core.windows.memory.hashing import xxh64_many
 from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import body_of
+from crossline.engine.hops.holding import Counted, held_hits
 from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.hops.written import Decided, Telling
 from crossline.engine.state.cache import Sent
@@ -65,9 +66,13 @@ def decides_at(book: Book) -> int:
 
 
 def deciding_rows(
-    book: Book, output: ShardOutput, alerts: Sequence[Mapping[str, Any]], clocks: Mapping[str, Mapping[str, int]]
+    book: Book,
+    output: ShardOutput,
+    alerts: Sequence[Mapping[str, Any]],
+    clocks: Mapping[str, Mapping[str, int]],
+    held: Sequence[Hit] = (),
 ) -> Sent:
-    """What is decided by of what a shard judged; ``alerts``: of its hits, in their order.
+    """What is decided by of what a shard judged; ``alerts``: of its hits, in their order; ``held``: hits of holds.
 
     A hit on hits is one on the record that they are about. Absences, and what rests on them, decide nothing.
     ``clocks``: by stream, where each of its logs stands.
@@ -78,10 +83,7 @@ def deciding_rows(
     if book.revises_ms is not None:
         for shard in range(book.shards):
             to[shard] |= {"changes": [], "clocks": clocks}
-    for hit, alert in zip(output.hits, alerts, strict=True):
-        counted = hit_of(alert)
-        if counted is None or hit.known_ms is not None or hit.version.rule.rule_id in later:
-            continue  # what is known long after its record was decided about
+    for hit, counted, because, stands in (*_counted(output.hits, alerts, later), *held_hits(book.rules, held)):
         stream = hit.place[1]
         _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
         if hit.ingest_ms - hit.event_ms <= _bound_ms(book, allowed_ms):
@@ -90,9 +92,8 @@ def deciding_rows(
             if hit.correction is None and hit.cause is None:
                 mine["hits"].append(said)
             else:
-                stands = hit.correction is None or hit.correction.outcome != RETRACTED
                 order = [told_at(hit), cause_of(hit, streams).order]
-                mine["changes"].append([order, alert["alert_id"], stands, *said])
+                mine["changes"].append([order, because, stands, *said])
     for each in output.duplicates:
         to[_shard(book, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     at = decides_at(book)
@@ -100,6 +101,15 @@ def deciding_rows(
     if book.deciding is not None and book.deciding.every:
         rows += [(at, shard, _RECORDS, body) for each in output.reported for shard, body in _record_rows(book, each)]
     return rows
+
+
+def _counted(hits: Sequence[Hit], alerts: Sequence[Mapping[str, Any]], later: Collection[str]) -> Iterator[Counted]:
+    """The ``hits`` that count; not those known long after their record was decided about, as of the rules ``later``."""
+    for hit, alert in zip(hits, alerts, strict=True):
+        counted = hit_of(alert)
+        if counted is not None and hit.known_ms is None and hit.version.rule.rule_id not in later:
+            stands = hit.correction is None or hit.correction.outcome != RETRACTED
+            yield Counted(hit, counted, alert["alert_id"], stands)
 
 
 def _bound_ms(book: Book, allowed_ms: I64 | int) -> Any:
@@ -149,7 +159,7 @@ class _Given:
             self.hits[which].append(deciding_hit(hit))
         for order, because, stands, at, record, told in said.get("changes", ()):
             hit = deciding_hit(told)
-            change = Change(hit.alert_id, because, hit if stands else None)
+            change = Change(hit.known_by, because, hit if stands else None)
             self.changes.append((order, (at[1], at[5], at[4]), DecidedRecord(**record), change))
         for stream, logs in said.get("clocks", {}).items():
             known = self.clocks.setdefault(stream, {})
@@ -280,7 +290,7 @@ def _revised(book: Book, store: DecidedStore, stream: str, given: _Given, now_ms
         raise ValueError("there is nothing to decide by: the book has no policy")
     changed: dict[Which, None] = {}
     for which, (_, record) in given.records.items():
-        hits = {hit.alert_id: hit for hit in given.hits.get(which, ())}
+        hits = {hit.known_by: hit for hit in given.hits.get(which, ())}
         if which[0] == stream and (hits or which in given.copies):
             store.put(
                 which, None if which in given.copies else Known(record, deciding.policy.version, hits), record.event_ms
