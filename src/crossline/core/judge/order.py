@@ -11,13 +11,14 @@ layer sees: where a record stands must not depend on how many shards there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
+from crossline.core.plan.meeting import merged_log
 from crossline.core.route.keys import bytes_of
 
 
@@ -72,15 +73,13 @@ def in_ingest_order(
     *,
     reached: bool = False,
     of_hits: bool = False,
-    own_log: Callable[[str], str] | None = None,
 ) -> Arrays:
     """The rows of one layer, from all its chunks, in ingest order.
 
     ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is asked for
     ``reached``, the highest ingest time that the row's log had reached. A chunk of hits comes in several parts, and
     ``of_hits`` that are known later than their records came some stand before others of an earlier chunk.
-    ``own_log``: the log that a log's records came in, where hits of a stream come between the records of that stream:
-    each right after its own. None: of equal times the logs come one after the other.
+    Of equal times logs come one after the other, but for merged ones.
     """
     ordered = sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))
     logs = sorted({p[0]["log"] for p in ordered})
@@ -100,8 +99,8 @@ def in_ingest_order(
     if len(chunks) < len(ordered) or of_hits:
         number = np.array([chunks.index((m["log"], m["sequence"])) for m, _ in ordered])
         order = [whole["offsets"], number[whole["chunk"]]]
-    if len(logs) > 1 and own_log is not None:
-        mine = [(own_log(m["log"]), m["sequence"]) for m, _ in ordered]
+    mine = [(merged_log(m["log"]), m["sequence"]) for m, _ in ordered]
+    if len(logs) > len({log for log, _ in mine}):
         came = {each: number for number, each in enumerate(sorted(set(mine)))}
         chunk_of = np.array([came[each] for each in mine])
         order = [whole["chunk"], whole["offsets"], chunk_of[whole["chunk"]], whole["reached"]]

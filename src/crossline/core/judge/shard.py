@@ -126,8 +126,7 @@ def _judge_stream(
         if mine:
             layer = layer_plan.layer
             reached = bool(plan.carried) or plan.corrected or layer.waits or layer.reevaluate or waits(layer_plan)
-            own_log = plan.came if plan.met is not None and plan.met.reading.holds else None
-            rows = in_ingest_order(mine, floors, reached=reached, of_hits=plan.of_hits, own_log=own_log)
+            rows = in_ingest_order(mine, floors, reached=reached, of_hits=plan.of_hits)
             rows, causes = by_cause(plan, layer_plan, rows, mine)
             rows["place_ms"] = rows["ingest_ms"] if len(logs) > 1 else np.zeros_like(rows["ingest_ms"])
             if number == plan.reporter and len(rows["event_ms"]):
