@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -118,9 +118,19 @@ class RuleSet:
             for v in self.versions
             if not v.ended or v.effective_until_ms + lingers_ms(v.rule) > gone_ms.get(self.base(v.rule), BEGINNING_MS)
         }
-        left = RuleSet(tuple(v for v in self.versions if (v.rule.rule_id, v.rule.version) in kept))
-        rules = {rule_id for rule_id, _ in kept}
-        return replace(left, releases=tuple(each for each in self.releases if each.rule_id in rules))
+        left = tuple(v for v in self.versions if (v.rule.rule_id, v.rule.version) in kept)
+        return RuleSet(left, tuple(each for each in self.releases if self._lasts(each, left, gone_ms, lingers_ms)))
+
+    def _lasts(
+        self,
+        release: Release,
+        left: Iterable[RuleVersion],
+        gone_ms: Mapping[str, int],
+        lingers_ms: Callable[[Rule], int],
+    ) -> bool:
+        """Whether alerts of before ``release`` may still hold a record: as long as a version that ended then would."""
+        mine = (v.rule for v in left if v.rule.rule_id == release.rule_id)
+        return any(release.from_ms + lingers_ms(r) > gone_ms.get(self.base(r), BEGINNING_MS) for r in mine)
 
     def again_ms(self, defaults: Defaults) -> dict[str, int]:
         """How late a record may be that has those of a rule judged again; of the rules of which there are such.
