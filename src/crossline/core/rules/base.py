@@ -122,7 +122,7 @@ class Rule(BaseModel):
     hold: OptionalDuration = Field(
         None,
         description="From an alert on, every record with the alert's key takes the rule's action for so long: `30m`. "
-        "It holds decisions, so it needs a policy. See Holds.",
+        "It holds decisions, so it needs a policy: see Holds in semantics.md.",
     )
     description: str | None = Field(
         None, description="The sentence of its alerts; may hold `{value}` and the like, see Sentences."
