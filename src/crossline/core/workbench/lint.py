@@ -24,7 +24,9 @@ from crossline.core.workbench.formulas import claim_of_formula
 from crossline.core.workbench.ranges import figure_values
 from crossline.core.workbench.solve import Known, Values, certain, impossible
 
-Kind = Literal["never_true", "always_true", "contradictory", "subsumed", "short_window", "unbounded_key"]
+Kind = Literal[
+    "never_true", "always_true", "contradictory", "subsumed", "short_window", "unbounded_key", "decides_rarely"
+]
 KINDS: tuple[Kind, ...] = (
     "never_true",
     "always_true",
@@ -32,6 +34,7 @@ KINDS: tuple[Kind, ...] = (
     "subsumed",
     "short_window",
     "unbounded_key",
+    "decides_rarely",
 )
 _SAID = 160  # characters of a condition that a finding repeats
 
@@ -104,7 +107,7 @@ def _fields_only(program: Program, spec: StreamSpec, verdict: Formed) -> Claim:
 def lint_rule(rule: Rule, spec: StreamSpec, defaults: Defaults) -> list[LintFinding]:
     """All that is found in a rule by itself."""
     said = meant(rule, spec, defaults)
-    return [*_truth(said), *_waits(said), *_figures(said), *_windows(said, defaults), *_keys(said)]
+    return [*_truth(said), *_waits(said), *_figures(said), *_windows(said, defaults), *_keys(said), *_rarely(said)]
 
 
 def _truth(said: Meant) -> Iterator[LintFinding]:
@@ -263,6 +266,31 @@ def _keys(said: Meant) -> Iterator[LintFinding]:
     if looks_back and spec.id in program.feed.key_fields:
         what = f"the key has {spec.id}, the id of the record"
         yield unbounded(said.rule, what, "each record is a key of its own")
+
+
+def _rarely(said: Meant) -> Iterator[LintFinding]:
+    """An action that is asked for at one record of many, or at none.
+
+    Rules of windows and formulas decide wherever they hold, and those that look at the record alone at every hit. A
+    pattern holds where it is completed, and what is absent is known when its record was decided about.
+    """
+    rule, program = said.rule, said.program
+    if rule.action == "allow" or rule.hold is not None or not program.emission.delivered:
+        return
+    if isinstance(program.verdict, Absent):
+        what = f"action {rule.action}, of an absence, which is known long after its record was decided about"
+        why = "its alerts decide nothing"
+    elif isinstance(program.verdict, Ordered):
+        what = f"action {rule.action}, of a sequence, which decides about the record that completes it"
+        why = "what the key does next is decided without it"
+        if program.emission.cooldown_ms:
+            why += ", and within the cooldown what completes it again is not told"
+    else:
+        return
+    todo = "a hold, such as hold: 30m, by which each alert decides about the key's records to come; or action: allow"
+    if not program.feed.key_fields:
+        todo = "a group_by and a hold, by which each alert decides about the key's records to come; or action: allow"
+    yield LintFinding(rule.rule_id, "decides_rarely", ("action",), what, why, todo)
 
 
 def unbounded(rule: Rule, what: str, why: str) -> LintFinding:
