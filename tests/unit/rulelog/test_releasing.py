@@ -124,7 +124,7 @@ def approval() -> bytes:
     return approval_text(load_rules_text(BURST, "r.yaml")[0].rule)
 
 
-@pytest.mark.parametrize("value", ["a1", 17, True, None, 0.5])
+@pytest.mark.parametrize("value", ["a1", 17, True, None, 0.5, -0.25])
 def test_keys_are_the_same_as_text_and_as_values(value: Any) -> None:
     """``--key`` gives text, alerts have values."""
     text = value if isinstance(value, str) else json.dumps(value)

@@ -41,8 +41,12 @@ STREAMS = load_streams(STREAM, "stream.yaml")
 
 
 def refused(body: dict[str, Any]) -> str:
+    return refused_with(body)
+
+
+def refused_with(*bodies: dict[str, Any]) -> str:
     with pytest.raises(RefusedError) as told:
-        load_rules_text(json.dumps(body), "rules.yaml", STREAMS)
+        load_rules_text(json.dumps(list(bodies)), "rules.yaml", STREAMS)
     return str(told.value)
 
 
@@ -51,6 +55,9 @@ def test_a_hold_needs_a_key_alerts_and_a_time() -> None:
     assert "found 30 min; expected a key that it holds: group_by, or entity" in refused(body)
     assert "found 30 min; expected no hold beside emit_to_sink: false" in refused({**BURST, "emit_to_sink": False})
     assert "found no time; expected a time longer than 0" in refused({**BURST, "hold": "0s"})
+    of_hits = {**BURST, "rule_id": "again", "source_topic": "rule:burst", "group_by": "hit.key.account_id"}
+    plain = {name: value for name, value in BURST.items() if name != "hold"}
+    assert "hit.key.account_id is one of hits" in refused_with(plain, of_hits)
     threshold = {name: BURST[name] for name in ("rule_id", "version", "source_topic", "hold")}
     conditions = [{"field": "amount", "operator": ">", "value": 9}]
     assert "expected a key that it holds" in refused({**threshold, "rule_type": "threshold", "conditions": conditions})

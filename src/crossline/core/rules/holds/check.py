@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crossline.core.basics.times import format_duration
+from crossline.core.streams.reading import HIT
 from crossline.core.texts.problems import Finding
 
 if TYPE_CHECKING:
@@ -22,4 +23,7 @@ def hold_findings(rule: Rule) -> list[Finding]:
         return [Finding(at, found, "no hold beside emit_to_sink: false: it is alerts that hold, and there are none")]
     if not rule.key_of_alerts:
         return [Finding(at, found, "a key that it holds: group_by, or entity where a type keeps nothing")]
+    of_hits = [key for key in rule.key_of_alerts if key.startswith(f"{HIT}.")]
+    if of_hits:
+        return [Finding(at, found, f"a key of fields that the stream's own records have; {of_hits[0]} is one of hits")]
     return []

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 Key = tuple[tuple[str, str], ...]
 
 
@@ -15,11 +17,7 @@ def release_key(fields: Mapping[str, Any]) -> Key:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "null" if value is None else str(value)
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 @dataclass(frozen=True, slots=True)
