@@ -100,7 +100,7 @@ def in_ingest_order(
         number = np.array([chunks.index((m["log"], m["sequence"])) for m, _ in ordered])
         order = [whole["offsets"], number[whole["chunk"]]]
     mine = [(merged_log(m["log"]), m["sequence"]) for m, _ in ordered]
-    if len(logs) > len({log for log, _ in mine}):
+    if len(logs) > 1 and not {log for log, _ in mine} & set(logs):
         came = {each: number for number, each in enumerate(sorted(set(mine)))}
         chunk_of = np.array([came[each] for each in mine])
         order = [whole["chunk"], whole["offsets"], chunk_of[whole["chunk"]], whole["reached"]]
