@@ -82,12 +82,58 @@ def corrected(name: str, outcome: str, **changes: Any) -> dict[str, Any]:
 
 def standing(action: str, score: int, name: str) -> dict[str, str]:
     return {
+        "status": action,
         "action": action,
         "score": str(score),
         "alert_id": f"id-{name}",
         "rule_id": "card_burst",
         "rule_version": "3",
     }
+
+
+def decided(
+    record: str, said: str, *names: str, score: int = 40, revision: int = 0, version: int = 1
+) -> dict[str, Any]:
+    """A decision about a record, resting on the alerts of these names."""
+    reasons = [{"rule_id": "card_burst", "alert_id": f"id-{name}"} for name in names]
+    return {**decision(record, said, revision, version), "score": score, "reasons": reasons}
+
+
+def test_the_status_is_the_decision_and_the_action_stands_beside_it(made: Callable[..., Seen]) -> None:
+    """Worked by hand: two rules review, by which the policy blocks; a third one's block is allowed by it."""
+    seen = made()
+    both = [alert(name, record_id="t1", action="review", score=40) for name in ("a", "b")]
+    seen.tell(*both, decisions=(decided("t1", "block", "a", "b", score=80),))
+    blocked = {**standing("review", 80, "a"), "status": "block", "decision_id": "d-t1-1-0"}
+    assert {**seen.status(), "alert_id": "id-a"} == blocked
+    other = alert("c", key={"account_id": "a2"}, action="block", score=99)
+    seen.tell(other, decisions=(decided("c", "allow", "c", score=99),))
+    allowed = {**standing("block", 99, "c"), "status": "allow", "decision_id": "d-c-1-0"}
+    assert seen.status("account_id=a2") == allowed
+    alone = alert("d", key={"account_id": "a3"}, record_id="t9", action="block")
+    seen.tell(alone, decisions=(decided("t9", "review", "another"),))
+    assert seen.status("account_id=a3") == standing("block", 40, "d"), "what decides nothing has its rule's action"
+
+
+def test_a_revision_changes_the_status_of_what_it_is_about(made: Callable[..., Seen]) -> None:
+    """Worked by hand: one of two alerts on a record is taken back, and the other is reviewed from then on."""
+    seen = made()
+    first, second = (alert(name, record_id="t1", action="review", key={"account_id": name}) for name in ("a", "b"))
+    seen.tell(first, second, decisions=(decided("t1", "block", "a", "b", score=80),))
+    amended = corrected("a", "amended", record_id="t1", action="review", key={"account_id": "a"}, value=9)
+    seen.tell(amended)
+    assert seen.status("account_id=a")["status"] == "block", "a correction that changes no decision changes no status"
+    gone = corrected("b", "retracted", record_id="t1", key={"account_id": "b"}, value=None)
+    revised = decided("t1", "review", "a", revision=1)
+    for _ in range(2):
+        seen.tell(gone, decisions=(revised,))
+        assert seen.status("account_id=b") == {}
+        assert seen.status("account_id=a") == {**standing("review", 40, "a"), "decision_id": "d-t1-1-1"}
+    seen.tell(decisions=(decided("t1", "block", "a", "b", score=80),))
+    assert seen.status("account_id=a")["status"] == "review", "what comes again does not go back"
+    held = {"rule_id": "card_burst", "alert_id": "id-a", "held_by": "id-a"}
+    seen.tell(decisions=({**decided("t2", "block", revision=1), "reasons": [held]},))
+    assert seen.status("account_id=a")["status"] == "review", "a record that it holds is another one"
 
 
 def test_the_gravest_action_in_force_is_the_entitys(made: Callable[..., Seen]) -> None:

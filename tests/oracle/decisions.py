@@ -81,8 +81,12 @@ def naive_decisions(
     defaults: Mapping[str, str],
     *,
     every: bool = False,
+    held: Sequence[Sequence[Hit]] = (),
 ) -> list[Told]:
-    """The decisions on ``records``, in their order: of those with hits that count, or of ``every`` one."""
+    """The decisions on ``records``, in their order: of those with hits that count, or of ``every`` one.
+
+    ``held``: for each record the alerts of before that hold it; a rule that hits it itself is a reason once.
+    """
     standing = {**DEFAULTS, **defaults}
     book = read_book(bodies, defaults)
     body_of = {(body["rule_id"], body["version"]): body for body in bodies}
@@ -98,6 +102,9 @@ def naive_decisions(
             for hit in (*result.hits, *result.standing)
             if _counts(hit, position, body_of)
         ]
+        own = {hit.rule_id for hit, _ in hits}
+        held_here = [hit for hit in (held[position] if held else ()) if hit.rule_id not in own]
+        hits += [(hit, _weights(body_of[hit.rule_id, hit.version])) for hit in held_here]
         if hits or every:
             hits.sort(key=lambda each: (-ACTIONS.index(each[1]["action"]), -each[1]["score"], each[0].rule_id))
             said, score = naive_decision(policy, [weights for _, weights in hits])

@@ -30,8 +30,9 @@ from crossline.rulelog.reading import FileRule, Known, Read, folder_of_rules, re
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import key_of
 from crossline.rulelog.sources.origin import Origin
-from crossline.rulelog.sources.owned import OwnedFolder
+from crossline.rulelog.sources.owned import OwnedFolder, owner_of
 from crossline.rulelog.sources.publications import Publications, WithFigures
+from crossline.rulelog.sources.releases import WithReleases, release_events
 from crossline.rulelog.sources.review import Approval, Reviewed, misplaced, review_digest, reviewed, split
 
 IngestClock = Literal["wall", "records"]
@@ -87,7 +88,8 @@ class DirectoryRuleLog:
         further = folder_of_rules(self._figures) if self._figures is not None else None
         self._elsewhere = publications is not None
         rules = folder_of_rules(self.path)
-        self._folder = WithFigures(publications or (OwnedFolder(rules) if review else rules), further)
+        owned = WithReleases(OwnedFolder(rules) if review else rules, self.path, owner_of)
+        self._folder = WithFigures(publications or owned, further)
         self._review = review
         self._file = LogFile(log_path(path, pipeline))
         self._streams = streams
@@ -262,6 +264,7 @@ class DirectoryRuleLog:
                 event = _approved(event, asked.approvals.get((each.rule.rule_id, each.rule.version)))
                 going.add(event, each.rule)
                 yield event
+        yield from release_events(changes.files, going, now_ms, effective)
         standing = {each.rule.rule_id for each in (*taken, *asked.waiting)}
         for rule_id, rule in self._history.rules.items():
             if rule_id not in standing and rule.source not in refused and rule.judges and not rule.absent:

@@ -25,6 +25,7 @@ EventKind = Literal[
     "unscored",
     "tripped",
     "waiting",
+    "released",
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
@@ -45,7 +46,8 @@ class RuleEvent:
     ``unscored``: a model did not score records, which its rule did not judge; once for each rule version in a run,
     ``text`` says why. ``tripped``: the version goes on as shadow from ``effective_from_ms`` on, though its file says
     otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``waiting``: a
-    version needs approval.
+    version needs approval. ``released``: alerts of the rule that came before ``effective_from_ms`` hold ``key`` no
+    more, because of ``text``.
 
     ``source`` is the file's name in the folder, or the key in the topic; ``line`` counts from 1. What happened to a
     list has its ``list_name``, to a table its ``table_name``. What was published in a topic has ``who`` published it on
@@ -75,6 +77,7 @@ class RuleEvent:
     place: str | None = None
     approved_by: str | None = None
     approved_ms: int | None = None
+    key: dict[str, str] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; absent ones are left out, except that an effective time of null is the beginning."""
@@ -94,7 +97,7 @@ class RuleEvent:
         return orjson.dumps(self.as_dict(), option=orjson.OPT_APPEND_NEWLINE)
 
 
-_WITH_EFFECT = {"published", "status_changed", "ended", "tripped"}
+_WITH_EFFECT = {"published", "status_changed", "ended", "tripped", "released"}
 _OPTIONAL = tuple(field.name for field in fields(RuleEvent))[2:]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crossline.core.alerts.breaker import Trip
 from crossline.core.basics.errors import StateError
@@ -11,6 +11,7 @@ from crossline.core.basics.times import format_duration, format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
 from crossline.core.rules.composition import Head, Sources, heads_of_rules, way_of
 from crossline.core.rules.figure import FigureFields
+from crossline.core.rules.holds.release import Release, release_key
 from crossline.core.rules.naming import shared_in
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
@@ -62,6 +63,8 @@ class History:
         self.rules: dict[str, RuleHistory] = {}
         self.refused: set[tuple[str, str]] = set()
         self.waiting: dict[tuple[str | None, int | None, str | None], str | None] = {}  # who published it first
+        self.released: set[tuple[str, str]] = set()  # as those refused: by source and digest
+        self._releases: list[Release] = []
         self._bodies: list[Rule] = []
         for event in events:
             self.add(event)
@@ -83,6 +86,11 @@ class History:
                 history.tripped.add(event.version)
                 changes = {"status": "shadow", "effective_from": event.effective_from_ms}
                 self._bodies.append(history.versions[event.version].model_copy(update=changes))
+            case "released" if event.rule_id is not None and event.key is not None:
+                self.released.add((str(event.source), str(event.digest)))
+                if event.effective_from_ms is not None:
+                    key = release_key(event.key)
+                    self._releases.append(Release(event.rule_id, key, event.effective_from_ms))
             case "refused" if event.list_name is None and event.table_name is None:
                 self.refused.add((str(event.source), str(event.digest)))
             case "waiting":
@@ -112,6 +120,7 @@ class History:
             for rule_id, each in self.rules.items()
         }
         other.refused, other.waiting, other._bodies = set(self.refused), dict(self.waiting), list(self._bodies)
+        other.released, other._releases = set(self.released), list(self._releases)
         return other
 
     def in_force_elsewhere(self, rule: Rule) -> Rule | None:
@@ -124,8 +133,8 @@ class History:
         return before if before.source_topic != rule.source_topic and before.status != "retired" else None
 
     def rule_set(self) -> RuleSet:
-        """Every version that judges or judged, each with its interval of the ingest clock."""
-        return RuleSet.from_rules(self._bodies)
+        """Every version that judges or judged, each with its interval of the ingest clock, and what was released."""
+        return replace(RuleSet.from_rules(self._bodies), releases=tuple(self._releases))
 
     def finding(self, rule: Rule) -> Finding | None:
         """Why ``rule``, valid in itself, may not follow what was published; None where it may, or is there already."""

@@ -18,6 +18,7 @@ from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
 from crossline.cli.rules.lint import lint, warnings_of
 from crossline.cli.rules.publish_table import publish_table
+from crossline.cli.rules.release import release
 from crossline.cli.rules.shadow import shadow
 from crossline.cli.rules.suggest import suggest_threshold
 from crossline.cli.rules.tables import (
@@ -342,6 +343,7 @@ def _counted(count: int, what: str) -> str:
 
 
 app.command(name="approve")(approve)
+app.command(name="release")(release)
 app.command(name="publish-list")(publish_list)
 app.command(name="publish-table")(publish_table)
 app.command(name="test")(try_rules)

@@ -46,6 +46,7 @@ class FindingKind(StrEnum):
     SUBSUMED = "subsumed"
     SHORT_WINDOW = "short_window"
     UNBOUNDED_KEY = "unbounded_key"
+    DECIDES_RARELY = "decides_rarely"
 
 
 @dataclass(frozen=True, slots=True)

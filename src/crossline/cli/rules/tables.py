@@ -11,15 +11,17 @@ from rich.text import Text
 
 from crossline.cli.screen import Listing
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS, format_instant
+from crossline.core.rules.holds.release import release_key
 from crossline.core.texts.plaintext import printable_lines
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History, event_rule
 from crossline.rulelog.publish import Written
 from crossline.rulelog.reading import FileRule
+from crossline.rulelog.sources.releases import key_said
 
 Row = dict[str, Any]
 _CHANGES = ("published", "status_changed")
-_IN_FORCE = (*_CHANGES, "tripped")
+_IN_FORCE = (*_CHANGES, "tripped", "released")
 _UNCHANGED = "unchanged"
 
 
@@ -202,9 +204,14 @@ def events_table(events: Iterable[RuleEvent]) -> Listing:
             event.status or "",
             _since(event),
             source,
-            Text(printable_lines("\n".join(filter(None, (_by(event), event.text))))),
+            Text(printable_lines("\n".join(filter(None, (_by(event), _key(event), event.text))))),
         )
     return table
+
+
+def _key(event: RuleEvent) -> str:
+    """Which key is held no more."""
+    return "" if event.key is None else key_said(release_key(event.key))
 
 
 def _by(event: RuleEvent) -> str:

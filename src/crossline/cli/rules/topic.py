@@ -17,6 +17,7 @@ import typer
 
 from crossline.cli.screen import write_lines
 from crossline.core.basics.errors import PermanentError, SinkError, UsageError
+from crossline.core.rules.holds.release import Key
 from crossline.core.rules.shared import SharedFigure
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.sinks import rule_topics
@@ -32,6 +33,7 @@ from crossline.rulelog.sources.desk import Message, TopicDesk
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
 from crossline.rulelog.sources.principals import ALPHABET, name_problem, principal_of
+from crossline.rulelog.sources.releases import key_said
 from crossline.rulelog.sources.topic import TopicPublications, rule_name
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 20.0
 PIPELINE = Path("pipeline.yaml")
+_TAKEN_UP = "effective when a pipeline takes it up, within two seconds where it runs"
 As = Annotated[
     str | None,
     typer.Option("--as", metavar="NAME", help="Who publishes; else the user of the brokers, or of this machine."),
@@ -123,6 +126,23 @@ def approve_there(rule_id: str, version: int | None, pipeline: Path, as_: str | 
         desk = place.desk(place.files())
         message = desk.approve(rule_id, place.who, version)
         _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
+
+
+def release_there(
+    rule_id: str, key: Key, reason: str, pipeline: Path, as_: str | None, *, as_json: bool, now_ms: int
+) -> None:
+    """Send that a key is held no more."""
+    with _at(pipeline, as_) as place:
+        desk = place.desk(place.files())
+        message = desk.release(rule_id, key, reason, now_ms)
+        offset = _sent(place, desk, message)
+        said = {"rule_id": rule_id, "released": dict(key), "reason": reason}
+        if as_json:
+            sent = {"topic": place.settings.topic, "key": message.key, "offset": offset, "who": place.who}
+            write_lines([orjson.dumps({**said, **sent})])
+        else:
+            to = f"sent to topic {place.settings.topic} by {place.who}"
+            sys.stdout.write(f"{rule_id}, {key_said(key)}: released, {to}; {_TAKEN_UP}\n")
 
 
 def publish_list(
@@ -278,4 +298,4 @@ def _when(place: Place, message: Message) -> str:
     if place.config.rules.review == "required" and message.change == "published":
         approve_it = f"crossline rules approve {message.rule.rule_id} --version {message.rule.version}"
         return f"effective once somebody else approves of it: {approve_it}"
-    return "effective when a pipeline takes it up, within two seconds where it runs"
+    return _TAKEN_UP

@@ -8,7 +8,7 @@ key                                 type     what it holds
 ``P:alert:ALERT_ID``                string   the alert or correction as JSON, set once, and gone after ``known``
 ``P:alerts``                        stream   ``alert_id``, ``key``, ``alert`` (JSON), each once, the oldest let go of
 ``P:entity:KEY``                    hash     the entity's status: see ``STATUS_FIELDS``
-``P:standing:KEY``                  hash     ALERT_ID -> ``rank|score|until_ms|action|rule_id|rule_version``
+``P:standing:KEY``                  hash     ALERT_ID -> see ``STANDING_FIELDS``, divided by ``|``
 ``P:due``                           zset     KEY of entities with a lesser action that outlasts the gravest; its end
 ``P:figure:RULE_ID:KEY``            string   the last value at which the rule fired, as JSON
 ``P:decision:STREAM:RECORD_ID``     string   the last word on a record as JSON: a decision, or its newest revision
@@ -26,8 +26,13 @@ from urllib.parse import quote
 
 from crossline.core.alerts.alertjson import json_bytes
 
-# Of ``P:entity:KEY``: the gravest action that is in force, and whose it is. Gone once nothing is.
-STATUS_FIELDS = ("action", "score", "alert_id", "rule_id", "rule_version", "until_ms")
+# Of ``P:entity:KEY``: the gravest status that is in force, and whose it is. Gone once nothing is. ``status``: what was
+# decided under the policy about the alert's record, and else the rule's ``action``; ``decision_id``: of that decision.
+STATUS_FIELDS = ("status", "action", "score", "alert_id", "rule_id", "rule_version", "until_ms", "decision_id")
+STANDING_FIELDS = (
+    *("rank", "score", "until_ms", "action", "rule_id", "rule_version"),
+    *("status", "decision_id", "policy_version", "revision"),
+)
 RANKS = {"allow": 0, "review": 1, "step_up": 2, "block": 3}
 
 

@@ -13,7 +13,12 @@ local function read(id, text)
   local each = {}
   for field in string.gmatch(text, '[^|]+') do each[#each + 1] = field end
   return {id = id, rank = tonumber(each[1]), score = tonumber(each[2]), until_ms = tonumber(each[3]),
-    action = each[4], rule = each[5], version = each[6]}
+    action = each[4], rule = each[5], version = each[6], status = each[7] or each[4], decision = each[8] or '-',
+    policy = tonumber(each[9] or 0), revision = tonumber(each[10] or 0)}
+end
+local function written(each)
+  return table.concat({each.rank, each.score, string.format('%.0f', each.until_ms), each.action, each.rule,
+    each.version, each.status, each.decision, each.policy, each.revision}, '|')
 end
 local function graver(a, b)
   if a.rank ~= b.rank then return a.rank > b.rank end
@@ -24,8 +29,9 @@ end
 local function tell_status(entity_key, best)
   local text = string.format('%.0f', best.until_ms)
   redis.call('DEL', entity_key)
-  redis.call('HSET', entity_key, 'action', best.action, 'score', best.score, 'alert_id', best.id, 'rule_id', best.rule,
-    'rule_version', best.version, 'until_ms', text)
+  redis.call('HSET', entity_key, 'status', best.status, 'action', best.action, 'score', best.score, 'alert_id', best.id,
+    'rule_id', best.rule, 'rule_version', best.version, 'until_ms', text)
+  if best.decision ~= '-' then redis.call('HSET', entity_key, 'decision_id', best.decision) end
   redis.call('PEXPIREAT', entity_key, text)
 end
 local function note_due(due_key, entity, until_ms, last_ms)
@@ -63,7 +69,10 @@ LOOKED_THROUGH_EACH = 1_000  # alerts of an entity: what has ended among them is
 #
 # KEYS: alert, stream, entity, standing, figure, due. ARGV: alert's JSON, seconds that ids are known, longest stream,
 # alert id, KEY, what is done ("stands", "gone" or "none"), rank, score, action, rule, version, the alert whose standing
-# it is, milliseconds that it is in force, figure's JSON or "".
+# it is, milliseconds that it is in force, figure's JSON or "", status, decision's id ("-": none), its policy's version,
+# its revision.
+#
+# Where a correction changes no decision, its alert has the status of the decision that there was.
 #
 # A storm of alerts on one entity must not stop the server for all others: an alert is weighed against the gravest, and
 # all are looked through only where that one goes, or now and then.
@@ -86,8 +95,17 @@ local function tell_standing()
   if ARGV[6] == 'gone' then
     redis.call('HDEL', KEYS[4], ARGV[12])
   else
-    local until_ms = string.format('%.0f', now_ms + ARGV[13])
-    entry = table.concat({ARGV[7], ARGV[8], until_ms, ARGV[9], ARGV[10], ARGV[11]}, '|')
+    local each = {rank = ARGV[7], score = ARGV[8], until_ms = now_ms + ARGV[13], action = ARGV[9], rule = ARGV[10],
+      version = ARGV[11], status = ARGV[15], decision = ARGV[16], policy = ARGV[17], revision = ARGV[18]}
+    local before = redis.call('HGET', KEYS[4], ARGV[12])
+    if before and each.decision == '-' then
+      local was = read(ARGV[12], before)
+      if was.decision ~= '-' then
+        each.rank, each.score, each.status = was.rank, was.score, was.status
+        each.decision, each.policy, each.revision = was.decision, was.policy, was.revision
+      end
+    end
+    entry = written(each)
     redis.call('HSET', KEYS[4], ARGV[12], entry)
   end
   local best_id = redis.call('HGET', KEYS[3], 'alert_id')
@@ -124,6 +142,23 @@ TELL_DUE = (
 for _, entity in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[3])) do
   stand(ARGV[1] .. entity, ARGV[2] .. entity, KEYS[1], entity)
 end
+return 1
+"""
+)
+# A decision that was revised, for an alert that it rests on. KEYS: entity, standing, due. ARGV: KEY, the alert whose
+# standing it is, rank, score, status, decision's id, its policy's version, its revision.
+TELL_REVISED = (
+    _STAND
+    + """
+local known = redis.call('HGET', KEYS[2], ARGV[2])
+if not known then return 0 end
+local each = read(ARGV[2], known)
+local version, revision = tonumber(ARGV[7]), tonumber(ARGV[8])
+if each.policy > version or (each.policy == version and each.revision > revision) then return 0 end
+each.rank, each.score, each.status, each.decision = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+each.policy, each.revision = version, revision
+redis.call('HSET', KEYS[2], ARGV[2], written(each))
+stand(KEYS[1], KEYS[2], KEYS[3], ARGV[1])
 return 1
 """
 )

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
+import orjson
 import redis
 from redis import exceptions as errors
 from redis.backoff import NoBackoff
@@ -15,7 +16,7 @@ from redis.retry import Retry
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.redis.keys import RANKS, entity, part
-from crossline.connectors.redis.scripts import TELL_ALERT, TELL_DECISION, TELL_DUE
+from crossline.connectors.redis.scripts import TELL_ALERT, TELL_DECISION, TELL_DUE, TELL_REVISED
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.alerts.standing import RETRACTED
 from crossline.core.basics.errors import PermanentError, SinkError
@@ -46,9 +47,10 @@ class RedisSink:
     long as its id is known (``known``) and the server keeps its data: each is one script, done whole or not at all. A
     server that loses data when it falls loses with it what it was told since its last write to disk.
 
-    An entity's status is the gravest action among its alerts that are in force, each for ``in_force`` from its delivery
-    by the server's clock; a correction takes its alert out, or changes it. Shadow alerts move nothing. Where a graver
-    action ends, the lesser one that lasts longer is told with the next delivery.
+    An alert's status is the decision on its record, where there is one, and else its action. An entity's is the gravest
+    among its alerts that are in force, each for ``in_force`` from its delivery by the server's clock; a correction
+    takes its alert out, or changes it, and a revision changes the status of those that it is about. Shadow alerts move
+    nothing. Where a graver one ends, the lesser one that lasts longer is told with the next delivery.
     """
 
     def __init__(self, settings: RedisSettings, pipeline: str, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
@@ -71,9 +73,10 @@ class RedisSink:
         """Tell what is not known yet. Raises SinkError where the server cannot be asked now."""
         if self._client is None:
             raise PermanentError("the sink is not open")
-        calls = self._calls(delivery)
+        texts = (TELL_DUE, TELL_ALERT, TELL_REVISED, TELL_DECISION)
         try:
-            scripts = {text: self._client.register_script(text) for text in (TELL_DUE, TELL_ALERT, TELL_DECISION)}
+            calls = self._calls(delivery, self._entities(self._client, delivery))
+            scripts = {text: self._client.register_script(text) for text in texts}
             while chunk := list(islice(calls, CHUNK)):
                 pipe = self._client.pipeline(transaction=False)
                 for text, keys, arguments in chunk:
@@ -99,16 +102,39 @@ class RedisSink:
             return SinkError(f"{self._where} takes nothing now: {error}")
         return PermanentError(f"{self._where} refuses what it is told under {self._prefix}: {error}")
 
-    def _calls(self, delivery: Delivery) -> Iterator[Call]:
+    def _entities(self, client: redis.Redis, delivery: Delivery) -> dict[str, str]:
+        """By id of an alert, its entity: of the alerts that revised decisions rest on, as far as they are known."""
+        found = {str(each["alert_id"]): entity(each["key"]) for each in delivery.alerts}
+        revised = [decision for decision in delivery.decisions if decision["revision"]]
+        asked = sorted({each for decision in revised for each in _rests_on(decision)} - found.keys())
+        for at in range(0, len(asked), CHUNK):
+            mine = asked[at : at + CHUNK]
+            told: Any = client.mget([self._key("alert", each) for each in mine])
+            found |= {each: entity(orjson.loads(raw)["key"]) for each, raw in zip(mine, told, strict=True) if raw}
+        return found
+
+    def _calls(self, delivery: Delivery, entities: Mapping[str, str]) -> Iterator[Call]:
         starts: list[str | bytes | int] = [self._key("entity", ""), self._key("standing", ""), DUE_MAX]
         yield TELL_DUE, [self._key("due")], starts
         now = format_instant(self._clock_ms())
+        last: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        for each in sorted(delivery.decisions, key=lambda each: int(each["revision"])):
+            for alert_id in _rests_on(each):
+                last[each["stream"], each["record_id"], alert_id] = each
         for alert in for_delivery(delivery):
-            yield self._alert({**alert, "delivered_at": now})
+            about = alert["stream"], alert["record_id"], alert["corrects"] or alert["alert_id"]
+            yield self._alert({**alert, "delivered_at": now}, last.get(about))
         for decision in delivery.decisions:
             yield self._decision(decision)
+            for alert_id in _rests_on(decision) if decision["revision"] else ():
+                if entities.get(alert_id):
+                    yield self._revision(decision, alert_id, entities[alert_id])
 
-    def _alert(self, alert: Mapping[str, Any]) -> Call:
+    def _revision(self, decision: Mapping[str, Any], alert_id: str, key: str) -> Call:
+        keys: list[str | bytes] = [self._key("entity", key), self._key("standing", key), self._key("due")]
+        return TELL_REVISED, keys, [key, alert_id, *_status(decision)]
+
+    def _alert(self, alert: Mapping[str, Any], decision: Mapping[str, Any] | None) -> Call:
         settings, key = self._settings, entity(alert["key"])
         keys: list[str | bytes] = [
             self._key("alert", alert["alert_id"]),
@@ -120,6 +146,8 @@ class RedisSink:
         ]
         gone = alert.get("outcome") == RETRACTED
         done = "none" if not key else "gone" if gone else "stands"
+        plain = (RANKS.get(alert["action"], 0), alert["score"], part(alert["action"]), "-", 0, 0)
+        rank, score, status, which, policy, revision = plain if decision is None else _status(decision)
         arguments: list[str | bytes | int] = [
             json_bytes(alert),
             _seconds(settings.known),
@@ -127,14 +155,15 @@ class RedisSink:
             alert["alert_id"],
             key,
             done,
-            RANKS.get(alert["action"], 0),
-            alert["score"],
+            rank,
+            score,
             part(alert["action"]),
             part(alert["rule_id"]),
             alert["rule_version"],
             alert["corrects"] or alert["alert_id"],
             settings.in_force,
             b"" if gone or alert["value"] is None else _figure(alert),
+            *(status, which, policy, revision),
         ]
         return TELL_ALERT, keys, arguments
 
@@ -167,6 +196,19 @@ def client_of(settings: RedisSettings, environment: Mapping[str, str]) -> redis.
         retry=Retry(NoBackoff(), 0),  # the batch is tried again as a whole, and told of
         client_name="crossline",
     )
+
+
+def _status(decision: Mapping[str, Any]) -> tuple[int, int, str, str, int, int]:
+    """Rank, score, status, and which decision it is."""
+    said = str(decision["decision"])
+    which = (part(str(decision["decision_id"])), decision["policy_version"], decision["revision"])
+    return RANKS.get(said, 0), decision.get("score", 0), part(said), *which
+
+
+def _rests_on(decision: Mapping[str, Any]) -> list[str]:
+    """The alerts on its record that a decision rests on: not those that hold it, or stand since before."""
+    reasons = decision.get("reasons") or ()
+    return [each["alert_id"] for each in reasons if not each.get("held_by") and not each.get("standing")]
 
 
 def _figure(alert: Mapping[str, Any]) -> bytes:

@@ -13,6 +13,7 @@ import orjson
 
 from crossline.core.basics.times import BEGINNING_MS, instant_text
 from crossline.core.basics.uuids import UUID_CHARS, seeded, uuid5_text
+from crossline.core.decide.held import one_a_rule
 from crossline.core.decide.hits import DecidedRecord, DecidingHit, gravest
 from crossline.core.decide.policy import Policy
 from crossline.core.decide.words import ACTIONS, facts
@@ -95,13 +96,14 @@ def _reason(hit: DecidingHit) -> dict[str, Any]:
         "score": hit.score,
         "alert_id": hit.alert_id,
         "message": hit.message,
+        **({"held_by": hit.held_by} if hit.held_by else {}),
     }
     return {**said, "standing": True} if hit.standing else said
 
 
 def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -> Decision:
     """What ``policy`` says of ``record``, given all of its hits that count, in any order; without any, ``allow``."""
-    reasons = tuple(sorted(hits, key=weight))
+    reasons = tuple(sorted(one_a_rule(hits), key=weight))
     if not reasons:
         return Decision(record, ACTIONS[0], 0, (), policy.version)
     scores = [hit.score for hit in reasons]

@@ -27,7 +27,8 @@ class DecidingHit:
     """What a policy sees of a rule that holds at a record; ``alert_id`` and ``message`` are those of its alert.
 
     ``standing``: it raised none here, and ``alert_id`` is that of its crossing; None: none is known. ``under``: tells
-    apart what holds at one record under several keys.
+    apart what holds at one record under several keys. ``held_by``: the alert of before that holds the record, where the
+    rule does not hold there itself.
     """
 
     rule_id: str
@@ -40,6 +41,7 @@ class DecidingHit:
     message: str
     standing: bool = False
     under: int = 0
+    held_by: str = ""
 
     @classmethod
     def standing_of(cls, rule: Rule) -> Self:
@@ -53,7 +55,9 @@ class DecidingHit:
 
     @property
     def reason_id(self) -> str:
-        """By what it is known among those of its record."""
+        """By what it is known among those of its record, whatever becomes of it."""
+        if self.held_by:
+            return f"held\x1f{self.rule_id}\x1f{self.rule_version}"
         if self.standing or self.alert_id is None:
             return f"{STANDING}{self.rule_id}\x1f{self.rule_version}\x1f{self.under}"
         return self.alert_id

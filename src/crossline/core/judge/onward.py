@@ -17,6 +17,7 @@ from crossline.core.alerts.hits import Hit, id_of_hit
 from crossline.core.alerts.standing import RETRACTED
 from crossline.core.basics.values import Records
 from crossline.core.conditions.lists import Lists
+from crossline.core.decide.held import came_record
 from crossline.core.judge.brought import bring
 from crossline.core.judge.changes import changes_of
 from crossline.core.judge.tellings import ToldRecords
@@ -155,7 +156,8 @@ def _routed(
     changes = changes_of(hits, plan.order) if plan.corrected and not scores else None
     told = hits if scores else [hit for hit, _ in changes.hits] if changes is not None else _new(hits)
     id_of = _score_id if scores else alert_id_of
-    records, chunk = records_of(source, spec, names, partition, told, id_of), Chunk(log, sequence, partition)
+    named = _came if met is not None and met.reading.holds else None
+    records, chunk = records_of(source, spec, names, partition, told, id_of, named), Chunk(log, sequence, partition)
     more: dict[str, Any] = {}
     if changes is not None:
         records, more = replace(records, marks=changes.marks), {"causes": changes.causes}
@@ -180,14 +182,19 @@ def records_of(
     partition: str,
     hits: Sequence[Hit],
     id_of: Callable[[Hit], str] = alert_id_of,
+    named: Callable[[Hit], str] | None = None,
 ) -> Records:
-    """``hits`` of one rule as records of ``source``, with the fields ``names`` of ``spec``."""
+    """``hits`` of one rule as records of ``source``, with the fields ``names`` of ``spec``.
+
+    ``id_of``, ``named``: what their alerts and their records are known by; None: their ids.
+    """
+    known = [hit.record_id if named is None else named(hit) for hit in hits]
     times = ((*_times(hit), hit.place[4], hit.reached_ms) for hit in hits)
     event_ms, ingest_ms, offsets, reached_ms = np.array(list(times), np.int64).reshape(-1, 4).T.copy()
     return Records(
         stream=source,
         partition=partition,
-        ids=pa.array([id_of_hit(id_of(hit), hit.record_id) for hit in hits], pa.string()),
+        ids=pa.array([id_of_hit(id_of(hit), each) for hit, each in zip(hits, known, strict=True)], pa.string()),
         event_ms=event_ms,
         ingest_ms=ingest_ms,
         offsets=offsets,
@@ -200,6 +207,11 @@ def _score_id(hit: Hit) -> str:
     """The id of its alert; of one that was taken back or reinstated that of the correction."""
     found = alert_id_of(hit)
     return found if hit.correction is None else correction_id(found, hit.correction.caused_by)
+
+
+def _came(hit: Hit) -> str:
+    """For a hold: its record, and when it came, since a release is of alerts that came before it."""
+    return came_record(_times(hit)[1], hit.record_id)
 
 
 def _times(hit: Hit) -> tuple[int, int]:

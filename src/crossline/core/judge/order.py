@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
+from crossline.core.plan.meeting import merged_log
 from crossline.core.route.keys import bytes_of
 
 
@@ -67,13 +68,18 @@ NO_FLOOR = -(2**62)
 
 
 def in_ingest_order(
-    parts: Sequence[WirePart], floors: Mapping[tuple[str, int], int], *, reached: bool = False, of_hits: bool = False
+    parts: Sequence[WirePart],
+    floors: Mapping[tuple[str, int], int],
+    *,
+    reached: bool = False,
+    of_hits: bool = False,
 ) -> Arrays:
     """The rows of one layer, from all its chunks, in ingest order.
 
     ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is asked for
     ``reached``, the highest ingest time that the row's log had reached. A chunk of hits comes in several parts, and
     ``of_hits`` that are known later than their records came some stand before others of an earlier chunk.
+    Of equal times logs come one after the other, but for merged ones.
     """
     ordered = sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))
     logs = sorted({p[0]["log"] for p in ordered})
@@ -93,7 +99,12 @@ def in_ingest_order(
     if len(chunks) < len(ordered) or of_hits:
         number = np.array([chunks.index((m["log"], m["sequence"])) for m, _ in ordered])
         order = [whole["offsets"], number[whole["chunk"]]]
-    if len(logs) > 1:
+    mine = [(merged_log(m["log"]), m["sequence"]) for m, _ in ordered]
+    if len(logs) > 1 and not {log for log, _ in mine} & set(logs):
+        came = {each: number for number, each in enumerate(sorted(set(mine)))}
+        chunk_of = np.array([came[each] for each in mine])
+        order = [whole["chunk"], whole["offsets"], chunk_of[whole["chunk"]], whole["reached"]]
+    elif len(logs) > 1:
         rank = np.array([logs.index(m["log"]) for m, _ in ordered])
         order = [*(order or [np.arange(len(whole["chunk"]))]), rank[whole["chunk"]], whole["reached"]]
     elif of_hits:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from crossline.core.alerts.hits import Hit, JudgedRows
 from crossline.core.basics.values import I64
-from crossline.core.judge.holding.again import HeldChange
-from crossline.core.judge.holding.crossings import Crossed
-from crossline.core.judge.holding.rows import HeldRows
+from crossline.core.judge.standing.again import StandingChange
+from crossline.core.judge.standing.crossings import Crossed
+from crossline.core.judge.standing.rows import StandingRows
 from crossline.core.judge.tellings import ToldRecords
 from crossline.core.plan.costs import Meter
 from crossline.core.windows.batch import Delta, Failure
@@ -83,8 +83,8 @@ class ShardOutput:
 
     ``by_stream``: the ``records`` of each stream. ``failed``: how many records a model could not judge, by rule version
     and why. ``missed``: by table, how many records it had no row for. ``tellings``: of each program that tells figures
-    (``Telling``), what it tells of the records; of one that saw none, nothing. ``held``: where rules hold and raise no
-    alert, where decisions are made, and ``held_changes`` what of it a record brought about that is another.
+    (``Telling``), what it tells of the records; of one that saw none, nothing. ``standing``: where rules hold and raise
+    no alert, where decisions are made, and ``standing_changes`` what of it a record brought about that is another.
     ``meter``: what measures it.
     """
 
@@ -101,16 +101,16 @@ class ShardOutput:
     without_context: dict[str, int] = field(default_factory=dict)
     failed: dict[Failure, int] = field(default_factory=dict)
     tellings: list[ToldRecords] = field(default_factory=list)
-    held: list[HeldRows] = field(default_factory=list)
-    held_changes: list[HeldChange] = field(default_factory=list)
+    standing: list[StandingRows] = field(default_factory=list)
+    standing_changes: list[StandingChange] = field(default_factory=list)
     very_late: list[Hit] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
 
-    def hold(self, held: HeldRows | None, changes: Iterable[HeldChange], crossed: Crossed | None) -> None:
+    def stand(self, standing: StandingRows | None, changes: Iterable[StandingChange], crossed: Crossed | None) -> None:
         """Note where the rules of the layer that was judged last hold and raise no alert."""
-        if held is not None:
-            self.held.append(held)
-        self.held_changes += changes
+        if standing is not None:
+            self.standing.append(standing)
+        self.standing_changes += changes
         self.deltas[-1] = replace(self.deltas[-1], crossed=crossed)
 
     @property

@@ -7,9 +7,9 @@ from typing import Any
 
 from crossline.core.basics import wire
 from crossline.core.judge.contexts import applied
-from crossline.core.judge.holding.crossings import Crossed, Crossings
 from crossline.core.judge.output import LayerDelta
 from crossline.core.judge.shard import Bounds, ShardState, evict_before, store_of
+from crossline.core.judge.standing.crossings import Crossed, Crossings
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.windows.batch import Delta
 

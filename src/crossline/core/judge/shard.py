@@ -15,11 +15,11 @@ from crossline.core.basics.wire import Arrays, WirePart
 from crossline.core.judge.brought import TOLD, brought_to
 from crossline.core.judge.changes import by_cause, places_of
 from crossline.core.judge.contexts import Contexts, waits
-from crossline.core.judge.holding.again import held_again, hold
-from crossline.core.judge.holding.crossings import Crossings
 from crossline.core.judge.kernels import Kernel, new_kernel
 from crossline.core.judge.order import NO_FLOOR, chunk_floors, in_ingest_order, settled
 from crossline.core.judge.output import BoolMask, LayerDelta, Position, Reported, ShardOutput, StreamClocks
+from crossline.core.judge.standing.again import stand, standing_again
+from crossline.core.judge.standing.crossings import Crossings
 from crossline.core.judge.tellings import tellings_again, tellings_of
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.costs import UNMEASURED, Meter
@@ -275,7 +275,7 @@ def _judge_layer(
     found = list(judged.window_hits(hits))
     if given.decides and not again:
         crossings = state.crossings.setdefault(layer_plan.layer.name, Crossings())
-        output.hold(*hold(judged, hits, found, crossings, given.causes, given.logs))
+        output.stand(*stand(judged, hits, found, crossings, given.causes, given.logs))
     if given.causes and not again:
         found = list(caused(judged, hits, found, given.causes, given.logs))
     output.hits += found if plan.level == 1 else once(found)
@@ -329,7 +329,7 @@ def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutpu
     if hits.again:
         output.hits += told_again(plan, layer_plan, hits.again, logs)
         if decides:
-            output.held_changes += held_again(plan, layer_plan, hits.again, logs)
+            output.standing_changes += standing_again(plan, layer_plan, hits.again, logs)
         output.tellings += tellings_again(plan, layer_plan, hits.again, logs)
     delta = store.delta(judged.batch, hits)
     output.deltas.append(LayerDelta(layer_plan.layer.name, delta, lines_of(layer_plan)))

@@ -18,6 +18,7 @@ from crossline.core.plan.layers import Layout
 from crossline.core.plan.meeting import Meeting, read_of, wide_program
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.composition import Sources, bases_of
+from crossline.core.rules.holds.hold import holds_of, is_hold
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.reading import HIT, RULE, Reading, rule_of, several_of
 from crossline.core.streams.schema import StreamSpec
@@ -32,15 +33,18 @@ def compile_all(
     layout: Layout | None = None,
     *,
     probing: int = 0,
+    holding: bool = False,
 ) -> dict[str, StreamPlan]:
     """The plans by name, of streams first, then of hits by their level.
 
     Hits that nobody reads have none, nor have those of a rule that is not there; a rule whose fields the hits have no
     more is left out. ``probing``: rules that look back and are judged at this level alert at every record that they
-    have a figure at, or that takes a step; no level above it is judged (0: none).
+    have a figure at, or that takes a step; no level above it is judged (0: none). ``holding``: there are decisions that
+    alerts may hold.
     """
     sources = sources_of(rules, streams)
-    rules = RuleSet(tuple(v for v in rules.versions if _is_stream(v.rule.reading) or _fits(v, sources)))
+    holds = holds_of(rules, sources, defaults) if holding else ()
+    rules = RuleSet((*(v for v in rules.versions if _is_stream(v.rule.reading) or _fits(v, sources)), *holds))
     readings = (each for v in rules.versions for each in (v.rule.reading, *v.rule.reading.brought))
     read = {each.name: each for each in readings if not _is_stream(each)}
     there = {name: level for name, each in read.items() if (level := sources.level_of(each)) <= (probing or level)}
@@ -61,6 +65,7 @@ def compile_all(
         change = _change(rules, reading, probing=level == probing, again=again)
         met = None if reading.single else _meeting(reading, sources)
         beside = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
+        beside = [v for v in beside if not is_hold(v.rule)]  # what is late is as without them
         told = tellings.get(name, ())
         if met is not None:
             scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}

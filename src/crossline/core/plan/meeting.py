@@ -21,6 +21,7 @@ from crossline.core.streams.reading import HIT, SOURCE, Look, Reading, rule_of, 
 from crossline.core.streams.schema import FieldSpec, StreamSpec
 
 _TYPES: dict[str, pa.DataType] = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
+MERGED = "hold"  # in the place of the level, of logs that are merged
 _BETWEEN = "\x1e"
 _OF = "\x1d"
 _MEMBER = "\x1c"
@@ -54,6 +55,14 @@ def read_came(came: str) -> tuple[str, str]:
     """The stream and the log that ``came_log`` names."""
     stream, _, log = came[4:].partition(_OF)
     return stream, log
+
+
+def merged_log(log: str) -> str:
+    """The log that the records of a ``log`` came in, where hits stand among records; else the log itself.
+
+    A hold sees alerts as they came: each right after its own record, before the next one that came at the same time.
+    """
+    return log.partition(_BETWEEN)[2] if log.startswith(MERGED) and _BETWEEN in log else log
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +101,15 @@ class Meeting:
         return ((name, look) for name, mine, look in self.parts if mine == source)
 
     def log(self, name: str, source: str, log: str) -> str:
-        """What the ``log`` of a source is called in a part: of equal times those come first that others rest on."""
+        """What the ``log`` of a source is called in a part: of equal times those come first that others rest on.
+
+        Of a hold see ``merged_log``.
+        """
         (look,) = {look for each, mine, look in self.parts if (each, mine) == (name, source)}
         among = look is not None and look.source in self.members
         called = f"{name}{_MEMBER}{source}" if among else name
+        if self.reading.holds:
+            return f"{MERGED}{'1' if look is None else '2'}{called}{_BETWEEN}{log}"
         return f"{self.levels[source]:04d}{'1' if look is None else '0'}{called}{_BETWEEN}{log}"
 
     def part_of(self, log: str) -> str:

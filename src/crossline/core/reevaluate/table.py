@@ -14,6 +14,7 @@ import pyarrow as pa
 from crossline.core.basics.errors import StateError
 from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, I64, U8
+from crossline.core.plan.meeting import merged_log
 from crossline.core.reevaluate.columns import Column, Fact, Texts, joined
 from crossline.core.windows.batch import Bools, Cause, Chunk, Delta, KeyedBatch, Places
 from crossline.core.windows.memory.hashing import xxh64_many
@@ -237,15 +238,13 @@ class Table:
         """``rows`` by key, then by clock; of one clock those first that came first."""
         used, chunk = np.unique(self._chunk.rows[rows], return_inverse=True)
         known = [self.chunks[number][:2] for number in used.tolist()]
-        rank = np.empty(len(known), np.int64)
-        rank[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
-        logs = {log: number for number, log in enumerate(sorted({log for log, _ in known}))}
-        log_rank = np.array([logs[log] for log, _ in known] or [0], np.int64)
+        came = [(merged_log(log), sequence) for log, sequence in known]
         by = (
             self._id_hash.rows[rows],
+            _ranks([log for log, _ in known])[chunk],
             self.number("offset")[rows],
-            rank[chunk],
-            log_rank[chunk],
+            _ranks(came)[chunk],
+            _ranks([log for log, _ in came])[chunk],
             self.number("reached_ms")[rows],
         )
         return rows[np.lexsort((*by, self.number("clock_ms")[rows], self.key[rows]))]
@@ -301,6 +300,12 @@ class Table:
         self.chunks = [self.chunks[number] for number in there.tolist()]
         self._chunk_numbers = {each: number for number, each in enumerate(self.chunks)}
         self._chunk.rows[:] = chunk
+
+
+def _ranks(names: Sequence[Any]) -> I64:
+    """Of each name its number among all of them, sorted."""
+    rank = {name: number for number, name in enumerate(sorted(set(names)))}
+    return np.array([rank[name] for name in names], np.int64)
 
 
 def _width(lines: Sequence[Any]) -> int:

@@ -18,6 +18,7 @@ from crossline.core.figures.kinds import Operator, TimeMode
 from crossline.core.figures.program import Feed, Program
 from crossline.core.formula.formula import Formula
 from crossline.core.rules.breaker import Breaker
+from crossline.core.rules.holds.check import hold_findings
 from crossline.core.rules.sentence import Sentence, parse_description
 from crossline.core.streams.reading import Reading, written_reading
 from crossline.core.streams.schema import StreamSpec, check_field
@@ -118,6 +119,11 @@ class Rule(BaseModel):
     severity: Severity = Field("medium", description="How grave a hit is.")
     score: int = Field(0, ge=0, le=100, description="Weight of a hit, 0 to 100.")
     action: Action = Field("allow", description="What a hit asks of the decision; the gravest of all hits counts.")
+    hold: OptionalDuration = Field(
+        None,
+        description="From an alert on, every record with the alert's key takes the rule's action for so long: `30m`. "
+        "It holds decisions, so it needs a policy: see Holds in semantics.md.",
+    )
     description: str | None = Field(
         None, description="The sentence of its alerts; may hold `{value}` and the like, see Sentences."
     )
@@ -268,10 +274,17 @@ class Rule(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        findings = self.findings()
+        findings = self.findings() or hold_findings(self)
         if findings:
             raise refusals(findings)
         return self
+
+    @property
+    def key_of_alerts(self) -> tuple[str, ...]:
+        """The fields of its alerts' key; none where they have no key."""
+        given = getattr(self, "entity", None) or getattr(self, "group_by", None) or getattr(self, "key_fields", ())
+        keys = [given] if isinstance(given, str) else given or ()
+        return tuple(key for key in keys if isinstance(key, str))
 
     def findings(self) -> list[Finding]:
         """Impossible combinations of fields, all of them. A field that could not be read is None here."""

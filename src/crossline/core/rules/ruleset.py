@@ -14,6 +14,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Head, heads_of_rules, way_of
+from crossline.core.rules.holds.release import Release, Releases
 from crossline.core.rules.reading import read_rule
 from crossline.core.streams.reading import RULE
 from crossline.core.texts.problems import Finding
@@ -43,9 +44,13 @@ class RuleVersion:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rule versions that judge. Immutable; raises UsageError for one version with two bodies."""
+    """The rule versions that judge. Immutable; raises UsageError for one version with two bodies.
+
+    ``releases``: of what their alerts hold.
+    """
 
     versions: tuple[RuleVersion, ...] = ()
+    releases: tuple[Release, ...] = ()
 
     def __post_init__(self) -> None:
         digests: dict[tuple[str, int], str] = {}
@@ -89,6 +94,11 @@ class RuleSet:
         return cls(tuple(versions))
 
     @cached_property
+    def released(self) -> Releases:
+        """The releases, to be looked up."""
+        return Releases(self.releases)
+
+    @cached_property
     def heads(self) -> dict[str, Head]:
         """What rules that read hits must know of each rule."""
         return heads_of_rules(version.rule for version in self.versions)
@@ -108,7 +118,19 @@ class RuleSet:
             for v in self.versions
             if not v.ended or v.effective_until_ms + lingers_ms(v.rule) > gone_ms.get(self.base(v.rule), BEGINNING_MS)
         }
-        return RuleSet(tuple(v for v in self.versions if (v.rule.rule_id, v.rule.version) in kept))
+        left = tuple(v for v in self.versions if (v.rule.rule_id, v.rule.version) in kept)
+        return RuleSet(left, tuple(each for each in self.releases if self._lasts(each, left, gone_ms, lingers_ms)))
+
+    def _lasts(
+        self,
+        release: Release,
+        left: Iterable[RuleVersion],
+        gone_ms: Mapping[str, int],
+        lingers_ms: Callable[[Rule], int],
+    ) -> bool:
+        """Whether alerts of before ``release`` may still hold a record: as long as a version that ended then would."""
+        mine = (v.rule for v in left if v.rule.rule_id == release.rule_id)
+        return any(release.from_ms + lingers_ms(r) > gone_ms.get(self.base(r), BEGINNING_MS) for r in mine)
 
     def again_ms(self, defaults: Defaults) -> dict[str, int]:
         """How late a record may be that has those of a rule judged again; of the rules of which there are such.
@@ -136,18 +158,23 @@ class RuleSet:
             }
             for version in self.versions
         ]
+        entries += [each.to_json() for each in self.releases]
         return orjson.dumps(entries)  # not sorted: a key has its fields in the order in which a mapping names them
 
     @classmethod
     def from_json(cls, raw: bytes | str, read: ReadRule = read_rule) -> RuleSet:
         """Inverse of ``to_json``. Raises UsageError for what it did not write. ``read``: one rule, from plain JSON."""
         versions: list[RuleVersion] = []
+        releases: list[Release] = []
         for entry in orjson.loads(raw):
+            if "released" in entry:
+                releases.append(Release.from_json(entry))
+                continue
             rule, findings = read(entry["rule"])
             if rule is None:
                 raise UsageError("; ".join(f"{finding.path}: found {finding.found}" for finding in findings))
             versions.append(RuleVersion(rule, entry["from_ms"], entry["until_ms"], entry["kind"], entry["ended"]))
-        return cls(tuple(versions))
+        return cls(tuple(versions), tuple(releases))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -23,6 +23,7 @@ HIT = "hit"
 SOURCE = "\x1fsource"  # the column of a wide table that says where a row comes from
 _PLAIN = re.compile(r"[\w.]+", re.ASCII)
 _APART = "\x1f"
+_HOLD = "!hold"
 
 
 def rule_of(stream: str) -> str | None:
@@ -72,16 +73,18 @@ class Reading:
     """``judged``: whose records a rule judges. ``looks``: what its figures are of besides.
 
     ``brought``: what figures of other keys than its own are of, which are told before and brought to the record.
+    ``holds``: it is that of a hold (``core/rules/holds/hold.py``), whose records meet apart from those of rules.
     """
 
     judged: tuple[str, ...]
     looks: tuple[Look, ...] = ()
     brought: tuple[Reading, ...] = ()
+    holds: bool = False
 
     @property
     def name(self) -> str:
         """The stream where that is all it reads; else a name that no stream has."""
-        name = "+".join([self.judges, *(look.name for look in self.looks)])
+        name = "+".join([self.judges, *(look.name for look in self.looks)]) + (_HOLD if self.holds else "")
         return f"{name}@[{','.join(each.name for each in self.brought)}]" if self.brought else name
 
     @property

@@ -26,7 +26,14 @@ from crossline.core.workbench.ranges import figure_values
 from crossline.core.workbench.solve import Known, Values, certain, impossible
 
 Kind = Literal[
-    "never_true", "always_true", "contradictory", "subsumed", "short_window", "unbounded_key", "unread_figure"
+    "never_true",
+    "always_true",
+    "contradictory",
+    "subsumed",
+    "short_window",
+    "unbounded_key",
+    "unread_figure",
+    "decides_rarely",
 ]
 KINDS: tuple[Kind, ...] = (
     "never_true",
@@ -36,6 +43,7 @@ KINDS: tuple[Kind, ...] = (
     "short_window",
     "unbounded_key",
     "unread_figure",
+    "decides_rarely",
 )
 _SAID = 160  # characters of a condition that a finding repeats
 
@@ -115,6 +123,7 @@ def lint_rule(rule: Rule, spec: StreamSpec, defaults: Defaults) -> list[LintFind
         *_windows(said, defaults),
         *_keys(said),
         *unread_figures(rule),
+        *_rarely(said),
     ]
 
 
@@ -281,6 +290,31 @@ def _keys(said: Meant) -> Iterator[LintFinding]:
     if looks_back and spec.id in program.feed.key_fields:
         what = f"the key has {spec.id}, the id of the record"
         yield unbounded(said.rule, what, "each record is a key of its own")
+
+
+def _rarely(said: Meant) -> Iterator[LintFinding]:
+    """An action that is asked for at one record of many, or at none.
+
+    Rules of windows and formulas decide wherever they hold, and those that look at the record alone at every hit. A
+    pattern holds where it is completed, and what is absent is known when its record was decided about.
+    """
+    rule, program = said.rule, said.program
+    if rule.action == "allow" or rule.hold is not None or not program.emission.delivered:
+        return
+    if isinstance(program.verdict, Absent):
+        what = f"action {rule.action}, of an absence, which is known long after its record was decided about"
+        why = "its alerts decide nothing"
+    elif isinstance(program.verdict, Ordered):
+        what = f"action {rule.action}, of a sequence, which decides about the record that completes it"
+        why = "what the key does next is decided without it"
+        if program.emission.cooldown_ms:
+            why += ", and within the cooldown what completes it again is not told"
+    else:
+        return
+    todo = "a hold, such as hold: 30m, by which each alert decides about the key's records to come; or action: allow"
+    if not program.feed.key_fields:
+        todo = "a group_by and a hold, by which each alert decides about the key's records to come; or action: allow"
+    yield LintFinding(rule.rule_id, "decides_rarely", ("action",), what, why, todo)
 
 
 def unbounded(rule: Rule, what: str, why: str) -> LintFinding:

@@ -57,6 +57,12 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     if remark:
         yield remark
     yield from _times(program, one)
+    if rule.hold is not None:
+        key, lasts = _and(rule.key_of_alerts), format_duration(rule.hold)
+        yield (
+            f"Under a policy each alert holds its {key} for {lasts}: what comes after it takes the action "
+            f"{rule.action}, until it is retracted or released."
+        )
     if not program.emission.delivered:
         yield "Its alerts are recorded, and no sink gets them."
     if rule.status in _STATUS:

@@ -76,7 +76,8 @@ class Book:
 
     def _compiled(self) -> dict[str, StreamPlan]:
         if self._plans is None:
-            plans = compile_all(self.rules, self.streams, self.defaults, self.layout, probing=self.probing)
+            more: dict[str, Any] = {"probing": self.probing, "holding": self.deciding is not None}
+            plans = compile_all(self.rules, self.streams, self.defaults, self.layout, **more)
             if self.only:
                 chosen = {name: self._chosen(plan) for name, plan in plans.items()}
                 plans = {name: plan for name, plan in chosen.items() if plan.reports or plan.layers}

@@ -22,6 +22,7 @@ from crossline.core.basics.times import BEGINNING_MS
 from crossline.core.judge.output import StreamClocks
 from crossline.core.rules.base import Rule
 from crossline.core.rules.breaker import Bound
+from crossline.core.rules.holds.hold import lasts_ms
 from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.book import Book, BookFile, Past
 from crossline.engine.book.sparklog import committed, unfinished
@@ -38,7 +39,7 @@ COMMIT_WAIT_S = 10.0
 log = get_logger(__name__)
 
 _LOUD = {"refused": log.warning, "tripped": log.error, "waiting": log.warning}
-_TOLD = ("rule_id", "version", "source", "who", "host", "approved_by", "count", "text")
+_TOLD = ("rule_id", "version", "source", "who", "host", "approved_by", "count", "key", "text")
 
 
 class RuleChanges:
@@ -103,6 +104,9 @@ class RuleChanges:
         missing = deciding.policy.unknown_rules(ids) if deciding is not None else []
         if missing:
             log.warning("the policy names rules that are not there", rules=missing)
+        holding = sorted({version.rule.rule_id for version in self._rules.versions if version.rule.hold is not None})
+        if holding and deciding is None:
+            log.warning("rules hold nothing: there is no policy, so nothing is decided", rules=holding)
 
     def close(self) -> None:
         """Let go of what feeds the rules."""
@@ -279,7 +283,7 @@ class RuleChanges:
         again_ms = rules.again_ms(defaults)
 
         def lingers_ms(rule: Rule) -> int:
-            waits_ms = max(rule.lingers_ms(defaults), again_ms.get(rule.rule_id, 0))
+            waits_ms = max(rule.lingers_ms(defaults), again_ms.get(rule.rule_id, 0), lasts_ms(rule, defaults))
             # A record may be dated that much later than it came, and waits from there.
             spec = streams.get(rules.base(rule))
             return waits_ms and waits_ms + (spec.future_bound if spec is not None else 0)

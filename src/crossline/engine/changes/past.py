@@ -25,6 +25,7 @@ from crossline.core.basics.errors import CrosslineError, StoppedError
 from crossline.core.judge.shard import evict_before
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.plan.layers import Layer
+from crossline.core.rules.holds.hold import HoldRule
 from crossline.core.streams.reading import rule_of
 from crossline.engine.book.book import Book, BookSource, Past, StaticBook
 from crossline.engine.changes.rulefeed import ListTimes
@@ -52,6 +53,16 @@ def new_layers(before: Book, after: Book) -> dict[str, tuple[Layer, ...]]:
     known = {lp.layer.name for plan in before.plans() for lp in plan.layers}
     fresh = {plan.stream: tuple(lp.layer for lp in plan.layers if lp.layer.name not in known) for plan in after.plans()}
     return {stream: layers for stream, layers in fresh.items() if layers}
+
+
+def begins_empty(before: Book, plan: StreamPlan, layers: Sequence[Layer]) -> bool:
+    """Whether ``layers`` of ``plan`` have no past: they are of holds, by versions that had no alert in ``before``."""
+    if plan.met is None or not plan.met.reading.holds:
+        return False
+    alerted = {(v.rule.rule_id, v.rule.version) for v in before.rules.versions if v.kind == "active"}
+    fresh = {layer.name for layer in layers}
+    held = (v.rule for lp in plan.layers if lp.layer.name in fresh for each in lp.versions for v in each)
+    return all((rule.held.rule_id, rule.version) not in alerted for rule in held if isinstance(rule, HoldRule))
 
 
 class PastError(CrosslineError):
@@ -104,6 +115,8 @@ class PastReader:
         fresh = new_layers(before, after) if end is not None else {}
         for plan in after.plans():
             layers, streams = fresh.get(plan.stream, ()), self._read_by(plan)
+            if layers and begins_empty(before, plan, layers):
+                continue
             if end is None or not layers or (streams is not None and not self._came(end, streams)):
                 continue
             names = ", ".join(layer.name for layer in layers)

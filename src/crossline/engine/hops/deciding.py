@@ -38,14 +38,15 @@ from crossline.core.decide.policy import Deciding
 from crossline.core.decide.revise import Known, revise, revision_json
 from crossline.core.judge.changes import cause_of
 from crossline.core.judge.decided import DecidedStore, Which
-from crossline.core.judge.holding.again import HeldChange
-from crossline.core.judge.holding.rows import HeldRows
 from crossline.core.judge.output import LayerDelta, ShardOutput
 from crossline.core.judge.shard import ShardState, evict, store_of
+from crossline.core.judge.standing.again import StandingChange
+from crossline.core.judge.standing.rows import StandingRows
 from crossline.core.plan.compose import known_later
 from crossline.core.plan.lateness import LatenessInForce
 from crossline.engine.book.book import Book, BookSource
-from crossline.engine.hops.given import Given, held_blocks, record_blocks
+from crossline.engine.hops.given import Given, record_blocks, standing_blocks
+from crossline.engine.hops.holding import held_hits
 from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.hops.written import Telling
 from crossline.engine.state.cache import Sent
@@ -70,9 +71,13 @@ def decides_at(book: Book) -> int:
 
 
 def deciding_rows(
-    book: Book, output: ShardOutput, alerts: Sequence[Mapping[str, Any]], clocks: Mapping[str, Mapping[str, int]]
+    book: Book,
+    output: ShardOutput,
+    alerts: Sequence[Mapping[str, Any]],
+    clocks: Mapping[str, Mapping[str, int]],
+    held: Sequence[Hit] = (),
 ) -> Sent:
-    """What is decided by of what a shard judged; ``alerts``: of its hits, in their order.
+    """What is decided by of what a shard judged; ``alerts``: of its hits, in their order; ``held``: hits of holds.
 
     A hit on hits is one on the record that they are about. Absences, and what rests on them, decide nothing.
     ``clocks``: by stream, where each of its logs stands.
@@ -83,10 +88,9 @@ def deciding_rows(
     if book.revises_ms is not None:
         for shard in range(book.shards):
             to[shard] |= {"changes": [], "clocks": clocks}
-    for change in (*_of_alerts(output.hits, alerts), *output.held_changes):
+    told = (each for each in (*_of_alerts(output.hits, alerts), *output.standing_changes) if _at_once(each.hit, later))
+    for change in (*told, *held_hits(book.rules, held)):
         hit = change.hit
-        if hit.known_ms is not None or hit.version.rule.rule_id in later:
-            continue  # what is known long after its record was decided about
         stream = hit.place[1]
         _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
         if hit.ingest_ms - hit.event_ms <= _bound_ms(book, allowed_ms):
@@ -101,10 +105,10 @@ def deciding_rows(
         to[_shard(book, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     at = decides_at(book)
     rows: Sent = [(at, shard, _HITS, orjson.dumps(said)) for shard, said in sorted(to.items())]
-    for held in output.held:
-        chosen = _decides(book, held, lateness, later)
+    for standing in output.standing:
+        chosen = _decides(book, standing, lateness, later)
         if chosen.any():
-            rows += [(at, shard, _RECORDS, body) for shard, body in held_blocks(held, chosen, book.shards)]
+            rows += [(at, shard, _RECORDS, body) for shard, body in standing_blocks(standing, chosen, book.shards)]
     if book.deciding is not None and book.deciding.every:
         for reported in output.reported:
             bound_ms = _bound_ms(book, reported.allowed_ms)
@@ -112,26 +116,31 @@ def deciding_rows(
     return rows
 
 
-def _of_alerts(hits: Iterable[Hit], alerts: Iterable[Mapping[str, Any]]) -> Iterator[HeldChange]:
+def _at_once(hit: Hit, later: Collection[str]) -> bool:
+    """Whether it is not known only long after its record was decided about, as of the rules ``later``."""
+    return hit.known_ms is None and hit.version.rule.rule_id not in later
+
+
+def _of_alerts(hits: Iterable[Hit], alerts: Iterable[Mapping[str, Any]]) -> Iterator[StandingChange]:
     """The hits that count, as their alerts tell of them."""
     for hit, alert in zip(hits, alerts, strict=True):
         counted = hit_of(alert)
         if counted is not None:
             stands = hit.correction is None or hit.correction.outcome != RETRACTED
             plainly = hit.correction is None and hit.cause is None
-            yield HeldChange(hit, counted, stands, None if plainly else alert["alert_id"])
+            yield StandingChange(hit, counted, stands, None if plainly else alert["alert_id"])
 
 
 def _decides(
-    book: Book, held: HeldRows, lateness: Mapping[str, LatenessInForce], later: Collection[str]
+    book: Book, standing: StandingRows, lateness: Mapping[str, LatenessInForce], later: Collection[str]
 ) -> npt.NDArray[np.bool_]:
     """Which of the reasons count: those at records in time, but for what may be known long after these."""
-    plan, batch = held.judged.plan, held.judged.batch
+    plan, batch = standing.judged.plan, standing.judged.batch
     stream = plan.base if plan.met is None else plan.met.bases[plan.met.reading.judged[0]]
-    _, allowed_ms = lateness[stream].at(batch.ingest_ms[held.rows])
-    in_time = batch.lateness_ms[held.rows] <= _bound_ms(book, allowed_ms)
-    at_once = np.array([each.rule.rule_id not in later for each in held.versions], np.bool_)
-    chosen: npt.NDArray[np.bool_] = in_time[held.reason_row] & at_once[held.version]
+    _, allowed_ms = lateness[stream].at(batch.ingest_ms[standing.rows])
+    in_time = batch.lateness_ms[standing.rows] <= _bound_ms(book, allowed_ms)
+    at_once = np.array([each.rule.rule_id not in later for each in standing.versions], np.bool_)
+    chosen: npt.NDArray[np.bool_] = in_time[standing.reason_row] & at_once[standing.version]
     return chosen
 
 

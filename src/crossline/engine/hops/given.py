@@ -17,9 +17,9 @@ from crossline.core.decide.decision import weight
 from crossline.core.decide.hits import DecidedRecord, DecidingHit
 from crossline.core.decide.revise import Change, deciding_hit
 from crossline.core.judge.decided import Which
-from crossline.core.judge.holding.rows import HeldRows
 from crossline.core.judge.order import take_bytes
 from crossline.core.judge.output import Reported
+from crossline.core.judge.standing.rows import StandingRows
 from crossline.core.windows.memory.hashing import xxh64_many
 from crossline.engine.book.book import Book
 from crossline.engine.hops.aside import body_of
@@ -33,7 +33,7 @@ def record_blocks(reported: Reported, bound_ms: Any, shards: int) -> Iterator[tu
     yield from _by_shard(judged, wanted, ids, shards)
 
 
-def held_blocks(held: HeldRows, chosen: Any, shards: int) -> Iterator[tuple[int, bytes]]:
+def standing_blocks(held: StandingRows, chosen: Any, shards: int) -> Iterator[tuple[int, bytes]]:
     """The records at which rules hold and raise no alert, of the reasons that are ``chosen`` (bool[n])."""
     used = np.unique(held.reason_row[chosen])
     data, offsets = held.ids()

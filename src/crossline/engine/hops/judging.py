@@ -22,6 +22,7 @@ from crossline.core.route.parts import Part
 from crossline.engine.book.book import Book, BookSource
 from crossline.engine.hops.aside import parts_of
 from crossline.engine.hops.deciding import decided_shard, deciding_rows, plainly_decided
+from crossline.engine.hops.holding import take_held
 from crossline.engine.hops.rows import OUT, READ, costs_row
 from crossline.engine.hops.told import told_rows
 from crossline.engine.hops.written import Telling
@@ -103,12 +104,13 @@ def sent(book: Book, level: int, shard: int, output: ShardOutput, state: ShardSt
     Hits become alerts here, detected now.
     """
     output.meter.start()
+    held = take_held(output)
     alerts = alerts_of(book.plans(), output.hits, time.time_ns() // 1_000_000) if output.hits else []
     rows: Sent = [(OUT, 0, *row) for row in outcome_of(output, alerts)]
     output.meter.told(version_name(hit.version.rule.rule_id, hit.version.rule.version) for hit in output.hits)
     rows.append(costs_row(output.meter))
     if book.deciding is not None:
-        rows += deciding_rows(book, output, alerts, state.log_clock)
+        rows += deciding_rows(book, output, alerts, state.log_clock, held)
     if book.telling:
         rows += [(OUT, 0, *row) for row in told_rows(book.plans(), output)]
     given = (state.log_clock, book.shards, book.lists, output.tellings)

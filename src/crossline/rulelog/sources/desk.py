@@ -12,6 +12,7 @@ import yaml
 
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.rules.base import Rule, Status
+from crossline.core.rules.holds.release import Key
 from crossline.core.rules.shared import SharedFigure
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.rulelog.content import FileContent, content_of, text_of
@@ -24,9 +25,10 @@ from crossline.rulelog.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, 
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import ApprovalKey, FigureKey, RuleKey
 from crossline.rulelog.sources.principals import ALPHABET, name_problem, same_principal
+from crossline.rulelog.sources.releases import check_release, release_name, release_text
 from crossline.rulelog.sources.review import approval_text, misplaced, split
 
-Change = Literal["published", "status_changed", "approved", "unchanged"]
+Change = Literal["published", "status_changed", "approved", "released", "unchanged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,15 @@ class TopicDesk:
         known = self._approvals.get(key)
         there = known is not None and known.data == value and known.origin.who == who
         return Message(each.rule, key, None if there else value, "unchanged" if there else "approved")
+
+    def release(self, rule_id: str, key: Key, reason: str, now_ms: int) -> Message:
+        """The message by which ``key`` is held no more. Raises PermanentError where the rule holds no such key."""
+        versions = {each.rule.version: each.rule for each in self.rules if each.rule.rule_id == rule_id}
+        if not versions:
+            raise no_rule(rule_id, {each.rule.rule_id for each in self.rules})
+        check_release(rule_id, key, reason, versions)
+        text = release_text(rule_id, key, reason, now_ms)
+        return Message(versions[max(versions)], str(release_name(rule_id, key)), text, "released")
 
     def author(self, message: Message) -> str | None:
         """Who published what ``message`` has under another status; None for what is new."""

@@ -2,22 +2,27 @@
 
 ``rule/ID/VERSION``: a version of a rule, its status included. ``list/FILE``: the content of a list.
 ``approval/ID/VERSION/WHO``: that somebody approves of a version. ``figure/ID/VERSION``: a version of a shared figure.
+``release/ID/MARK``: that a rule holds a key no more, which has that mark.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 WHO = "who"  # the header that says who published
 HOST = "host"  # and on which machine
 AUTHOR = "author"  # who published what this message has under another status
 
-FORMS = "rule/ID/VERSION, approval/ID/VERSION/WHO, figure/ID/VERSION or list/NAME.txt (.yaml, .yml, .json)"
+FORMS = (
+    "rule/ID/VERSION, approval/ID/VERSION/WHO, figure/ID/VERSION, release/ID/MARK or list/NAME.txt (.yaml, .yml, .json)"
+)
 KEY_MAX = 512
 _RULE = re.compile(r"rule/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})", re.ASCII)
 _APPROVAL = re.compile(r"approval/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})/(?P<who>[^\x00-\x1f\x7f]+)")
 _FIGURE = re.compile(r"figure/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})", re.ASCII)
+_RELEASE = re.compile(r"release/(?P<id>[a-z0-9_.-]{1,64})/(?P<mark>[0-9a-f]{32})", re.ASCII)
 _LIST = re.compile(r"list/(?P<file>[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.(txt|yaml|yml|json))")
 
 
@@ -69,22 +74,38 @@ class FigureKey:
         return f"figure/{self.figure_id}/{self.version}"
 
 
-Key = RuleKey | ApprovalKey | ListKey | FigureKey
+@dataclass(frozen=True, slots=True)
+class ReleaseKey:
+    """Somebody's release of a key that a rule holds."""
+
+    rule_id: str
+    mark: str
+
+    def __str__(self) -> str:
+        """As in the topic."""
+        return f"release/{self.rule_id}/{self.mark}"
+
+
+Key = RuleKey | ApprovalKey | ListKey | FigureKey | ReleaseKey
 
 
 def key_of(name: str) -> Key | None:
     """What ``name`` names; None where it is no key."""
     if len(name) > KEY_MAX:
         return None
-    if found := _RULE.fullmatch(name):
-        return RuleKey(found["id"], int(found["version"]))
-    if found := _APPROVAL.fullmatch(name):
-        return ApprovalKey(found["id"], int(found["version"]), found["who"])
-    if found := _FIGURE.fullmatch(name):
-        return FigureKey(found["id"], int(found["version"]))
-    if found := _LIST.fullmatch(name):
-        return ListKey(found["file"])
+    for form, made in _MADE:
+        if found := form.fullmatch(name):
+            return made(found)
     return None
+
+
+_MADE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Key]], ...] = (
+    (_RULE, lambda found: RuleKey(found["id"], int(found["version"]))),
+    (_APPROVAL, lambda found: ApprovalKey(found["id"], int(found["version"]), found["who"])),
+    (_FIGURE, lambda found: FigureKey(found["id"], int(found["version"]))),
+    (_RELEASE, lambda found: ReleaseKey(found["id"], found["mark"])),
+    (_LIST, lambda found: ListKey(found["file"])),
+)
 
 
 def key_of_bytes(key: bytes | None) -> Key | None:

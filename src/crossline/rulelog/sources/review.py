@@ -55,9 +55,10 @@ def approval_text(rule: Rule) -> bytes:
 
 
 def split(files: Files) -> tuple[Files, Files]:
-    """Rule files, and approvals."""
+    """Rule files, and approvals; releases are none of these."""
     approvals = {name: content for name, content in files.items() if name.startswith(APPROVAL)}
-    return {name: content for name, content in files.items() if name not in approvals}, approvals
+    rules = {name: content for name, content in files.items() if not name.startswith((APPROVAL, "release/"))}
+    return rules, approvals
 
 
 def needs_approval(rule: Rule, history: History) -> bool:

@@ -94,7 +94,7 @@ A = {"tries": 5, "silent": 9, "amount": 10}
         ("missing(tries)", None, None),
     ],
 )
-def test_the_line_of_an_alert_is_what_its_value_is_held_against(
+def test_the_line_of_an_alert_is_what_its_value_is_standing_against(
     text: str, value: str | None, line: Comparison | None
 ) -> None:
     shown = None if value is None else formula(value, "tries", "silent", "amount")

@@ -79,3 +79,17 @@ def test_take_bytes() -> None:
     data, offsets = take_bytes(np.frombuffer(b"aabccc", np.uint8), np.array([0, 2, 3, 6]), np.array([2, 0]))
     assert data.tobytes() == b"cccaa"
     assert offsets.tolist() == [0, 3, 5]
+
+
+def test_hits_of_a_hold_stand_between_the_records_of_their_log_whatever_came_along() -> None:
+    """Worked by hand: of one instant the hit of log a comes before the record of log b, also without records of a."""
+
+    def placed(log: str, *ids: str) -> WirePart:
+        meta, arrays = part(log, 0, [5] * len(ids), list(ids), running=False)
+        return meta, {**arrays, "offsets": np.arange(len(ids))}
+
+    hit, other = placed("hold2rule:r\x1ea", "hit of a0"), placed("hold1p\x1eb", "b0")
+    own = placed("hold1p\x1ea", "a0", "a1")
+    for parts, wanted in (([hit, other], ["hit of a0", "b0"]), ([other, hit, own], ["a0", "hit of a0", "a1", "b0"])):
+        floors = {(meta["log"], 0): 0 for meta, _ in parts}
+        assert ids_of(in_ingest_order(parts, floors)) == wanted

@@ -135,7 +135,7 @@ def test_clocks_of_any_age_and_records_behind_all_bounds() -> None:
         ("<", 0.5, 0.5, False),
     ],
 )
-def test_a_float_is_held_against_thresholds_that_no_float_is(
+def test_a_float_is_standing_against_thresholds_that_no_float_is(
     operator: Any, threshold: float, value: float, satisfied: bool
 ) -> None:
     state = PaneState(plan_of((Group(0, 0, "sum"),), line(0, operator, threshold)), LATE_MS)

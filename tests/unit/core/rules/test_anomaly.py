@@ -44,6 +44,15 @@ def test_the_line(amount: int, direction: str | None, fires: bool) -> None:
     assert bool(alerts({**ANOMALY, "direction": direction}, scene(amount))) is fires
 
 
+def test_each_outlier_is_told() -> None:
+    """Worked by hand: three cards at one merchant, each far off; the crossing would be the first of them alone."""
+    scene_of_three = scene(500, 900, 2_000)
+    told = [alert["record_id"] for alert in alerts({**ANOMALY, "z_score": 2}, scene_of_three)]
+    assert told == ["n10", "n11", "n12"]
+    crossing = alerts({**ANOMALY, "z_score": 2, "emit": "on_crossing"}, scene_of_three)
+    assert [alert["record_id"] for alert in crossing] == ["n10"]
+
+
 def test_a_past_that_is_too_short_or_always_the_same_judges_nothing() -> None:
     assert alerts({**ANOMALY, "min_points": 11}, scene(500)) == []
     same = [{"s": n, "merchant": "m1", "amount": 100} for n in range(20)]

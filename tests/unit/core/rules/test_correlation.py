@@ -81,7 +81,7 @@ def test_the_plain_sentence() -> None:
         ("mean_std", "z_score", "<=", 3, [("p2", (2 - 7 / 3) / statistics.stdev([1, 2, 4]))]),
     ],
 )
-def test_what_the_context_is_and_what_is_held_against_it(
+def test_what_the_context_is_and_what_is_standing_against_it(
     resolution: str, metric: str, operator: str, line: float, expected: list[tuple[str, float]]
 ) -> None:
     rows = [rate("r1", 0, 1), rate("r2", 1, 2), rate("r3", 2, 4), payment("p1", 3, 10), payment("p2", 4, 2)]
@@ -304,7 +304,7 @@ def test_only_hits_of_another_rule_are_looked_at(emit: str, expected: list[str])
     assert [each["alert_id"] for each in same] == [each["alert_id"] for each in found]
 
 
-def test_hits_may_be_held_against_the_records_of_their_own_stream() -> None:
+def test_hits_may_be_standing_against_the_records_of_their_own_stream() -> None:
     """Other records of the pair: those that are no hits count as context."""
     body = {**OFF, **EVERY, "context_topic": "payments", "context_resolution": "mean"}
     rows = [payment(f"p{n}", n, float(n), account="a") for n in range(1, 4)]

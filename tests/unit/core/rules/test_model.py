@@ -39,7 +39,7 @@ def body(data: bytes, **changes: Any) -> dict[str, Any]:
     return {**SCORED, "model_data": base64.b64encode(data).decode(), **changes}
 
 
-def test_a_score_over_fields_and_figures_is_held_against_the_line() -> None:
+def test_a_score_over_fields_and_figures_is_standing_against_the_line() -> None:
     data = weighted(1, 10, version="2026-01")
     found = alerts(
         body(data), [{"s": 0, "amount": 89}, {"s": 1, "amount": 80}, {"s": 2, "amount": 69}, {"s": 3, "amount": 90}]

@@ -55,7 +55,7 @@ def test_the_same_id_in_another_stream_is_another_record() -> None:
     assert first.shared == 0
 
 
-def test_a_shadow_rule_is_held_against_active_ones_and_not_against_other_shadow_rules() -> None:
+def test_a_shadow_rule_is_standing_against_active_ones_and_not_against_other_shadow_rules() -> None:
     alerts = [
         alert("new", "p1"),
         alert("new", "p2", "p3"),

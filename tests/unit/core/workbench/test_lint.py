@@ -48,7 +48,7 @@ def test_of_equals_the_later_is_told() -> None:
     assert [(each.rule_id, each.kind) for each in found] == [("a", "subsumed"), ("c", "subsumed")]
 
 
-def test_the_window_is_held_against_the_delay_of_the_rule() -> None:
+def test_the_window_is_standing_against_the_delay_of_the_rule() -> None:
     text = """\
 rule_id: r
 version: 1

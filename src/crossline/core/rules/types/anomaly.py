@@ -39,6 +39,9 @@ class AnomalyRule(MadeRule):
         10, ge=1, lt=2**31, description="With fewer records before it in the window it is not judged."
     )
     group_by: Names = Field((), description="Field or fields of the key; none: one past for the whole stream.")
+    emit: Literal["on_crossing", "every"] = Field(
+        "every", description="Alert at every unusual value, or where the key's value before was a usual one."
+    )
     window: OptionalDuration = Field(description="How far back the past reaches: `30d`.")
 
     takes_resolution: ClassVar[bool] = True

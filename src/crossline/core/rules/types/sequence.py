@@ -77,6 +77,7 @@ source_topic: payments
 severity: high
 score: 70
 action: block
+hold: 30m
 description: "card {card_hash}: declined three times, then approved, within {window}"
 group_by: card_hash
 steps:

@@ -14,14 +14,15 @@ from crossline.core.basics.bits import set_bits
 from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, I64, U8
 from crossline.core.decide.blocks import alert_bytes
-from crossline.core.judge.holding.crossings import ALERT_BYTES, Bools, Crossed, Crossings, Keys, Pairs
+from crossline.core.judge.standing.crossings import ALERT_BYTES, Bools, Crossed, Crossings, Keys, Pairs
 from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.rules.holds.hold import is_hold
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import Hits
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRows:
+class StandingRows:
     """m records, and the n reasons that hold at them without an alert of their own.
 
     ``judged``: what the ``rows`` (int64[m], ascending) are of. ``reason_row`` (int64[n], ascending) counts among these,
@@ -38,11 +39,11 @@ class HeldRows:
     named: Bools
     key_hash: Any
 
-    def only(self, chosen: Bools) -> HeldRows:
+    def only(self, chosen: Bools) -> StandingRows:
         """Those of the reasons that are ``chosen``."""
         rows, reason_row = np.unique(self.rows[self.reason_row[chosen]], return_inverse=True)
         of = (self.version[chosen], self.versions, self.alert[chosen], self.named[chosen], self.key_hash[chosen])
-        return HeldRows(self.judged, rows, reason_row.astype(np.int64), *of)
+        return StandingRows(self.judged, rows, reason_row.astype(np.int64), *of)
 
     def ids(self) -> tuple[U8, I64]:
         """The ids of the records, end to end, and their offsets."""
@@ -55,28 +56,28 @@ class HeldRows:
         return np.frombuffer(b"".join(texts), np.uint8), offsets
 
 
-def held_pairs(hits: Hits) -> Pairs:
+def satisfied_pairs(hits: Hits) -> Pairs:
     """Where the marks of a batch's rows say that lines hold."""
     at, line = set_bits(hits.sat)
     return Pairs(hits.retained[at].astype(np.int64), line)
 
 
-def held_rows(
+def standing_rows(
     judged: JudgedRows, hits: Hits, found: Sequence[Hit], crossings: Crossings
-) -> tuple[HeldRows | None, Crossed | None]:
+) -> tuple[StandingRows | None, Crossed | None]:
     """Where the layer's rules hold at rows of the batch and raise no alert, and what became of ``crossings``.
 
     ``found``: what was made of ``hits``, one for each.
     """
-    held = held_pairs(hits)
+    held = satisfied_pairs(hits)
     if not len(held):
         return None, None
-    delivered = _delivered(judged.plan, judged.layer_plan)
-    if not delivered.all():
-        held = held.only(delivered[held.line])
+    counted = delivered(judged.plan, judged.layer_plan)
+    if not counted.all():
+        held = held.only(counted[held.line])
         if not len(held):
             return None, None
-    at = np.flatnonzero(delivered[hits.line])
+    at = np.flatnonzero(counted[hits.line])
     at = at[np.lexsort((hits.line[at], hits.row[at]))]
     emitted = Pairs(hits.row[at].astype(np.int64), hits.line[at].astype(np.int64))
     ids = b"".join(alert_bytes(alert_id_of(found[number])) for number in at.tolist())
@@ -94,13 +95,15 @@ def held_rows(
     rows, reason_row = np.unique(held.row[chosen], return_inverse=True)
     of_key = batch.key_hash[batch.key_index[held.row[chosen]]]
     of = (version[chosen], versions, alert[chosen], named[chosen], of_key)
-    return HeldRows(judged, rows, reason_row.astype(np.int64), *of), crossed
+    return StandingRows(judged, rows, reason_row.astype(np.int64), *of), crossed
 
 
-def _delivered(plan: StreamPlan, layer_plan: LayerPlan) -> Bools:
-    """Of each line whether its alerts go to sinks: others only feed rules."""
+def delivered(plan: StreamPlan, layer_plan: LayerPlan) -> Bools:
+    """Of each line whether its alerts go to sinks: others only feed rules, or are holds, which count as hits."""
     programs = (plan.programs[line.rule_id, line.version] for line in layer_plan.kernel.judging)
-    return np.array([program.emission.delivered for program in programs], np.bool_)
+    rules = (spans[0].rule for spans in layer_plan.versions)
+    pairs = zip(programs, rules, strict=True)
+    return np.array([program.emission.delivered and not is_hold(rule) for program, rule in pairs], np.bool_)
 
 
 def _versions(layer_plan: LayerPlan, held: Pairs, ingest_ms: I64) -> tuple[I32, list[RuleVersion]]:

@@ -16,8 +16,8 @@ from crossline.core.alerts.hits import Brought, Hit, JudgedRows, known_by
 from crossline.core.basics.values import I64
 from crossline.core.decide.blocks import alert_text
 from crossline.core.decide.hits import DecidingHit
-from crossline.core.judge.holding.crossings import Crossed, Crossings, Pairs
-from crossline.core.judge.holding.rows import HeldRows, held_pairs, held_rows
+from crossline.core.judge.standing.crossings import Crossed, Crossings, Pairs
+from crossline.core.judge.standing.rows import StandingRows, delivered, satisfied_pairs, standing_rows
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.route.entering import CAUSE
 from crossline.core.rules.ruleset import RuleVersion
@@ -25,7 +25,7 @@ from crossline.core.windows.batch import Again, Cause, Hits
 
 
 @dataclass(frozen=True, slots=True)
-class HeldChange:
+class StandingChange:
     """That a rule holds at a record (``stands``) or does so no more.
 
     ``hit``: the record, and what brought the change about. ``because``: the id of what changed it; None: nothing did,
@@ -42,7 +42,9 @@ _Name = tuple[int, str, int]  # line, id of the record, clock of the row
 _Held = dict[_Name, tuple[int, str | None]]  # the row, and the alert of the crossing
 
 
-def held_again(plan: StreamPlan, layer_plan: LayerPlan, again: Sequence[Again], logs: int) -> Iterator[HeldChange]:
+def standing_again(
+    plan: StreamPlan, layer_plan: LayerPlan, again: Sequence[Again], logs: int
+) -> Iterator[StandingChange]:
     """What rows that are judged again change; ``logs``: how many logs the records that are judged have."""
     for piece in again:
         if piece.hits.sat.any() or not piece.begins.all():
@@ -56,10 +58,10 @@ class _Holding:
         self._plan, self._layer_plan, self._again, self._logs = plan, layer_plan, again, logs
         self._judged: JudgedRows = rows_again(plan, layer_plan, again, logs)
         programs = [plan.programs[line.rule_id, line.version] for line in layer_plan.kernel.judging]
-        self._delivered = np.array([program.emission.delivered for program in programs], np.bool_)
+        self._delivered = delivered(plan, layer_plan)
         self._reach_ms = np.array([program.reach_ms for program in programs], np.int64)
 
-    def changes(self) -> Iterator[HeldChange]:
+    def changes(self) -> Iterator[StandingChange]:
         """In the order of variants."""
         again, before = self._again, _Held()
         for number, mine in enumerate(self._by_variant()):
@@ -76,7 +78,7 @@ class _Holding:
         """Of each variant where rules hold and raise no alert."""
         again, hits = self._again, self._again.hits
         found: list[_Held] = [{} for _ in again.causes]
-        held = held_pairs(hits)
+        held = satisfied_pairs(hits)
         held = held.only(self._delivered[held.line]) if len(held) else held
         if not len(held):
             return found
@@ -141,14 +143,14 @@ class _Holding:
         of = next((each for each in spans if each.effective_from_ms <= ingest_ms < each.effective_until_ms), None)
         return of if of is not None and of.kind == "active" else None
 
-    def _came(self, name: _Name, row: int, by: str | None) -> HeldChange:
+    def _came(self, name: _Name, row: int, by: str | None) -> StandingChange:
         """That a line holds at a row."""
         version = self._version(name[0], row)
         if version is None:
             raise ValueError(f"no rule is in force at row {row}")
         return change_of(self._judged, row, version, by)
 
-    def _changed(self, before: _Held, mine: _Held, cause: Cause) -> Iterator[HeldChange]:
+    def _changed(self, before: _Held, mine: _Held, cause: Cause) -> Iterator[StandingChange]:
         """What ``cause`` changed, and what came in order after it."""
         brought = brought_by(self._plan, cause, self._logs)
         for name, (row, by) in mine.items():
@@ -161,7 +163,7 @@ class _Holding:
             yield replace(caused_by(self._came(name, *before[name]), brought), stands=False)
 
 
-def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None) -> HeldChange:
+def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None) -> StandingChange:
     """That a rule holds at a row, by the alert of its crossing."""
     ingest_ms = int(judged.batch.ingest_ms[row])
     hit = Hit(
@@ -181,10 +183,10 @@ def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None
         reached_ms=judged.reached_ms(row),
     )
     under = int(judged.batch.key_hash[judged.batch.key_index[row]])
-    return HeldChange(hit, DecidingHit.standing_of(version.rule).standing_on(by, under))
+    return StandingChange(hit, DecidingHit.standing_of(version.rule).standing_on(by, under))
 
 
-def caused_by(change: HeldChange, brought: Brought) -> HeldChange:
+def caused_by(change: StandingChange, brought: Brought) -> StandingChange:
     """The same, brought about by a record; where that is its own, it came so.
 
     What it is because of is the alert that it goes by, as far as this record changed it: the id of that correction.
@@ -196,27 +198,29 @@ def caused_by(change: HeldChange, brought: Brought) -> HeldChange:
     return replace(change, hit=replace(hit, cause=brought), because=because)
 
 
-def hold(
+def stand(
     judged: JudgedRows,
     hits: Hits,
     found: Sequence[Hit],
     crossings: Crossings,
     causes: Sequence[Cause],
     logs: int,
-) -> tuple[HeldRows | None, Sequence[HeldChange], Crossed | None]:
+) -> tuple[StandingRows | None, Sequence[StandingChange], Crossed | None]:
     """Where the rules of a layer hold at rows of a batch and raise no alert; ``found``: what was made of ``hits``.
 
     ``causes``: of rows that other records than their own brought about. ``crossings`` is moved on; what of it changed
     is returned too.
     """
-    held, crossed = held_rows(judged, hits, found, crossings)
+    held, crossed = standing_rows(judged, hits, found, crossings)
     if held is None or not causes:
         return held, (), crossed
     changes, rest = _told_later(held, causes, logs)
     return rest, changes, crossed
 
 
-def _told_later(held: HeldRows, causes: Sequence[Cause], logs: int) -> tuple[list[HeldChange], HeldRows | None]:
+def _told_later(
+    held: StandingRows, causes: Sequence[Cause], logs: int
+) -> tuple[list[StandingChange], StandingRows | None]:
     """Of rows that are hits: where another record than their own brought these about, and the rest."""
     judged, by = held.judged, [brought_by(held.judged.plan, cause, logs) for cause in causes]
     number = judged.rows[CAUSE][held.rows]

@@ -1,0 +1,97 @@
+"""``crossline rules release``: what alerts of a rule hold is held no more, in a topic or in a folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from crossline.cli.rules.topic import As, goes_to_topic, release_there
+from crossline.cli.screen import write_lines
+from crossline.core.basics.errors import UsageError
+from crossline.core.rules.holds.release import Key, release_key
+from crossline.rulelog.content import content_in_folder, read_pipeline_in_place
+from crossline.rulelog.directory import logs_in
+from crossline.rulelog.history import History
+from crossline.rulelog.logfile import read_log
+from crossline.rulelog.publish import RuleFolder, no_rule
+from crossline.rulelog.reading import Known
+from crossline.rulelog.sources.owned import user_name
+from crossline.rulelog.sources.releases import (
+    BYTES_MAX,
+    RELEASES,
+    check_release,
+    key_said,
+    release_name,
+    release_text,
+)
+from crossline.rulelog.writing import held, replace_file
+
+
+def release(
+    rule_id: Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")],
+    *,
+    key: Annotated[
+        list[str],
+        typer.Option("--key", metavar="FIELD=VALUE", help="What is held; given again for each field of the key."),
+    ],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it is held no more.")],
+    rules: Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")] = Path("rules"),
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", help="Folder of the shared figures that rules name, where it is another."),
+    ] = None,
+    pipeline: Annotated[
+        Path | None, typer.Option("--pipeline", help="Pipeline file, which names the folder or topic of the rules.")
+    ] = None,
+    as_: As = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+) -> None:
+    """Release a key: records that come from then on are not held by alerts that came before."""
+    wanted, why, now_ms = release_key(dict(map(_pair, key))), reason.strip(), time.time_ns() // 1_000_000
+    if not why:
+        raise UsageError("found no reason; expected why the key is held no more: --reason TEXT")
+    if pipeline is not None and goes_to_topic(pipeline):
+        release_there(rule_id, wanted, why, pipeline, as_, as_json=as_json, now_ms=now_ms)
+        return
+    if as_ is not None:
+        raise UsageError(f"--as {as_}: of files in a folder who owns them counts; run this as the one who releases")
+    if pipeline is not None:
+        config = read_pipeline_in_place(pipeline)
+        rules, figures = Path(config.rules.path), Path(config.figures) if config.figures else None
+    who = user_name(os.geteuid())
+    _write(rules, figures, rule_id, wanted, release_text(rule_id, wanted, why, now_ms))
+    if as_json:
+        write_lines([orjson.dumps({"rule_id": rule_id, "released": dict(wanted), "reason": why, "who": who})])
+    else:
+        typer.echo(f"{rule_id}, {key_said(wanted)}: released by {who}; effective when a pipeline takes it up")
+
+
+def _write(rules: Path, figures: Path | None, rule_id: str, key: Key, text: bytes) -> None:
+    """The release as a file beside the rules, where one of these holds such a key."""
+    logs = [History(events) for log in logs_in(rules).values() if (events := read_log(log))]
+    folder = RuleFolder(rules, logs, Known(figures=figures))
+    with held(rules):
+        standing = [each.rule for each in folder.rules()[0]]
+        versions = {rule.version: rule for rule in standing if rule.rule_id == rule_id}
+        for history in logs:
+            if rule_id in history.rules:
+                versions |= history.rules[rule_id].versions
+        if not versions:
+            raise no_rule(rule_id, {rule.rule_id for rule in standing})
+        check_release(rule_id, key, "", versions)
+        beside = rules / RELEASES
+        beside.mkdir(exist_ok=True)
+        file = beside / f"{rule_id}.{release_name(rule_id, key).mark}.json"
+        replace_file(file, text, content_in_folder(file, BYTES_MAX))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--key takes field=value, for example account_id=a1; found {text!r}")
+    return name, value

@@ -1,0 +1,1 @@
+"""What an alert asks of decisions for a time, for all records of its key."""

@@ -1,0 +1,51 @@
+"""What a hold has no past of, and what it has one of that is not read."""
+
+from __future__ import annotations
+
+from crossline.core.decide.policy import Deciding, load_policy
+from crossline.core.judge.shard import Bounds
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import load_streams
+from crossline.engine.book.book import Book
+from crossline.engine.changes.past import begins_empty, new_layers
+
+STREAM = """\
+schema_version: 1
+streams:
+  payments: {id: id, event_time: {field: at}, fields: {id: string, at: integer, account: string}}
+"""
+BURST = """\
+- {rule_id: burst, version: 1, rule_type: velocity, source_topic: payments, group_by: account, window: 1m,
+   aggregation_type: count, aggregation_threshold: 3, hold: 30m}
+"""
+STREAMS = load_streams(STREAM, "stream.yaml")
+DECIDING = Deciding(load_policy("{schema_version: 1, version: 1}", "policy.yaml"))
+
+
+def book(text: str, deciding: Deciding | None = DECIDING) -> Book:
+    loaded = load_rules_text(text, "rules.yaml", STREAMS) if text else []
+    rules = RuleSet.from_rules(each.rule for each in loaded)
+    return Book(rules, dict(STREAMS), Defaults(), 1, Bounds(), deciding=deciding)
+
+
+def without_past(before: Book, after: Book) -> list[str]:
+    """The plans whose new layers should have a past that is not read."""
+    fresh = new_layers(before, after)
+    plans = [plan for plan in after.plans() if plan.stream in fresh and plan.met is not None]
+    return [plan.stream for plan in plans if not begins_empty(before, plan, fresh[plan.stream])]
+
+
+def test_a_version_that_is_new_had_no_alert() -> None:
+    assert without_past(book(""), book(BURST)) == []
+    second = BURST.replace("version: 1", "version: 2").replace("30m", "1h")
+    assert without_past(book(BURST), book(BURST + second)) == []
+    shadow = book(BURST.replace(", hold", ", status: shadow, hold"))
+    assert without_past(shadow, book(BURST)) == []
+
+
+def test_a_policy_that_is_new_finds_alerts_of_before_that_are_not_read() -> None:
+    assert without_past(book(BURST, None), book(BURST)) == ["payments+rule:burst!hold"]
+    assert book(BURST, None).depth == 1, "without decisions nothing is held"
+    assert book(BURST).depth == 2
