@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crossline.engine.machine.archive import use_flags
+from crossline.engine.machine.rights import umask
 
 DAEMON = "crossline.engine.workers.daemon"
 # Where ``attach`` finds the process that Spark's Python is forked from.
@@ -89,6 +90,8 @@ def base_settings(jars: Sequence[Path]) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         # Hadoop's local file system forks `chmod` for each checkpoint file: 45 ms each.
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        # It has an idea of its own of the rights of files, whatever the process is told.
+        "spark.hadoop.fs.permissions.umask-mode": f"{umask():03o}",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
