@@ -9,11 +9,10 @@ from typing import Any
 
 import typer
 
-from crossline.cli.alone import be_alone, leave
+from crossline.cli.alone import be_alone, close_to_others, leave
 from crossline.cli.help import LazyGroup, made
 from crossline.cli.logs import configure
 from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
-from crossline.cli.rights import close_to_others
 
 # One module a command, or a folder with the module ``command``; each has ``register(app)``. What is said here is what
 # the command says of itself.
@@ -71,19 +70,15 @@ def main() -> None:
     be_alone()
     open_standard_streams()
     configure()
-    leave(run_command(sys.argv[1:], alone=True))
+    leave(run_command(sys.argv[1:]))
 
 
-def run_command(arguments: Sequence[str], *, alone: bool = False) -> int:
-    """Run one command line; its exit code. An error is told on the standard error.
-
-    ``alone``: this process does nothing else, and what it makes may be closed to others.
-    """
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command line; its exit code. An error is told on the standard error."""
 
     def run() -> object:
         check_arguments(arguments)
-        if alone:
-            close_to_others(arguments)
+        close_to_others(arguments)
         return app(list(arguments), prog_name="crossline", standalone_mode=False)
 
     return outcome(run)

@@ -17,8 +17,8 @@ FEW_CORES = 4
 JAR_GROUPS = ("local-fs", "spark-kafka")
 # Without both, Spark binds to whatever the host name resolves to, where anybody who gets there may run code.
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-# Where driver and executors are started by us alone, all that Spark listens at asks for a secret that Spark draws at its
-# start (on ``local[…]``) or gets from us (``local-cluster``), and is encrypted. On ``local[…]`` nobody ever connects.
+# Where driver and executors are started by us alone, all that Spark listens at asks for a secret, which Spark draws as
+# it starts (on ``local[…]``) or gets from us (``local-cluster``), and is encrypted. On ``local[…]`` nobody connects.
 AUTHENTICATE: Mapping[str, str] = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 SECRET = "spark.authenticate.secret"  # noqa: S105 - the name of a setting
 LOGGING = Path(__file__).with_name("log4j2.properties")

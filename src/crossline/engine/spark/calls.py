@@ -1,9 +1,9 @@
 """Batches of a streaming query, fetched from Java by a thread of ours; Java calls nobody.
 
-PySpark's ``foreachBatch`` has Python listen on a port, where Java calls for each batch. That server asks nobody who they
-are, takes any call of any object that Java may call, and makes a thread of each connection. So Java keeps a queue in
-place of a port: the thread of the query puts a batch there and waits, and a thread here takes it, over the connection
-that Python opened, with Java's token. What Java needs for that is made of the text below by Spark's own compiler.
+PySpark's ``foreachBatch`` has Python listen on a port, where Java calls for each batch. That server asks nobody who
+they are, takes any call of any object that Java may call, and makes a thread of each connection. So Java keeps a queue
+in place of a port: the thread of the query puts a batch there and waits, and a thread here takes it, over a connection
+that Python opened with Java's token. What Java needs for that is made of the text below by Spark's own compiler.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.utils import ForeachBatchFunction
 
 _NAME = "CrosslineBatches"
-# ``join`` waits on when the thread is interrupted, as that of a call over a socket does: a batch under way is never left
-# alone. ``next`` makes the thread that asks like that of the query: its jobs are of the query's group, and end with it.
-# What it raises names Python's error in the words that Spark knows from calls.
+# ``join`` waits on when the thread is interrupted, as one that reads from a socket does: a batch under way is never
+# left alone. ``next`` makes the thread that asks like that of the query, whose jobs are a group and end with it. What a
+# call raises names Python's error in the words that Spark knows.
 _JAVA = """
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
