@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from crossline.engine.runtime.launch import session_folder
+
 from . import nobody
 from .project import Project
 from .test_hot_rules import PAIR
@@ -79,7 +81,9 @@ def test_nobody_gets_anywhere(spark: SparkSession, tmp_path: Path) -> None:
         running.until_read(10)
         ports, sockets = listening()
         assert len(ports) >= 3  # Java's for Python, Spark's for messages, Spark's for blocks
-        asked = {"ports": sorted(ports), "sockets": sorted(sockets) if os.getuid() == 0 else []}
+        asked: dict[str, Any] = {"ports": sorted(ports)}
+        if os.getuid() == 0:
+            asked |= {"sockets": sorted(sockets), "folders": [str(session_folder()), str(tmp_path)]}
         with attacked(**asked) as found:
             assert found["got"] == []
         project.give("1.jsonl", lines(records(20, seed=1)[10:]))

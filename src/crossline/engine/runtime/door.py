@@ -17,6 +17,8 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JNetworkError
 
 _NAME = "CrosslineDoor"
+# Linux has a line for each end of a connection; theirs has their address first. Addresses are words of the machine;
+# those of IPv4 are the last word of one of IPv6. A line that is not there is that of somebody who has left.
 _JAVA = """
 import java.io.BufferedReader;
 import java.io.FileReader;
@@ -25,6 +27,8 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.net.SocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 
 public class CrosslineDoor extends ServerSocket {
     private final ServerSocket door;
@@ -43,9 +47,15 @@ public class CrosslineDoor extends ServerSocket {
         }
     }
 
+    private static String written(InetAddress address, int port) {
+        byte[] raw = address.getAddress();
+        int word = ByteBuffer.wrap(raw, raw.length - 4, 4).order(ByteOrder.nativeOrder()).getInt();
+        return String.format("%08X:%04X", new Object[] {new Integer(word), new Integer(port)});
+    }
+
     private boolean isOurs(Socket met) {
-        String theirs = String.format(":%04X", new Object[] {new Integer(met.getPort())});
-        String here = String.format(":%04X", new Object[] {new Integer(met.getLocalPort())});
+        String theirs = written(met.getInetAddress(), met.getPort());
+        String here = written(met.getLocalAddress(), met.getLocalPort());
         String[] tables = new String[] {"/proc/net/tcp", "/proc/net/tcp6"};
         for (int i = 0; i < tables.length; i++) {
             try {

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.utils import ForeachBatchFunction
@@ -47,13 +47,19 @@ public class CrosslineBatches implements VoidFunction2 {
     }
 
     public Batch next() throws InterruptedException {
-        Object found = this.asked.take();
-        if (!(found instanceof Batch)) return null;
-        Batch batch = (Batch) found;
-        SparkSession session = batch.frame.sparkSession();
-        session.sparkContext().setLocalProperties(batch.properties);
-        SparkSession.setActiveSession(session);
-        return batch;
+        while (true) {
+            Object found = this.asked.take();
+            if (!(found instanceof Batch)) return null;
+            Batch batch = (Batch) found;
+            try {
+                SparkSession session = batch.frame.sparkSession();
+                session.sparkContext().setLocalProperties(batch.properties);
+                SparkSession.setActiveSession(session);
+                return batch;
+            } catch (RuntimeException failed) {
+                batch.done.completeExceptionally(failed);
+            }
+        }
     }
 
     public void end() {
@@ -125,14 +131,14 @@ class Calls:
         """The query has ended: there are no more batches."""
         if self._thread is None:
             return
-        with suppress(Py4JNetworkError, OSError):  # a Java that is gone has ended the thread
+        with suppress(Py4JError, OSError):  # a Java that is gone has ended the thread
             self._batches.end()
         self._thread.join()
         self._thread = self._batches = None
 
     def _serve(self) -> None:
         # Java that ends in the midst is told of by whoever waits for the query, and once.
-        with suppress(Exception):
+        with suppress(Py4JError, OSError):
             while (batch := self._batches.next()) is not None:
                 try:
                     self._run.call(batch.frame(), batch.number())
