@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -76,6 +77,23 @@ def to_all(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
             each.send_signal(number)
 
 
+def made_and_open(project: Project) -> list[str]:
+    """What the run made that some other account could read, write or enter; the rest was there before."""
+    made = (project.root / "out", project.root / "rules" / ".log", Path(os.environ["TMPDIR"]))
+    return [path for folder in made for path in open_in(folder)]
+
+
+def open_in(folder: Path) -> list[str]:
+    found = []
+    for root, _, files in os.walk(folder):
+        for path in (root, *(os.path.join(root, name) for name in files)):  # noqa: PTH118 - some hundred of them
+            with suppress(FileNotFoundError):
+                about = os.lstat(path)
+                if about.st_mode & 0o077 and not stat.S_ISLNK(about.st_mode):
+                    found.append(f"{about.st_mode & 0o777:o} {path}")
+    return found
+
+
 @pytest.mark.parametrize(
     ("send", "number", "arguments", "code"),
     [
@@ -96,6 +114,7 @@ def test_a_run_is_stopped(
 ) -> None:
     with running(project, *arguments) as process:
         under_way(project, process)
+        assert made_and_open(project) == []
         send(process, number)
         assert process.wait(WAIT_S) == code, said(project)
         wait_for_nobody(process)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
+
+from crossline.core.basics.errors import UsageError
+
+UMASK_VARIABLE = "CROSSLINE_UMASK"
+_OTHERS = 0o077
+# What these commands write is a project's, for people to share: it gets the rights that all their files get.
+_SHARED = ("init", "rules")
 
 
 @dataclass(slots=True)
@@ -43,6 +52,26 @@ def do_without_pandas() -> None:
     """
     if _process.alone and "pandas" not in sys.modules:
         sys.meta_path.insert(0, _NoPandas)
+
+
+def close_to_others(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
+    """New files of this process and of all that it starts hold records: 0600 in folders 0700, or as told.
+
+    What is there keeps its rights, and so does a process that others share. Raises UsageError where what was told is no
+    mask.
+    """
+    if not _process.alone or (arguments and arguments[0] in _SHARED):
+        return
+    told = environment.get(UMASK_VARIABLE)
+    if told is None:
+        os.umask(os.umask(_OTHERS) | _OTHERS)
+    elif re.fullmatch("0?0[0-7][0-7]", told, re.ASCII):
+        os.umask(int(told, 8))
+    else:
+        raise UsageError(
+            f"{UMASK_VARIABLE} is {told!r}; expected three octal digits, the first of them 0, that say what others may "
+            "not: 077 (nobody else reads what a run writes, as without it), 027 (its group does) or 022 (all do)"
+        )
 
 
 def leave(code: int) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from crossline.cli.alone import be_alone, leave
+from crossline.cli.alone import be_alone, close_to_others, leave
 from crossline.cli.help import LazyGroup, made
 from crossline.cli.logs import configure
 from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
@@ -78,6 +78,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
     def run() -> object:
         check_arguments(arguments)
+        close_to_others(arguments)
         return app(list(arguments), prog_name="crossline", standalone_mode=False)
 
     return outcome(run)

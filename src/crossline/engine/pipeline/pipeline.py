@@ -24,6 +24,7 @@ from crossline.engine.runtime.leftovers import Leftovers
 from crossline.engine.source.intake import ChunkIntake, Intake
 from crossline.engine.source.pace import Bounds
 from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.spark.calls import Calls
 from crossline.engine.spark.cancel import Cancellable
 from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import together
@@ -79,6 +80,7 @@ class Pipeline:
         self._bounds = Bounds(spark, pace) if pace is not None else None
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
         self._leftovers = Leftovers(spark, sum(isinstance(source.intake, ChunkIntake) for source in sources))
+        self._calls = Calls(spark, self._batch, self._stopping)
         self._life = threading.Lock()
         self._closed = False
         self._unclosed: list[str] = []
@@ -113,18 +115,16 @@ class Pipeline:
             frame.writeStream.queryName(self._settings.name)
             .option("checkpointLocation", f"{self._settings.checkpoint}/spark")
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
-            .foreachBatch(self._batch)
         )
         if self._stopping.is_set():
             raise StoppedError("stopped while it started; nothing was judged")
-        self._query = writer.start()
+        self._query = self._calls.give(writer).start()
         if self._checkpoint is not None:
             self._checkpoint.on_lost = self._query.stop
         self._leftovers.watch(self._query)
         self._watcher.start()
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
-        self._leftovers.calls_back()
         with of_work(batch_id=batch_id):
             self._batches.run(frame, self._intake, batch_id)
         if self._bounds is not None and self._query is not None:
@@ -235,7 +235,7 @@ class Pipeline:
         given up. Raises PermanentError where something could not be closed; all else is closed then.
         """
         self._stopping.set()
-        with self._jobs.cancelling(), self._life:
+        with self._jobs.cancelling(self._query), self._life:
             if not self._closed:
                 if self._query is not None:
                     self._tried(self._query.stop)
@@ -247,6 +247,7 @@ class Pipeline:
 
     def _close(self) -> None:
         """Close all there is, whatever becomes of each."""
+        self._calls.end()
         for sink in self._opened:
             self._tried(sink.close)
         for source in self._sources:

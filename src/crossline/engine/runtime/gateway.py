@@ -20,6 +20,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from crossline.core.basics.errors import PermanentError
+from crossline.engine.runtime.door import guard
 from crossline.engine.runtime.launch import end, launch, started
 
 _START_S_MAX = 120.0
@@ -43,6 +44,7 @@ def start_java(settings: Mapping[str, str]) -> None:
         gateway = launch_gateway()
     finally:
         del os.environ[_PORT], os.environ[_SECRET]
+    guard(gateway)
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
 
 

@@ -26,7 +26,14 @@ from crossline.engine.machine.installed import spark_folder
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java, without_incubators
 from crossline.engine.machine.temp import OwnFolder, own_folder, sweep
-from crossline.engine.runtime.settings import JAR_GROUPS, LOOPBACK, MODULES_OPENED, SOCKET_VARIABLE, base_settings
+from crossline.engine.runtime.settings import (
+    AUTHENTICATE,
+    JAR_GROUPS,
+    LOOPBACK,
+    MODULES_OPENED,
+    SOCKET_VARIABLE,
+    base_settings,
+)
 
 END_S = 20.0  # Java takes half a second to end; more where a batch is under way
 # What ignores a signal when it starts another program hands that on; Java leaves ignored signals alone.
@@ -70,6 +77,11 @@ def in_one(master: str | None) -> bool:
     return master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
+def is_ours(master: str | None) -> bool:
+    """Whether whatever Spark consists of is started by this process, and by nobody else."""
+    return in_one(master) or (master is not None and master.startswith("local-cluster["))
+
+
 def prepare(environment: MutableMapping[str, str], *, here: bool, python: str | None = None) -> None:
     """What Spark and PySpark look for in the environment; what somebody has set stays. ``python``: of executors."""
     environment["PYSPARK_PYTHON"] = python or (str(worker_python()) if here else sys.executable)
@@ -92,7 +104,7 @@ def launch_ahead(master: str | None) -> Started | None:
     if not in_one(master) or started() is not None:
         return None
     prepare(os.environ, here=True)
-    return launch({**base_settings(found_jars()), **LOOPBACK})
+    return launch({**base_settings(found_jars()), **LOOPBACK, **AUTHENTICATE})
 
 
 def launch(settings: Mapping[str, str]) -> Started:

@@ -1,8 +1,8 @@
 """What a streaming query of Spark 4.1 leaves behind in a session that goes on: found and let go of here.
 
-For each query with a Python source and ``foreachBatch``, Java keeps a selector and the closed socket registered with
-it (three descriptors), a thread that watches workers which are gone, and the connection on which it called back, with
-its other end and a thread here. None of them is of use once the query has ended, and nobody else lets go of them.
+For each query with a Python source Java keeps a selector and the closed socket registered with it (three descriptors),
+and a thread that watches workers which are gone. None of them is of use once the query has ended, and nobody else lets
+go of them.
 
 All of it is done by reflection, and what does not succeed leaves no more behind than Spark did.
 """
@@ -13,7 +13,6 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -26,13 +25,12 @@ _TAKES_BOTH = "(Ljava/lang/Thread;Ljava/lang/Throwable;)V"
 
 
 class Leftovers:
-    """Of one query. ``watch`` as soon as it is started, ``calls_back`` in its calls, ``drop`` when it has ended."""
+    """Of one query. ``watch`` as soon as it is started, ``drop`` when it has ended."""
 
     def __init__(self, spark: SparkSession, python_sources: int) -> None:
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark has no other way to Java
         self._sources = python_sources
         self._selectors: list[Any] = []
-        self._port: int | None = None
         self._over = threading.Event()
         self._looking: threading.Thread | None = None
 
@@ -42,13 +40,6 @@ class Leftovers:
             self._looking = threading.Thread(target=self._look, args=(query,), name="leftovers", daemon=True)
             self._looking.start()
 
-    def calls_back(self) -> None:
-        """In a call from Java: note on which connection it came."""
-        if self._port is None:
-            with suppress(Exception):
-                connection = self._gateway._gateway_client.get_thread_connection()  # noqa: SLF001 - as above
-                self._port = connection.socket.getpeername()[1]
-
     def drop(self) -> None:
         """Let go of all that was left; the query has ended."""
         self._over.set()
@@ -57,8 +48,6 @@ class Leftovers:
         for selector in self._selectors:
             with suppress(Exception):
                 selector.close()
-        with suppress(Exception):
-            self._end_connection()
         with suppress(Exception):
             self._end_monitors()
 
@@ -82,16 +71,6 @@ class Leftovers:
         """The field of a thread that says what it waits in."""
         names = {each.getName() for each in self._class("java.lang.Thread").getDeclaredFields()}
         return self._field(self._class("java.lang.Thread"), next(name for name in _BLOCKERS if name in names))
-
-    def _end_connection(self) -> None:
-        if self._port is None:
-            return
-        client = JavaObject("GATEWAY_SERVER", self._gateway._gateway_client).getCallbackClient()  # noqa: SLF001
-        connections = self._field(self._class("py4j.CallbackClient"), "connections").get(client)
-        for connection in list(connections.toArray()):
-            if connection.getSocket().getLocalPort() == self._port:
-                connection.shutdown()
-                connections.remove(connection)
 
     def _end_monitors(self) -> None:
         """Of workers that are started for one source each there is nothing to watch: they never wait for work."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +16,16 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from crossline.engine.runtime.gateway import start_java
-from crossline.engine.runtime.launch import found_jars, in_one, is_here, prepare, session_folder
-from crossline.engine.runtime.settings import ELSEWHERE, HOMES, LOOPBACK, RUNTIME_SETTINGS, base_settings
+from crossline.engine.runtime.launch import found_jars, in_one, is_here, is_ours, prepare, session_folder
+from crossline.engine.runtime.settings import (
+    AUTHENTICATE,
+    ELSEWHERE,
+    HOMES,
+    LOOPBACK,
+    RUNTIME_SETTINGS,
+    SECRET,
+    base_settings,
+)
 
 TASK_TRIES = 4
 JARS = "spark.jars"  # what the driver hands to its executors
@@ -45,6 +54,7 @@ def build_session(
         **base_settings(jars),
         **bound,
         **RUNTIME_SETTINGS,
+        **(AUTHENTICATE if is_ours(master) else {}),
         **({} if in_one(master) else HOMES),
         **({} if here else ELSEWHERE),
         **(settings or {}),
@@ -54,7 +64,7 @@ def build_session(
     threading.Thread(target=import_module, args=("pandas",), daemon=True).start()
     start_java(wanted)
     builder = SparkSession.builder
-    for name, value in (_local_dir() | wanted).items():
+    for name, value in (_local_dir() | _secret(master, wanted) | wanted).items():
         builder = builder.config(name, value)
     with _own_handlers():
         session = builder.getOrCreate()
@@ -75,6 +85,12 @@ def binding(environment: Mapping[str, str], *, here: bool) -> Mapping[str, str]:
 def _local_dir() -> dict[str, str]:
     folder = session_folder()
     return {} if folder is None else {"spark.local.dir": str(folder)}
+
+
+def _secret(master: str | None, settings: Mapping[str, str]) -> dict[str, str]:
+    """What Spark does not draw itself. Over our connection to Java: a command line is for all to read."""
+    drawn_here = is_ours(master) and not in_one(master) and settings.get("spark.authenticate") == "true"
+    return {SECRET: secrets.token_hex(32)} if drawn_here else {}
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crossline.engine.machine.archive import use_flags
+from crossline.engine.machine.rights import umask
 
 DAEMON = "crossline.engine.workers.daemon"
 # Where ``attach`` finds the process that Spark's Python is forked from.
@@ -16,6 +17,10 @@ FEW_CORES = 4
 JAR_GROUPS = ("local-fs", "spark-kafka")
 # Without both, Spark binds to whatever the host name resolves to, where anybody who gets there may run code.
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Where driver and executors are started by us alone, all that Spark listens at asks for a secret, which Spark draws as
+# it starts (on ``local[…]``) or gets from us (``local-cluster``), and is encrypted. On ``local[…]`` nobody connects.
+AUTHENTICATE: Mapping[str, str] = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+SECRET = "spark.authenticate.secret"  # noqa: S105 - the name of a setting
 LOGGING = Path(__file__).with_name("log4j2.properties")
 # Of Java's own packages that ``leftovers`` looks into.
 OPEN_PACKAGES = "--add-opens=java.base/java.nio.channels.spi=ALL-UNNAMED"
@@ -85,6 +90,8 @@ def base_settings(jars: Sequence[Path]) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         # Hadoop's local file system forks `chmod` for each checkpoint file: 45 ms each.
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        # It has an idea of its own of the rights of files, whatever the process is told.
+        "spark.hadoop.fs.permissions.umask-mode": f"{umask():03o}",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from crossline.core.basics.errors import StoppedError
 
@@ -15,7 +16,7 @@ AGAIN_S = 0.2
 
 
 class Cancellable:
-    """Jobs of one pipeline, outside of its batches: those end with the query."""
+    """Jobs of one pipeline: those of its query, and those outside of its batches."""
 
     def __init__(self, spark: SparkSession, stopping: threading.Event) -> None:
         self._context = spark.sparkContext
@@ -43,10 +44,13 @@ class Cancellable:
             raise StoppedError("stopped while the past of new rules was read; the next start reads it again") from cause
 
     @contextmanager
-    def cancelling(self) -> Iterator[None]:
-        """Cancel what is at work, for as long as this lasts: a job may be about to start at the first try."""
+    def cancelling(self, query: StreamingQuery | None) -> Iterator[None]:
+        """Cancel what is at work, for as long as this lasts: a job may be about to start at the first try.
+
+        ``query``: the one that is being stopped, which cancels its jobs once.
+        """
         done = threading.Event()
-        thread = threading.Thread(target=self._cancel, args=(done,), name="cancel", daemon=True)
+        thread = threading.Thread(target=self._cancel, args=(done, query), name="cancel", daemon=True)
         thread.start()
         try:
             yield
@@ -54,9 +58,12 @@ class Cancellable:
             done.set()
             thread.join()
 
-    def _cancel(self, done: threading.Event) -> None:
+    def _cancel(self, done: threading.Event, query: StreamingQuery | None) -> None:
         while not done.is_set():
-            if self._at_work.is_set():
-                with suppress(Exception):  # a Spark that is gone has no jobs
+            with suppress(Exception):  # a Spark that is gone has no jobs
+                if self._at_work.is_set():
                     self._context.cancelJobsWithTag(self._tag)
+                # Not before: a query that is not being stopped yet would take it for a failure.
+                if query is not None and not query.isActive:
+                    self._context.cancelJobGroup(str(query.runId))
             done.wait(AGAIN_S)
