@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> int:
             install(venv, python)
             stamp.write_text(wanted)
         ensure_java(python, arguments)
+        compile_bytecode(python, venv, wanted)
         run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *arguments], "the jars could not be fetched")
         compile_kernels(python, venv / "kernels-done")
         put_classes_by(python)
@@ -100,6 +101,20 @@ def install(venv: Path, python: Path) -> None:
         "crossline could not be installed",
         environment,
     )
+
+
+def compile_bytecode(python: Path, venv: Path, wanted: str) -> None:
+    """Have Python compile what it imports, as ``bytecode.py`` says: packages once for ``wanted``, sources that changed."""
+    stamp = venv / "bytecode-done"
+    command = [str(python), str(ROOT / "tools" / "bytecode.py"), "--sources", str(ROOT / "src")]
+    if stamp.is_file() and stamp.read_text() == wanted:
+        run(command, "the bytecode of the sources could not be compiled")
+        return
+    step("bytecode (some ten seconds the first time)")
+    folders = sorted(venv.glob("lib/python3*/site-packages"))
+    named = [part for folder in folders for part in ("--packages", str(folder))]
+    run([*command, *named], "the bytecode of packages and sources could not be compiled")
+    stamp.write_text(wanted)
 
 
 def compile_kernels(python: Path, stamp: Path) -> None:

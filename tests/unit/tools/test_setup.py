@@ -154,6 +154,37 @@ def test_the_environment_of_this_python_is_current_and_another_is_not(tmp_path: 
     assert not setup.is_current(fake_python(tmp_path / "other", minor=12, venv=True))
 
 
+def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".venv" / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    did: list[str] = []
+
+    def ran(command: list[str], *_: object) -> None:
+        did.append(" ".join(command).replace(f"{tmp_path}/", ""))
+
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(setup, "digest", lambda: "locks")
+    monkeypatch.setattr(setup, "is_current", lambda _: True)
+    monkeypatch.setattr(setup, "run", ran)
+    monkeypatch.setattr(setup, "install", lambda *_: did.append("packages installed"))
+    monkeypatch.setattr(setup, "ensure_java", lambda *_: did.append("java installed"))
+    monkeypatch.setattr(setup, "compile_kernels", lambda *_: did.append("kernels compiled"))
+    monkeypatch.setattr(setup, "put_classes_by", lambda *_: None)
+    ours = ".venv/bin/python tools/bytecode.py --sources src"
+    jars = ".venv/bin/python tools/fetch.py local-fs spark-kafka"
+    every = f"{ours} --packages .venv/lib/python3.11/site-packages"
+    assert setup.main([]) == 0
+    assert did == ["packages installed", "java installed", every, jars, "kernels compiled"]
+    did.clear()
+    assert setup.main([]) == 0
+    assert did == ["java installed", ours, jars, "kernels compiled"]
+    did.clear()
+    monkeypatch.setattr(setup, "digest", lambda: "other locks")
+    assert setup.main([]) == 0
+    assert did == ["packages installed", "java installed", every, jars, "kernels compiled"]
+
+
 def test_each_folder_of_compiled_functions_is_compiled_ahead() -> None:
     core = ROOT / "src" / "crossline" / "core"
     compilers = re.compile(r"import njit|core\.decode\.jit import")
