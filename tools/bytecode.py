@@ -1,7 +1,7 @@
 """Compiles Python's bytecode ahead: ``bytecode.py --packages FOLDER --sources FOLDER``.
 
-Without it the first start of each command compiles what it imports; where PYTHONDONTWRITEBYTECODE is set, as images have
-it, every start does, and takes twice as long. That variable is not asked here: it is about what an import leaves behind.
+Without it the first start of each command compiles what it imports. Where PYTHONDONTWRITEBYTECODE is set, as images
+have it, every start does, and takes twice as long. The variable is not asked here: it is about what imports leave behind.
 
 Needs nothing but Python's standard library. It is run by the Python whose bytecode it shall be.
 """
@@ -27,9 +27,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--packages", type=Path, action="append", default=[])
     parser.add_argument("--sources", type=Path, action="append", default=[])
     asked = parser.parse_args(arguments)
-    if not all([packages(folder) for folder in asked.packages]):
+    compiled = [packages(folder) for folder in asked.packages]
+    if not all(compiled):
         print("some packages have no bytecode (see above): what imports them starts slower", file=sys.stderr)
-    return 0 if all([sources(folder) for folder in asked.sources]) else 1
+    return 1 if sum(sources(folder) for folder in asked.sources) else 0
 
 
 def packages(folder: Path) -> bool:
@@ -42,13 +43,13 @@ def packages(folder: Path) -> bool:
     return bool(compileall.compile_dir(str(folder), quiet=1, workers=0, rx=tests))
 
 
-def sources(folder: Path) -> bool:
-    """Compile sources that people edit; False where some could not be.
+def sources(folder: Path) -> int:
+    """Compile sources that people edit; how many could not be.
 
-    Python knows them again by their hash, so that an edit counts whatever its time is: an editor's, or the one time that
-    all files of an image have.
+    Python knows them again by their hash, so that an edit counts whatever its time is: an editor's, or the one time
+    that all files of an image have.
     """
-    return all([_compiled(source) for source in sorted(folder.rglob("*.py")) if not is_fresh(source)])
+    return sum(not _compiled(source) for source in sorted(folder.rglob("*.py")) if not is_fresh(source))
 
 
 def is_fresh(source: Path) -> bool:

@@ -104,7 +104,7 @@ def install(venv: Path, python: Path) -> None:
 
 
 def compile_bytecode(python: Path, venv: Path, wanted: str) -> None:
-    """Have Python compile what it imports, as ``bytecode.py`` says: packages once for ``wanted``, sources that changed."""
+    """Have Python compile what it imports (see ``bytecode.py``): packages once for ``wanted``, sources that changed."""
     stamp = venv / "bytecode-done"
     command = [str(python), str(ROOT / "tools" / "bytecode.py"), "--sources", str(ROOT / "src")]
     if stamp.is_file() and stamp.read_text() == wanted:
