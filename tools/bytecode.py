@@ -1,7 +1,7 @@
 """Compiles Python's bytecode ahead: ``bytecode.py --packages FOLDER --sources FOLDER``.
 
 Without it the first start of each command compiles what it imports. Where PYTHONDONTWRITEBYTECODE is set, as images
-have it, every start does, and takes twice as long. The variable is not asked here: it is about what imports leave behind.
+have it, every start does, and takes twice as long. The variable is not asked here: it is about what imports leave.
 
 Needs nothing but Python's standard library. It is run by the Python whose bytecode it shall be.
 """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 from crossline.core.windows.store import warm as warm_windows
+from crossline.engine.machine.lifeline import tied
 
 _STREAM = """
 schema_version: 1
@@ -107,6 +109,13 @@ def _decode_all() -> None:
         decode_avro(layout, pa.array([b"\0\0\0\0\1\2a"]), "warm", at, at, {1: read_schema([_AVRO])})
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str]) -> None:
+    """Compile all; with ``--tied`` as long as the standard input, a pipe, has another end."""
     sys.stderr.write("compiling kernels (some three minutes the first time)\n")
-    sys.stderr.write(f"kernels ready after {warm(panes=True, patterns=True, formats=True):.1f} s\n")
+    with tied() if "--tied" in arguments else nullcontext():
+        seconds = warm(panes=True, patterns=True, formats=True)
+    sys.stderr.write(f"kernels ready after {seconds:.1f} s\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
