@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from crossline.engine.machine.attach import ask
 from crossline.engine.machine.lifeline import tied
+from crossline.engine.pipeline.direct import MODULE
 
 ROOT = Path(__file__).parents[4]
 END_S = 60.0
@@ -74,6 +76,37 @@ def test_nothing_is_left_of_a_run_that_ends_while_kernels_compile(
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
         assert parent.stdout.read() == ""
+
+
+def test_what_compiles_beside_spark_ends_with_the_process_that_it_is_a_fork_of(tmp_path: Path) -> None:
+    """Nobody waits for it then; it has ears for nobody before it is done."""
+    path = tmp_path / "socket"
+    program = f"""{AT_WORK}
+import crossline.engine.workers.warm as module
+from crossline.engine.workers import direct
+module.warm, direct.main = (lambda: None), work
+from crossline.engine.workers.prefork import serve
+serve({str(path)!r})
+"""
+    reads, writes = os.pipe()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as prefork:
+        assert prefork.stdin is not None
+        while not path.exists():
+            assert prefork.poll() is None
+        with ask(str(path), MODULE, [], [nothing, writes, 2]):
+            working = psutil.Process(int(os.read(reads, 20)))
+            try:
+                assert working.ppid() == prefork.pid
+                prefork.stdin.close()
+                prefork.wait(END_S)
+                working.wait(END_S)
+            finally:
+                prefork.kill()
+                with suppress(psutil.NoSuchProcess):
+                    working.kill()
+    for descriptor in (reads, writes, nothing):
+        os.close(descriptor)
 
 
 def test_what_is_no_pipe_or_has_another_end_ends_nothing() -> None:
