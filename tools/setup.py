@@ -108,14 +108,17 @@ def compile_bytecode(python: Path, venv: Path, wanted: str) -> None:
     """Have Python compile what it imports (see ``bytecode.py``): packages once for ``wanted``, sources that changed."""
     stamp = venv / "bytecode-done"
     command = [str(python), str(ROOT / "tools" / "bytecode.py"), "--sources", str(ROOT / "src")]
-    if stamp.is_file() and stamp.read_text() == wanted:
-        run(command, "the bytecode of the sources could not be compiled")
-        return
-    step("bytecode (some ten seconds the first time)")
-    folders = sorted(venv.glob("lib/python3*/site-packages"))
-    named = [part for folder in folders for part in ("--packages", str(folder))]
-    run([*command, *named], "the bytecode of packages and sources could not be compiled")
-    stamp.write_text(wanted)
+    is_done = stamp.is_file() and stamp.read_text() == wanted
+    if not is_done:
+        step("bytecode (some ten seconds the first time)")
+        folders = sorted(venv.glob("lib/python3*/site-packages"))
+        command += [part for folder in folders for part in ("--packages", str(folder))]
+    try:
+        run(command, "some bytecode could not be compiled (see above): commands start slower")
+    except SetupError as error:  # a source in the midst of an edit, a folder that may not be written: all works without
+        step(str(error))
+    else:
+        stamp.write_text(wanted)
 
 
 def compile_kernels(python: Path, stamp: Path) -> None:

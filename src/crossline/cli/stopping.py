@@ -54,6 +54,7 @@ class Stopping:
         self._first_s = math.inf
         self._met = threading.Event()  # the main thread heard of a signal
         self._late = False  # it has yet to hear of one that was acted on
+        self._listening: tuple[threading.Thread, int, int] | None = None
         self._pipeline: Stoppable | None = None
 
     @property
@@ -74,6 +75,7 @@ class Stopping:
     def stops(self, pipeline: Stoppable) -> None:
         """From now on a signal stops ``pipeline``; raises StoppedError where one came already."""
         self._pipeline = pipeline
+        self.trust_main_thread()  # what judges is forked of a process with one thread
         self.check()
 
     def __call__(self, number: int, _: Any) -> None:
@@ -86,11 +88,24 @@ class Stopping:
         elif time.monotonic() - self._first_s > ONE_WISH_S:
             os._exit(128 + number)
 
-    def listen(self, signals: int) -> None:
-        """Act in the place of the main thread, where that is in a call that hears of no signal: compiling is.
+    def listen(self) -> None:
+        """Act in the place of the main thread, where that is in a call that hears of no signal, as compiling is."""
+        reads, writes = os.pipe()
+        os.set_blocking(writes, False)
+        before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+        thread = threading.Thread(target=self._listen, args=(reads,), name="signals", daemon=True)
+        self._listening = thread, writes, before
+        thread.start()
 
-        ``signals``: where the system writes their numbers, until the other end is closed.
-        """
+    def trust_main_thread(self) -> None:
+        """What follows comes back to Python again and again: no more need to ``listen``, nor a thread that does."""
+        if self._listening is not None and threading.current_thread() is threading.main_thread():
+            (thread, writes, before), self._listening = self._listening, None
+            signal.set_wakeup_fd(before)
+            os.close(writes)
+            thread.join()
+
+    def _listen(self, signals: int) -> None:
         while came := os.read(signals, 1):
             number = came[0]
             if number not in SIGNALS or self._met.wait(HEARS_S):
@@ -130,10 +145,7 @@ def stoppable(*, endless: bool = False) -> Iterator[Stopping]:
     """
     stopping = Stopping(endless=endless)
     before = {number: signal.signal(number, stopping) for number in SIGNALS}
-    reads, writes = os.pipe()
-    os.set_blocking(writes, False)
-    woken = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
-    threading.Thread(target=stopping.listen, args=(reads,), name="signals", daemon=True).start()
+    stopping.listen()
     try:
         yield stopping
     except StoppedError:
@@ -141,8 +153,7 @@ def stoppable(*, endless: bool = False) -> Iterator[Stopping]:
             raise
     finally:
         stopping.ended.set()
-        signal.set_wakeup_fd(woken)
-        os.close(writes)
+        stopping.trust_main_thread()
         for number, handler in before.items():
             signal.signal(number, handler)
     stopping.tell()

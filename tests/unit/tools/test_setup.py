@@ -188,6 +188,19 @@ def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
     assert did == ["packages installed", "java installed", every, jars, "kernels compiled"]
 
 
+def test_bytecode_that_cannot_be_compiled_is_told_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(_: list[str], failed: str) -> None:
+        raise setup.SetupError(failed)
+
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(setup, "run", failing)
+    setup.compile_bytecode(Path("python"), tmp_path, "locks")
+    assert "setup: some bytecode could not be compiled (see above): commands start slower" in capsys.readouterr().err
+    assert not (tmp_path / "bytecode-done").exists()
+
+
 def test_each_folder_of_compiled_functions_is_compiled_ahead() -> None:
     core = ROOT / "src" / "crossline" / "core"
     compilers = re.compile(r"import njit|core\.decode\.jit import")

@@ -26,14 +26,15 @@ def tied(descriptor: int = 0) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(ends)
+        os.write(ends, b"\n")  # its end would not be seen while a fork has it too
         watch.join()
+        os.close(ends)
         os.close(over)
 
 
 def _watch(descriptor: int, over: int) -> None:
     poll = select.poll()
-    poll.register(over, 0)
+    poll.register(over, select.POLLIN)
     poll.register(descriptor, 0)  # no events but those of its end, which always come
     while True:
         for found, event in poll.poll():
