@@ -205,7 +205,12 @@ def number_of(value: bytes) -> int:
 
 
 def measure(
-    phases: Sequence[Phase], trigger: str, settings: Sequence[str], which: str = "kafka", *, avro: bool = False
+    phases: Sequence[Phase],
+    engine: Mapping[str, str],
+    settings: Sequence[str],
+    which: str = "kafka",
+    *,
+    avro: bool = False,
 ) -> tuple[list[Phase], list[Mapping[str, Any]], Mapping[str, Any], list[str]]:
     """Run the phases until one is not kept up with; those run, the alerts, the pipeline's own figures, and remarks."""
     with ExitStack() as stack:
@@ -215,7 +220,7 @@ def measure(
         broker.create_topic(STREAM, PARTITIONS)
         broker.create_topic("alerts")
         given = stack.enter_context(told(broker, which))
-        pipeline = write(folder / "pipeline", broker, given, registry, trigger)
+        pipeline = write(folder / "pipeline", broker, given, registry, **engine)
         bench = Bench(folder, broker.brokers, registry)
         received, figures = folder / "received.jsonl", folder / "figures.json"
         scraper = None if given.watch_port is None else Scraper(given.watch_port)
@@ -334,6 +339,7 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=5, help="measured at 50,000 records/s")
     parser.add_argument("--trigger", default="0s")
+    parser.add_argument("--in-process", choices=["auto", "never"], default="auto", help="engine.in_process")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
     )
@@ -346,11 +352,16 @@ def main() -> None:
     report = Report(
         "latency",
         f"Kafka to an alert read by a consumer, R5, open loop, trigger {options.trigger}, all on this machine"
+        + (", each batch a job of Spark's" if options.in_process == "never" else "")
         + (", all sinks" if options.sinks == "all" else "")
         + (", Avro" if options.avro else ""),
     )
     phases, alerts, figures, remarks = measure(
-        plan(rates, seconds, warm_s, options.minutes), options.trigger, options.set, options.sinks, avro=options.avro
+        plan(rates, seconds, warm_s, options.minutes),
+        {"trigger": options.trigger, "in_process": options.in_process},
+        options.set,
+        options.sinks,
+        avro=options.avro,
     )
     for phase in phases:
         add_row(report, phase, alerts)

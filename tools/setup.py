@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,7 @@ def main(arguments: list[str]) -> int:
             install(venv, python)
             stamp.write_text(wanted)
         ensure_java(python, arguments)
+        compile_bytecode(python, venv, wanted)
         run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *arguments], "the jars could not be fetched")
         compile_kernels(python, venv / "kernels-done")
         put_classes_by(python)
@@ -102,20 +104,43 @@ def install(venv: Path, python: Path) -> None:
     )
 
 
+def compile_bytecode(python: Path, venv: Path, wanted: str) -> None:
+    """Have Python compile what it imports (see ``bytecode.py``): packages once for ``wanted``, sources that changed."""
+    stamp = venv / "bytecode-done"
+    command = [str(python), str(ROOT / "tools" / "bytecode.py"), "--sources", str(ROOT / "src")]
+    is_done = stamp.is_file() and stamp.read_text() == wanted
+    if not is_done:
+        step("bytecode (some ten seconds the first time)")
+        folders = sorted(venv.glob("lib/python3*/site-packages"))
+        command += [part for folder in folders for part in ("--packages", str(folder))]
+    try:
+        run(command, "some bytecode could not be compiled (see above): commands start slower")
+    except SetupError as error:  # a source in the midst of an edit, a folder that may not be written: all works without
+        step(str(error))
+    else:
+        stamp.write_text(wanted)
+
+
 def compile_kernels(python: Path, stamp: Path) -> None:
-    """Have numba compile the kernels into its cache, where their source changed: no first batch waits for it then."""
+    """Have numba compile the kernels into its cache, where their source changed: no first batch waits for it then.
+
+    What was compiled when it was interrupted is kept: the next time goes on with the rest.
+    """
     made_from = hashlib.sha256()
     sources = [source for folder in KERNELS for source in sorted((ROOT / folder).rglob("*.py"))]
     for source in [*sources, ROOT / WARM]:
         made_from.update(source.read_bytes())
-        made_from.update(str(source.stat().st_mtime_ns).encode())
     wanted = made_from.hexdigest()
-    if not stamp.is_file() or stamp.read_text() != wanted:
-        # Numba sees a change only in the file that a function stands in, not in those it calls.
-        for compiled in (file for folder in KERNELS for file in (ROOT / folder).rglob("__pycache__/*.nb?")):
-            compiled.unlink()
-        run([str(python), "-m", "crossline.engine.workers.warm"], "the kernels could not be compiled")
-        stamp.write_text(wanted)
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    begun = stamp.with_name("kernels-begun")
+    if not begun.is_file() or begun.read_text() != wanted:
+        # What is compiled of other sources is not taken (see core/basics/compiling.py), but it would heap up.
+        for compiled in (file for folder in KERNELS for file in (ROOT / folder).rglob("__pycache__/*.nb?*")):
+            compiled.unlink(missing_ok=True)
+        begun.write_text(wanted)
+    run([str(python), "-m", "crossline.engine.workers.warm", "--tied"], "the kernels could not be compiled", tied=True)
+    stamp.write_text(wanted)
 
 
 def put_classes_by(python: Path) -> None:
@@ -179,11 +204,28 @@ def step(text: str) -> None:
     print(f"setup: {text}", file=sys.stderr, flush=True)
 
 
-def run(command: list[str], failed: str, environment: Mapping[str, str] | None = None) -> None:
-    """Run ``command``, what it says to stderr; SetupError with ``failed`` where it does not end well."""
-    if subprocess.run(command, check=False, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=environment).returncode:
+def run(command: list[str], failed: str, environment: Mapping[str, str] | None = None, *, tied: bool = False) -> None:
+    """Run ``command``, what it says to stderr; SetupError with ``failed`` where it does not end well.
+
+    ``tied``: its standard input ends with this process, however that ends, and the command then ends by itself.
+    """
+    given = subprocess.PIPE if tied else subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=given, stdout=sys.stderr, env=environment) as process:
+        try:
+            code = process.wait()
+        except BaseException:  # stopped by a signal; what is tied sees that itself
+            if not tied:
+                process.kill()
+            raise
+    if code:
         raise SetupError(failed)
 
 
+def stop(number: int, _: object) -> None:
+    """SIGTERM came: end, and let no step go on alone."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
     sys.exit(main(sys.argv[1:]))

@@ -63,6 +63,7 @@ def project_on(
     rules: Sequence[Body],
     master: str = "local[2]",
     spark: Mapping[str, Any] | None = None,
+    in_process: str = "auto",
     **source: Any,
 ) -> Project:
     """Topics in; the store and the topic ``alerts`` out, dead letters on ``alerts`` with ``.dead`` behind it.
@@ -74,7 +75,7 @@ def project_on(
     return Project(
         root,
         rules,
-        engine={**engine, "partition_lag": "1h"},
+        engine={**engine, "partition_lag": "1h", "in_process": in_process},
         sources={STREAM: {**kafka, "topic": ",".join(topics), **source}},
         sinks=[
             {"kind": "sqlite", "path": "out/alerts.db"},

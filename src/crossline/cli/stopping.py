@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -24,6 +25,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ONE_WISH_S = 2.0
 # A start is many calls to Java, some of them long. Nothing is lost with one that is cut off.
 START_S_MAX = 3.0
+# The main thread hears of a signal in milliseconds, but not in the midst of a call that takes a minute.
+HEARS_S = 0.5
 
 
 class Stoppable(Protocol):
@@ -47,7 +50,11 @@ class Stopping:
         self.ended = threading.Event()
         self._endless = endless
         self._untold = threading.Semaphore()
-        self._first_s = 0.0
+        self._untaken = threading.Semaphore()
+        self._first_s = math.inf
+        self._met = threading.Event()  # the main thread heard of a signal
+        self._late = False  # it has yet to hear of one that was acted on
+        self._listening: tuple[threading.Thread, int, int] | None = None
         self._pipeline: Stoppable | None = None
 
     @property
@@ -68,15 +75,50 @@ class Stopping:
     def stops(self, pipeline: Stoppable) -> None:
         """From now on a signal stops ``pipeline``; raises StoppedError where one came already."""
         self._pipeline = pipeline
+        self.trust_main_thread()  # what judges is forked of a process with one thread
         self.check()
 
     def __call__(self, number: int, _: Any) -> None:
         """A signal came, to the main thread."""
-        if self.signal is not None:
-            if time.monotonic() - self._first_s > ONE_WISH_S:
+        self._met.set()
+        if self._untaken.acquire(blocking=False):
+            self._begin(number)
+        elif self._late:
+            self._late = False
+        elif time.monotonic() - self._first_s > ONE_WISH_S:
+            os._exit(128 + number)
+
+    def listen(self) -> None:
+        """Act in the place of the main thread, where that is in a call that hears of no signal, as compiling is."""
+        reads, writes = os.pipe()
+        os.set_blocking(writes, False)
+        before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+        thread = threading.Thread(target=self._listen, args=(reads,), name="signals", daemon=True)
+        self._listening = thread, writes, before
+        thread.start()
+
+    def trust_main_thread(self) -> None:
+        """What follows comes back to Python again and again: no more need to ``listen``, nor a thread that does."""
+        if self._listening is not None and threading.current_thread() is threading.main_thread():
+            (thread, writes, before), self._listening = self._listening, None
+            signal.set_wakeup_fd(before)
+            os.close(writes)
+            thread.join()
+
+    def _listen(self, signals: int) -> None:
+        while came := os.read(signals, 1):
+            number = came[0]
+            if number not in SIGNALS or self._met.wait(HEARS_S):
+                continue
+            if self._untaken.acquire(blocking=False):
+                self._late = True
+                self._begin(number)
+            elif time.monotonic() - self._first_s > ONE_WISH_S:
                 os._exit(128 + number)
-            return
-        self.signal, self._first_s = signal.Signals(number), time.monotonic()
+        os.close(signals)
+
+    def _begin(self, number: int) -> None:
+        self._first_s, self.signal = time.monotonic(), signal.Signals(number)
         # Not here: this thread is in the midst of a call to Spark, whose connection takes one call at a time.
         threading.Thread(target=self._stop, name="stop", daemon=True).start()
         threading.Thread(target=self._cut_off, name="cut-off", daemon=True).start()
@@ -103,6 +145,7 @@ def stoppable(*, endless: bool = False) -> Iterator[Stopping]:
     """
     stopping = Stopping(endless=endless)
     before = {number: signal.signal(number, stopping) for number in SIGNALS}
+    stopping.listen()
     try:
         yield stopping
     except StoppedError:
@@ -110,6 +153,7 @@ def stoppable(*, endless: bool = False) -> Iterator[Stopping]:
             raise
     finally:
         stopping.ended.set()
+        stopping.trust_main_thread()
         for number, handler in before.items():
             signal.signal(number, handler)
     stopping.tell()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from crossline.engine.work.totals import Totals
 
 _SHOW_EVERY_S = 0.5
+# How batches of a pipeline run, as `ran` of its totals has it, and what each way is.
+_WAYS = {"in_process": "in a process beside Spark", "one_task": "as one task of Spark", "stages": "as stages of Spark"}
 COSTLIEST = 3  # rules that the text of a summary names
 
 
@@ -85,6 +87,7 @@ def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         "pipeline": config.name,
         "records": totals.records,
         "batches": totals.batches,
+        **({"batches_run": {way: totals.ran.get(way, 0) for way in _WAYS}} if totals.ran else {}),
         "elapsed_ms": round(elapsed_s * 1000),
         "records_per_s": round(totals.records / elapsed_s) if elapsed_s > 0 else None,
         "alerts": dict(sorted(totals.alerts.items())),
@@ -99,6 +102,11 @@ def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         "start_ms": dict(start_ms or {}),
         "results": [str(getattr(sink, "path", sink.kind)) for sink in config.sinks],
     }
+
+
+def _ways(totals: Totals) -> str:
+    """How many batches ran which way."""
+    return ", ".join(f"{totals.ran[way]:,} {said}" for way, said in _WAYS.items() if totals.ran.get(way))
 
 
 def costs_text(totals: Totals) -> list[str]:
@@ -118,6 +126,7 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
     lines = [
         f"pipeline {config.name}: {figures['records']:,} records in {figures['elapsed_ms'] / 1000:.1f} s"
         + (f" ({figures['records_per_s']:,} records/s)" if figures["records_per_s"] else ""),
+        *([f"batches: {figures['batches']:,} ({_ways(totals)})"] if totals.ran else []),
         *([f"started in {sum(figures['start_ms'].values()) / 1000:.1f} s: {steps}"] if steps else []),
         f"alerts: {sum(figures['alerts'].values()):,}",
         *(f"  {count:>9,}  {rule}" for rule, count in figures["alerts"].items()),

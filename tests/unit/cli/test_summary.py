@@ -31,6 +31,22 @@ def test_the_summary_fits_the_screen(monkeypatch: pytest.MonkeyPatch, columns: i
     assert "out/crossline.db,out/alerts.jsonl,console" in joined
 
 
+def test_a_summary_says_how_many_batches_ran_which_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    files = {name: content.decode() for name, content in template_files()}
+    config = load_pipeline(files["pipeline.yaml"], "pipeline.yaml", files.__getitem__)
+    totals = Totals()
+    for number, ran in enumerate(["stages", "in_process", "in_process"]):
+        totals.add(Delivery("p", number, [], [], [], {"records": 1, "ran": ran}))
+    assert totals.batches == 3
+    assert summary_json(config, totals)["batches_run"] == {"in_process": 2, "one_task": 0, "stages": 1}
+    said = "batches: 3 (2 in a process beside Spark, 1 as stages of Spark)"
+    assert said in summary_text(config, totals).splitlines()
+    before = Totals()
+    before.add(Delivery("p", 0, [], [], [], {"records": 1}))
+    assert "batches_run" not in summary_json(config, before), "a backtest has no ways"
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parents[3]
@@ -154,6 +157,50 @@ def test_the_environment_of_this_python_is_current_and_another_is_not(tmp_path: 
     assert not setup.is_current(fake_python(tmp_path / "other", minor=12, venv=True))
 
 
+def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".venv" / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    did: list[str] = []
+
+    def ran(command: list[str], *_: object) -> None:
+        did.append(" ".join(command).replace(f"{tmp_path}/", ""))
+
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(setup, "digest", lambda: "locks")
+    monkeypatch.setattr(setup, "is_current", lambda _: True)
+    monkeypatch.setattr(setup, "run", ran)
+    monkeypatch.setattr(setup, "install", lambda *_: did.append("packages installed"))
+    monkeypatch.setattr(setup, "ensure_java", lambda *_: did.append("java installed"))
+    monkeypatch.setattr(setup, "compile_kernels", lambda *_: did.append("kernels compiled"))
+    monkeypatch.setattr(setup, "put_classes_by", lambda *_: None)
+    ours = ".venv/bin/python tools/bytecode.py --sources src"
+    jars = ".venv/bin/python tools/fetch.py local-fs spark-kafka"
+    every = f"{ours} --packages .venv/lib/python3.11/site-packages"
+    assert setup.main([]) == 0
+    assert did == ["packages installed", "java installed", every, jars, "kernels compiled"]
+    did.clear()
+    assert setup.main([]) == 0
+    assert did == ["java installed", ours, jars, "kernels compiled"]
+    did.clear()
+    monkeypatch.setattr(setup, "digest", lambda: "other locks")
+    assert setup.main([]) == 0
+    assert did == ["packages installed", "java installed", every, jars, "kernels compiled"]
+
+
+def test_bytecode_that_cannot_be_compiled_is_told_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(_: list[str], failed: str) -> None:
+        raise setup.SetupError(failed)
+
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(setup, "run", failing)
+    setup.compile_bytecode(Path("python"), tmp_path, "locks")
+    assert "setup: some bytecode could not be compiled (see above): commands start slower" in capsys.readouterr().err
+    assert not (tmp_path / "bytecode-done").exists()
+
+
 def test_each_folder_of_compiled_functions_is_compiled_ahead() -> None:
     core = ROOT / "src" / "crossline" / "core"
     compilers = re.compile(r"import njit|core\.decode\.jit import")
@@ -161,12 +208,68 @@ def test_each_folder_of_compiled_functions_is_compiled_ahead() -> None:
     assert {f"src/crossline/core/{room}" for room in compiled} == set(setup.KERNELS)
 
 
+def test_kernels_that_are_compiled_stay_though_the_rest_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, stamp = tmp_path / setup.KERNELS[0] / "kernel.py", tmp_path / "stamp"
+    kept = kernel.parent / "__pycache__" / "kernel.nbi"
+    for path in (kept, tmp_path / setup.WARM):
+        path.parent.mkdir(parents=True)
+        path.write_text("of other sources")
+    kernel.write_text("source")
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+
+    def interrupted(*_: object, **__: object) -> None:
+        assert not kept.exists()
+        kept.write_text("of these sources")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        setup.compile_kernels(Path("python"), stamp)
+    monkeypatch.setattr(setup, "run", lambda *_, **__: None)
+    assert not stamp.exists()
+    setup.compile_kernels(Path("python"), stamp)
+    assert stamp.exists()
+    assert kept.read_text() == "of these sources"
+
+
+@pytest.mark.parametrize(
+    ("tied", "number"),
+    [(True, signal.SIGKILL), (True, signal.SIGTERM), (False, signal.SIGTERM), (False, signal.SIGINT)],
+)
+def test_a_set_up_that_is_stopped_leaves_no_step_behind(number: signal.Signals, *, tied: bool) -> None:
+    work = (
+        "import os, sys, time\nfrom crossline.engine.machine.lifeline import tied\n"
+        "with tied():\n    print(os.getpid(), file=sys.stderr, flush=True)\n    while True: time.sleep(0.01)"
+    )
+    program = (
+        "import importlib.util, signal, sys\n"
+        f"spec = importlib.util.spec_from_file_location('setup', {setup.__file__!r})\n"
+        "setup = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(setup)\n"
+        "signal.signal(signal.SIGTERM, setup.stop)\n"
+        f"setup.run([sys.executable, '-c', {work!r}], 'failed', tied={tied})"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        step = psutil.Process(int(process.stderr.readline()))
+        process.send_signal(number)
+        process.wait(60)
+        try:
+            step.wait(60)
+        except psutil.NoSuchProcess:
+            pass
+        finally:
+            with suppress(psutil.NoSuchProcess):
+                step.kill()
+
+
 def test_kernels_are_compiled_anew_where_any_source_of_theirs_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(setup, "ROOT", tmp_path)
-    monkeypatch.setattr(setup, "run", lambda command, _: ran.append(command))
+    monkeypatch.setattr(setup, "run", lambda command, *_, **__: ran.append(command))
     windows, nested, stamp = tmp_path / setup.KERNELS[-1], tmp_path / setup.KERNELS[-1] / "memory", tmp_path / "stamp"
     for folder in (windows, nested, tmp_path / Path(setup.WARM).parent):
         (folder / "__pycache__").mkdir(parents=True)
@@ -175,7 +278,7 @@ def test_kernels_are_compiled_anew_where_any_source_of_theirs_changed(
     (tmp_path / setup.WARM).write_text("first")
     setup.compile_kernels(Path("python"), stamp)
     setup.compile_kernels(Path("python"), stamp)
-    assert ran == [["python", "-m", "crossline.engine.workers.warm"]]
+    assert ran == [["python", "-m", "crossline.engine.workers.warm", "--tied"]]
     for number, path in enumerate((windows / "kernel.py", nested / "kernel.py", tmp_path / setup.WARM), start=2):
         (nested / "__pycache__" / "kernel.nbi").write_text("compiled")
         path.write_text("second")

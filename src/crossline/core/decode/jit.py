@@ -10,6 +10,9 @@ from numba import njit, types
 from numba.core.cgutils import create_struct_proxy
 from numba.extending import intrinsic
 
+from crossline.core.basics.compiling import shared
+
+_PACKAGES = ("crossline.core.decode", "crossline.core.avro")  # kernels of the second call those of the first
 WORD_BYTES = 8  # keys and texts are compared and copied by so many
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -20,12 +23,12 @@ def kernel(function: F) -> F:
 
     Counting references to those arrays, an atomic step each, would take half the time of a scan; so it is switched off.
     """
-    return cast("F", njit(cache=True, error_model="numpy", _nrt=False)(function))
+    return cast("F", shared(njit(cache=True, error_model="numpy", _nrt=False)(function), *_PACKAGES))
 
 
 def making_kernel(function: F) -> F:
     """Compile a function that also makes new arrays."""
-    return cast("F", njit(cache=True, error_model="numpy")(function))
+    return cast("F", shared(njit(cache=True, error_model="numpy")(function), *_PACKAGES))
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -7,6 +7,7 @@ from typing import Any
 
 from numba import njit, types
 
+from crossline.core.basics.compiling import compiled_for
 from crossline.core.panes.emit import emit_rows
 from crossline.core.panes.ids import put_ids
 from crossline.core.panes.kernel import judge_rows, load_rows, sweep
@@ -34,7 +35,7 @@ def _made(sources: int) -> Any:
             put_ids(h, argument, more)
         return done
 
-    return njit(types.int64(types.int64, types.int64, types.int64, types.int64), cache=True)(run)
+    return compiled_for(njit(cache=True)(run), types.int64(types.int64, types.int64, types.int64, types.int64))
 
 
 @cache

@@ -118,6 +118,11 @@ class EngineSettings(Settings):
         description="How long a batch of Kafka topics should take, or as long as `trigger` where that is longer: with "
         "batches that take longer, it reads less than it may. Small batches tell of alerts sooner, large ones do more.",
     )
+    in_process: Literal["auto", "never"] = Field(
+        default="auto",
+        description="Where batches of Kafka topics on one machine are judged. `auto`: in a process beside Spark, whose "
+        "query keeps offsets and commits; by Spark's tasks where that cannot be. `never`: each as a job of Spark's.",
+    )
     backfill: bool = Field(
         default=True,
         description="Whether a rule that comes while the pipeline runs gets its past from the records kept.",

@@ -7,6 +7,7 @@ from typing import Any
 
 from numba import njit, types
 
+from crossline.core.basics.compiling import compiled_for
 from crossline.core.windows.compact import count_dead, rebuild_values, relink, throw_out
 from crossline.core.windows.kernel import judge_rows, load_rows
 from crossline.core.windows.memory.sources import digest
@@ -56,7 +57,7 @@ def _made(sources: int) -> Any:
             done = compare_rows(h, argument)
         return done
 
-    return njit(types.int64(types.int64, types.int64, types.int64, types.int64), cache=True)(run)
+    return compiled_for(njit(cache=True)(run), types.int64(types.int64, types.int64, types.int64, types.int64))
 
 
 @cache

@@ -156,6 +156,7 @@ def _assembled(
         shards_held=held_max,
         backfill=config.engine.backfill,
         one_machine=local and shards <= held_max,
+        in_process=config.engine.in_process != "never",
         homes=not local,
         breaker=config.defaults.bound,
         state=held.state_root,

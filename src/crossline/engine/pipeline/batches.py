@@ -36,7 +36,7 @@ from crossline.engine.spark.task import batch_task, tell_began
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.work.stopwatch import Stopwatch
-from crossline.engine.work.totals import Totals
+from crossline.engine.work.totals import IN_PROCESS, ONE_TASK, RAN, STAGES, Totals
 from crossline.engine.workers.direct import Setup
 from crossline.engine.workers.keepers import KeptJudge, processors
 
@@ -56,8 +56,9 @@ class PipelineSettings:
 
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
-    batches may be one task or none, and large ones travel in files. ``homes``: tasks of a shard run on one executor,
-    where Spark can be told so. ``breaker``: of rules without a bound of their own.
+    batches may be one task or none, and large ones travel in files. ``in_process``: none, where that can be.
+    ``homes``: tasks of a shard run on one executor, where Spark can be told so. ``breaker``: of rules without a bound
+    of their own.
     ``tables``: where tasks that see no file of this machine find tables; the book travels with each batch then.
     ``state``: where shards log their state, where that is not in the checkpoint's folder.
     ``topic``: where the tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all
@@ -71,6 +72,7 @@ class PipelineSettings:
     shards_held: int
     backfill: bool = True
     one_machine: bool = False
+    in_process: bool = True
     homes: bool = False
     breaker: Bound | None = None
     state: str | None = None
@@ -86,13 +88,17 @@ class PipelineSettings:
 
 
 class Planner:
-    """How a batch is run: in stages, or in one task where the batch before was small."""
+    """How a batch is run: in stages, or in one task where the batch before was small.
+
+    ``way``: which of them the batch that was planned last is.
+    """
 
     def __init__(self, settings: PipelineSettings, stopping: threading.Event, homes: Homes | None = None) -> None:
         self._settings = settings
         self._travels = Travels(settings.tables, stopping) if settings.tables is not None else None
         self._homes = homes
         self._last_records = NARROW_RECORDS + 1
+        self.way = STAGES
 
     def plan(self, raw: Input, book: BookSource, cache: ShardCache, aside: Path | None = None) -> DataFrame:
         """Spark does not say how large a batch is before it is read, so the last one tells. ``aside``: see ``wide``."""
@@ -104,7 +110,9 @@ class Planner:
             if self._homes.known:
                 cache = replace(cache, asked_within=ASKED_WITHIN)
         hops = hops_of(book, intake, KeptJudge(book, cache, partitions, topic), kept=topic is not None)
-        if self._settings.one_machine and self._last_records <= NARROW_RECORDS:
+        small = self._settings.one_machine and self._last_records <= NARROW_RECORDS
+        self.way = ONE_TASK if small else STAGES
+        if small:
             return narrow(frame, hops)
         if self._homes is not None and self._settings.records_max:  # of topics, which say where they would be read
             frame = self._homes.anywhere(frame)
@@ -132,10 +140,11 @@ def direct_runner(
     cache: ShardCache,
     stopping: threading.Event,
 ) -> DirectRunner | None:
-    """What runs batches without a job; None where tasks run elsewhere, or the sources are not all topics."""
+    """What runs batches without a job; None where it is not to, tasks run elsewhere, or not all sources are topics."""
     java = started()
     clients = {source.stream: source.client for source in sources if source.client is not None}
-    if java is None or java.prefork is None or not settings.one_machine or len(clients) < len(sources):
+    here = settings.one_machine and settings.in_process
+    if java is None or java.prefork is None or not here or len(clients) < len(sources):
         return None
     # It waits for nobody: what it cannot do at once, Spark's tasks do, which can be ended.
     intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
@@ -150,6 +159,12 @@ def folder_aside(settings: PipelineSettings) -> Path | None:
     if java is None or not settings.one_machine:
         return None
     return java.folder.path / f"aside-{secrets.token_hex(8)}"
+
+
+def _run(way: str, outcome: Outcome) -> Outcome:
+    """``outcome``, which says ``way``."""
+    outcome.figures[RAN] = way
+    return outcome
 
 
 class Batches:
@@ -237,12 +252,13 @@ class Batches:
             if ranges is not None and records_in(ranges) <= DIRECT_RECORDS:
                 rows = self._direct.run(batch_task(self._spark), ranges)
                 if rows is not None:
-                    return gathered(rows, fetchers)
+                    return _run(IN_PROCESS, gathered(rows, fetchers))
             else:
                 self._direct.rest()
         try:
             book = self._planner.book(self._changes.file, self._changes.book)
-            return collect(self._planner.plan((frame, intake), book, self._cache, self._aside), fetchers)
+            planned, way = self._planner.plan((frame, intake), book, self._cache, self._aside), self._planner.way
+            return _run(way, collect(planned, fetchers))
         finally:
             if self._aside is not None:
                 clear(self._aside)

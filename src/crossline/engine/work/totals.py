@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from crossline.connectors.base import Delivery
 from crossline.core.decide.batch import counted
 
+RAN = "ran"  # the figure of a batch that says which way it ran
+# Beside Spark, whose query keeps its offsets and commits; as one of Spark's tasks; as a job of stages with shuffles.
+IN_PROCESS, ONE_TASK, STAGES = WAYS = ("in_process", "one_task", "stages")
+
 
 @dataclass(slots=True)
 class Totals:
@@ -19,10 +23,12 @@ class Totals:
     its outcome was there. ``left``: what a drained source had and is in no batch. ``share``: how much of all is done, 0
     to 1, where that is known. ``missed``: by table, records it had no row for. ``without_context``: by rule version,
     records that never got the context that they are held against. ``cost_ms``: by rule version, processor time of
-    judging. ``waiting``: by stream, records in its topics at the end.
+    judging. ``waiting``: by stream, records in its topics at the end. ``ran``: of a pipeline, batches by the way in
+    which they ran (``WAYS``).
     """
 
     batches: int = 0
+    ran: dict[str, int] = field(default_factory=dict)
     records: int = 0
     alerts: dict[str, int] = field(default_factory=dict)
     dead: dict[str, int] = field(default_factory=dict)
@@ -59,6 +65,9 @@ class Totals:
     def add(self, delivery: Delivery) -> None:
         """A batch was delivered."""
         self.batches += 1
+        way = delivery.figures.get(RAN)
+        if way is not None:
+            self.ran[way] = self.ran.get(way, 0) + 1
         self.ended_s = time.monotonic()
         self.records += delivery.figures["records"]
         self.late += len(delivery.late)

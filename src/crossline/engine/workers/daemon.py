@@ -12,6 +12,7 @@ import signal
 import sys
 from typing import Any
 
+from crossline.engine.machine.lifeline import tied
 from crossline.engine.machine.title import call_myself
 
 
@@ -88,7 +89,8 @@ def main() -> None:
     _trim_path()
     # Spark starts a daemon for each kind of worker; those that plan a source run nothing of ours.
     if sys.argv[1:] in ([], ["pyspark.worker"]):
-        preload()
+        with tied():  # its Java may go while it compiles
+            preload()
         _open_place()
     _serve()
 

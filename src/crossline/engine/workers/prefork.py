@@ -21,10 +21,14 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
+from crossline.engine.machine.lifeline import tied
 from crossline.engine.machine.title import call_myself
+from crossline.engine.runtime.tied import end_with_parent
 
 ASKED_MAX = 4 << 20  # bytes of arguments and environment
 LOADED_MODULES = ("crossline.engine.workers.daemon", "crossline.engine.workers.direct")
+# This one may compile for minutes what a batch needs, and sees only afterwards that nobody waits for it.
+ENDS_WITH_US = "crossline.engine.workers.direct"
 _LENGTH = 8
 
 
@@ -38,7 +42,8 @@ def serve(path: str) -> None:
     from crossline.engine.workers.daemon import preload  # noqa: PLC0415 - once somebody can come
 
     call_myself("cl-prefork")
-    preload()
+    with tied():  # it may compile for minutes
+        preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
     gc.collect()
     gc.freeze()
@@ -63,6 +68,8 @@ def _go_on(connection: socket.socket) -> None:
     code = 1
     try:
         asked = _become(connection)
+        if asked["module"] == ENDS_WITH_US:
+            end_with_parent()
         code = _run(asked["module"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 from crossline.core.windows.store import warm as warm_windows
+from crossline.engine.machine.lifeline import tied
 
 _STREAM = """
 schema_version: 1
@@ -54,21 +56,37 @@ streams:
 """
 
 
-def warm(*, panes: bool = False, patterns: bool = False, formats: bool = False) -> float:
+# A step of ``warm``: its name, how many were before it, and how many there are.
+OnStep = Callable[[str, int, int], None]
+
+
+def warm(*, panes: bool = False, patterns: bool = False, formats: bool = False, on_step: OnStep | None = None) -> float:
     """Run the kernels on a handful of records; the seconds it took.
 
     That is a minute when nothing is cached, else about two seconds. ``panes``, ``patterns``: these kernels too, which
     take as long again; where no rule has a resolution, is a sequence or an absence, nobody needs them. ``formats``:
     all that records may come in, not JSON lines alone. What judges again has no kernel but those of what it judges.
+
+    ``on_step`` is called before each step, also where all is cached; ``on_compiling`` (``engine/machine/compiling.py``)
+    tells whether it is.
     """
     begun = time.monotonic()
-    if panes:
-        warm_panes()
-    if patterns:
-        warm_patterns()
-    if formats:
-        _decode_all()
-    warm_windows()
+    wanted: list[tuple[str, Callable[[], None], bool]] = [
+        ("windows with a resolution", warm_panes, panes),
+        ("sequences and absences", warm_patterns, patterns),
+        ("formats", _decode_all, formats),
+        ("windows", warm_windows, True),
+        ("a batch", _judge_some, True),
+    ]
+    steps = [(name, step) for name, step, is_wanted in wanted if is_wanted]
+    for number, (name, step) in enumerate(steps):
+        if on_step is not None:
+            on_step(name, number, len(steps))
+        step()
+    return time.monotonic() - begun
+
+
+def _judge_some() -> None:
     spec = load_streams(_STREAM, "warm")["s"]
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(_RULE, "warm"))
     plan = compile_stream(rules, "s", spec, Defaults())
@@ -78,15 +96,15 @@ def warm(*, panes: bool = False, patterns: bool = False, formats: bool = False) 
     state = ShardState()
     output = judge([plan], state, parts, Bounds())
     apply_delta([plan], ShardState(), *wire.decode(encode_delta(0, state, output.deltas), "warm"), Bounds())
-    return time.monotonic() - begun
 
 
-def warm_for(plans: Iterable[StreamPlan]) -> None:
+def warm_for(plans: Iterable[StreamPlan], on_step: OnStep | None = None) -> None:
     """The kernels that ``plans`` are judged by, once, before processes are forked that each would compile them."""
     layers = [each.layer for plan in plans for each in plan.layers]
     warm(
         panes=any(layer.resolution_ms for layer in layers),
         patterns=any(layer.ordered or layer.waits for layer in layers),
+        on_step=on_step,
     )
 
 
@@ -107,6 +125,13 @@ def _decode_all() -> None:
         decode_avro(layout, pa.array([b"\0\0\0\0\1\2a"]), "warm", at, at, {1: read_schema([_AVRO])})
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str]) -> None:
+    """Compile all; with ``--tied`` as long as the standard input, a pipe, has another end."""
     sys.stderr.write("compiling kernels (some three minutes the first time)\n")
-    sys.stderr.write(f"kernels ready after {warm(panes=True, patterns=True, formats=True):.1f} s\n")
+    with tied() if "--tied" in arguments else nullcontext():
+        seconds = warm(panes=True, patterns=True, formats=True)
+    sys.stderr.write(f"kernels ready after {seconds:.1f} s\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -17,7 +17,7 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, T
 
 from crossline.connectors.base import NAMED_MAX, Delivery, Sink
 from crossline.connectors.behind.sink import Behind
-from crossline.engine.work.totals import Totals
+from crossline.engine.work.totals import RAN, Totals
 from crossline.logs import get_logger
 from crossline.serve.sinks import named
 
@@ -196,6 +196,7 @@ def _of_batch(delivery: Delivery) -> dict[str, Any]:
         "crossline.pipeline": delivery.pipeline,
         "crossline.batch_id": delivery.batch_id,
         "crossline.records": told.get("records", 0),
+        **({"crossline.ran": told[RAN]} if RAN in told else {}),
         "crossline.records_retained": told.get("retained", 0),
         "crossline.dead_letters": len(delivery.dead),
         "crossline.late_records": len(delivery.late),

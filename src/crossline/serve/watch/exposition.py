@@ -60,6 +60,10 @@ class RunCollector:
         yield _counter("decisions", "Decisions on records with hits.", ["decision"], of.decisions)
         yield _counter("table_misses", "Records that a table had no row for.", ["table"], of.missed)
         yield _counter("batches", "Batches that every sink has.", [], {(): of.batches})
+        yield _counter(
+            "batches_run", "The same by the way in which they ran: beside Spark, as one task of Spark, in stages.",
+            ["way"], of.ran,
+        )  # fmt: skip
         yield _counter("segments_read", "Batches of a shard that were read from its log.", [], {(): of.segments_read})
         yield _counter("task_seconds", "Time of tasks, by what they did.", ["step"], of.step_s)
 

@@ -18,7 +18,7 @@ from crossline.connectors.base import Delivery, Sink
 from crossline.connectors.behind.sink import Behind
 from crossline.core.alerts.breaker import instants_ms
 from crossline.core.decide.batch import counted
-from crossline.engine.work.totals import Totals
+from crossline.engine.work.totals import RAN, WAYS, Totals
 from crossline.serve.sinks import named
 
 OTHERS, NO_RULE = "(others)", "(no rule)"  # no rule can have such a name
@@ -90,6 +90,7 @@ class Figures:
         self.sinks: dict[str, SinkFigures] = {}
         self.behind: dict[str, Behind] = {}  # sinks that no batch waits for
         self.batches = 0
+        self.ran: Counter[str] = Counter(dict.fromkeys(WAYS, 0))  # a rate begins from 0
         self.segments_read = 0
         self.retained = 0
         self.ingest_ms: dict[str, int] = {}
@@ -136,6 +137,8 @@ class Figures:
         now_s, told = time.time(), delivery.figures
         with self.lock:
             self.batches += 1
+            if RAN in told:
+                self.ran[told[RAN]] += 1
             self.last_batch, self.last_batch_s = delivery.batch_id, now_s
             self.records.update(told.get("by_stream", {}))
             self.dead.update((letter.stream, letter.reason) for letter in delivery.dead)

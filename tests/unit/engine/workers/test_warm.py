@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+
+import pytest
+
+from crossline.engine.workers import warm as module
 
 
 def test_nothing_is_compiled_after_what_is_compiled_ahead() -> None:
@@ -17,3 +22,17 @@ def test_nothing_is_compiled_after_what_is_compiled_ahead() -> None:
     assert found["ahead"] > 10
     assert {tuple(each) for each in found["told"]} == {("again", "keys", "long", "of_hits", "order", "vain")}
     assert found["later"] == []
+
+
+def test_steps_are_told_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[object] = []
+    for name in ("warm_panes", "warm_patterns", "_decode_all", "warm_windows", "_judge_some"):
+        monkeypatch.setattr(module, name, partial(said.append, name))
+    module.warm(panes=True, patterns=True, formats=True, on_step=lambda *step: said.append(step))
+    assert said == [
+        *(("windows with a resolution", 0, 5), "warm_panes", ("sequences and absences", 1, 5), "warm_patterns"),
+        *(("formats", 2, 5), "_decode_all", ("windows", 3, 5), "warm_windows", ("a batch", 4, 5), "_judge_some"),
+    ]
+    said.clear()
+    module.warm(on_step=lambda *step: said.append(step))
+    assert said == [("windows", 0, 2), "warm_windows", ("a batch", 1, 2), "_judge_some"]

@@ -57,6 +57,16 @@ def test_a_histogram_counts_as_one_by_one(values: list[float], bounds: list[floa
     assert abs(many.total - sum(values)) < 1e-9
 
 
+def test_batches_are_counted_by_the_way_in_which_they_ran() -> None:
+    figures = Figures()
+    assert exposed(figures)["crossline_batches_run_total"] == {("in_process",): 0, ("one_task",): 0, ("stages",): 0}
+    for ran in ("in_process", "stages", "in_process"):
+        figures.batch(delivered(ran=ran), Totals())
+    found = exposed(figures)
+    assert found["crossline_batches_run_total"] == {("in_process",): 2, ("one_task",): 0, ("stages",): 1}
+    assert sum(found["crossline_batches_run_total"].values()) == found["crossline_batches_total"][()]
+
+
 def test_a_batch_is_added_up() -> None:
     figures = Figures(wall=["s"], streams=["s", "quiet"])
     late = LateRecord("s", "r", 0, 1, 1, "s-0", 0)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, types
 
+from crossline.core.basics.compiling import compiled_for
 from crossline.core.basics.values import I64, U8
 from crossline.core.windows.memory.access import inlined, jit, load_i64, load_u8, load_u32, store_64
 from crossline.core.windows.memory.sources import digest
@@ -129,7 +130,8 @@ def _compiled() -> Any:
             store_64(out + 8 * i, np.int64(h))
         return sources * 0
 
-    return njit(types.int64(types.int64, types.int64, types.int64, types.uint64, types.int64), cache=True)(many)
+    kinds = (types.int64, types.int64, types.int64, types.uint64, types.int64)
+    return compiled_for(njit(cache=True)(many), types.int64(*kinds))
 
 
 @cache
@@ -143,7 +145,7 @@ def _compiled_keyed() -> Any:
         return sources * 0
 
     kinds = (types.int64, types.int64, types.int64, types.uint64, types.uint64, types.int64)
-    return njit(types.int64(*kinds), cache=True)(keyed)
+    return compiled_for(njit(cache=True)(keyed), types.int64(*kinds))
 
 
 @cache

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import sha256
-from importlib import resources
 
+from crossline.core.basics.compiling import sources_of
 from crossline.core.windows.memory.access import BUILD
 
 _PACKAGE = "crossline.core.windows"
@@ -19,12 +19,5 @@ _PACKAGE = "crossline.core.windows"
 @cache
 def digest(*packages: str) -> int:
     """Of the sources of a kernel, which stand in ``packages`` (none given: in that of windows), and the build."""
-    found = sha256(BUILD.encode())
-    folders = [resources.files(package) for package in packages or (_PACKAGE,)]
-    while folders:
-        for source in sorted(folders.pop().iterdir(), key=lambda file: file.name):
-            if source.is_dir():
-                folders.append(source)
-            elif source.name.endswith(".py"):
-                found.update(source.read_bytes())
+    found = sha256(BUILD.encode() + sources_of(*(packages or (_PACKAGE,))))
     return int.from_bytes(found.digest()[:7], "little")

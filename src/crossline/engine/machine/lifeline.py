@@ -1,0 +1,45 @@
+"""Processes that end with the one that started them, while they do what takes minutes and asks nobody anything."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# That of a process that a signal ended would be no more telling: who would read it is gone.
+GONE_CODE = 1
+
+
+@contextmanager
+def tied(descriptor: int = 0) -> Iterator[None]:
+    """In here this process ends as soon as nobody has the other end of the pipe ``descriptor``, whatever it does.
+
+    Nothing is read from it. A terminal, a file or no pipe at all ends nothing. There is no thread left afterwards, so
+    that the process may fork. The system's own signal of a parent's death comes with the end of the thread that started
+    a process; this goes by processes, whichever thread starts them.
+    """
+    over, ends = os.pipe()
+    watch = threading.Thread(target=_watch, args=(descriptor, over), name="tied", daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        os.write(ends, b"\n")  # its end would not be seen while a fork has it too
+        watch.join()
+        os.close(ends)
+        os.close(over)
+
+
+def _watch(descriptor: int, over: int) -> None:
+    poll = select.poll()
+    poll.register(over, select.POLLIN)
+    poll.register(descriptor, 0)  # no events but those of its end, which always come
+    while True:
+        for found, event in poll.poll():
+            if found == over:
+                return
+            if event & select.POLLHUP:
+                os._exit(GONE_CODE)
+            poll.unregister(descriptor)  # it is closed, or nothing that ends: no more to be heard of it
