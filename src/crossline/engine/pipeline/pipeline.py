@@ -162,17 +162,18 @@ class Pipeline:
         if self._checkpoint is not None and self._checkpoint.lost is not None:
             self.stop()
             raise self._checkpoint.lost
-        self._see_waiting()
+        self._see_end()
         return self.totals
 
-    def _see_waiting(self) -> None:
-        """Note what waits in topics at the end, as far as their brokers say."""
+    def _see_end(self) -> None:
+        """Note what is refused at the end, and what waits in topics, as far as their brokers say."""
+        self.totals.refused = self._changes.refusals()
         found = (each for each in self.waiting() if each.unit == "records" and each.amount is not None)
         self.totals.waiting = {each.stream: each.amount or 0 for each in found}
 
     def _done(self) -> Totals:
         early = self._stopping.is_set()
-        self._see_waiting()
+        self._see_end()
         try:
             for sink in self._opened:
                 if isinstance(sink, Behind):
@@ -207,7 +208,8 @@ class Pipeline:
         started = self._query is not None
         rules = rules_by_kind(self._changes.book.rules) if started else {}
         logged = dict(self._changes.logged)
-        return Standing(started, self._batches.began_s, rules, logged, self._settings.state_root)
+        refused = len(self._changes.refusals()) if started else 0
+        return Standing(started, self._batches.began_s, rules, logged, self._settings.state_root, refused)
 
     def waiting(self) -> list[Waiting]:
         """What waits in its sources; from any thread. Brokers are asked, and given two seconds."""
