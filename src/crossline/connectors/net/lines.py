@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class _Bounded:
-    """What a socket waits for, in short waits up to the deadline. A time-out that a library sets is not heeded."""
+    """What a socket waits for, in short waits up to the deadline.
+
+    A time-out that a library sets is not heeded, but for 0: not to wait at all.
+    """
 
     deadline: Deadline | None = None
 
@@ -33,7 +36,7 @@ class _Bounded:
                 sent += self._waited(super().send, left[sent:], flags)  # type: ignore[misc,no-any-return]
 
     def _waited(self, call: Any, *arguments: Any) -> Any:
-        if self.deadline is None:
+        if self.deadline is None or self.gettimeout() == 0:  # type: ignore[attr-defined]
             return call(*arguments)
         while True:
             self.settimeout(self.deadline.look_s())  # type: ignore[attr-defined]
@@ -62,7 +65,9 @@ def connected(host: str, port: int, deadline: Deadline) -> Line:
         share = Deadline(deadline.left_s() / (len(found) - number), deadline.stop)
         try:
             _connect(line, address, share)
+            line.setblocking(True)
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except OSError as error:
             line.close()
             failed = error
