@@ -153,6 +153,15 @@ class RuleChanges:
             if trips and self._stopping.wait(POLL_S):
                 raise StoppedError("stopped before a rule that floods could be made shadow")
 
+    def failed(self) -> None:
+        """The batch came to no end; called before another thread may change what it meets when it is run again."""
+        self._hold = True
+
+    def again(self) -> None:
+        """The query is begun again: the batch that is not finished meets the rules, lists and tables that it met."""
+        with self.between_batches:
+            self._hold = self._hold or unfinished(self._checkpoint)
+
     def delivered(self, batch_id: int) -> None:
         """The batch is with every sink."""
         self._hold, self._delivered = False, batch_id
