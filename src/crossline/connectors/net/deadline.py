@@ -56,7 +56,7 @@ class Deadline:
     @property
     def said(self) -> str:
         """Why there is no answer."""
-        return "stopped before the answer was there" if self._stopped else f"no whole answer in {self.seconds:g} s"
+        return "stopped before the answer was there" if self._stopped else f"no whole answer in {self.seconds:.3g} s"
 
 
 def within(deadline: Deadline, call: Callable[[], T], name: str = "asking") -> T:
