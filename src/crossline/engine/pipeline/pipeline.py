@@ -15,6 +15,7 @@ from crossline.connectors.behind.sink import Behind
 from crossline.core.basics.errors import PermanentError, StoppedError
 from crossline.engine.book.book import Book
 from crossline.engine.book.checkpoint import Checkpoint
+from crossline.engine.book.sparklog import unfinished
 from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.changes.past import PastReader
 from crossline.engine.changes.rulefeed import RuleFeed
@@ -174,6 +175,8 @@ class Pipeline:
                         raise
                     said = self._held = more
                     continue
+                if not unfinished(self._settings.checkpoint):
+                    self._held = ""  # no batch was under way that would say so
             return
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:

@@ -226,13 +226,18 @@ class StateLog:
             if not self._made and not self._whole:
                 self._fs.create_dir(self._dir, recursive=True)
                 self._made = True
-            with self._fs.open_output_stream(aside) as out:
-                for blob in blobs:
-                    if not framed:
-                        out.write(_LENGTH.pack(len(blob)))
-                    out.write(blob)
-            if not self._whole:
-                self._fs.move(aside, path)
+            try:
+                with self._fs.open_output_stream(aside) as out:
+                    for blob in blobs:
+                        if not framed:
+                            out.write(_LENGTH.pack(len(blob)))
+                        out.write(blob)
+                if not self._whole:
+                    self._fs.move(aside, path)
+            except OSError:
+                if self._local:  # a full disk has no room for what is of no use
+                    Path(aside).unlink(missing_ok=True)
+                raise
 
         self._tried(write, sum(len(blob) for blob in blobs), self._turns)
 

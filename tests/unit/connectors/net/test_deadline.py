@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,53 @@ def test_a_trickle_is_no_answer(tls: bool) -> None:
         with pytest.raises(NoAnswerError, match=r"no whole answer in 1 s"):
             address.ask("GET", "/", Deadline(1.0))
         assert slow.asked.is_set()
+
+
+class _Plain(BaseHTTPRequestHandler):
+    """Answers with what it was posted, in two chunks; connections stay."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        half = len(raw) // 2
+        for part in (raw[:half], raw[half:], b""):
+            self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_an_answer_is_whole_and_its_connection_serves_again(tls: bool) -> None:
+    ports = set[int]()
+
+    class Seen(_Plain):
+        def handle(self) -> None:
+            ports.add(self.client_address[1])
+            super().handle()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Seen)
+    server.daemon_threads = True
+    if tls:
+        server.socket = _server_context().wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    address = HttpAddress(f"{'https' if tls else 'http'}://localhost:{server.server_port}", str(TLS / "ca.pem"))
+    for size in (2, 3_000_000, 70_000):
+        sent = bytes(range(256)) * (size // 256 + 1)
+        reply = address.ask("POST", "/", Deadline(WAIT_S), body=sent, bytes_max=4 << 20)
+        assert (reply.status, reply.whole) == (200, True)
+        assert reply.body == sent
+    part = address.ask("POST", "/", Deadline(WAIT_S), body=bytes(100), bytes_max=99)
+    assert (part.body, part.whole) == (bytes(99), False)
+    assert len(ports) == 1
+    address.close()
+    server.shutdown()
+    server.server_close()
+    thread.join()
 
 
 def test_a_greeting_that_never_comes_is_nobody() -> None:
