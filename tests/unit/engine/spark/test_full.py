@@ -15,7 +15,7 @@ from crossline.engine.spark.full import pauses_s, takes_nothing
         (
             (
                 "[STREAM_FAILED] Query terminated with exception: An exception was raised by the Python Proxy.\n"
-                "OSError: [Errno 28] No space left on device: 'c/history.last.tmp'\n\n\tat py4j.Protocol.getReturnValue("
+                "OSError: [Errno 28] No space left on device: 'c/history.last.tmp'\n\n\tat py4j.Protocol.x("
             ),
             "OSError: [Errno 28] No space left on device: 'c/history.last.tmp'",
         ),
