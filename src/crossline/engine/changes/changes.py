@@ -38,6 +38,7 @@ COMMIT_WAIT_S = 10.0
 log = get_logger(__name__)
 
 _LOUD = {"refused": log.warning, "tripped": log.error, "waiting": log.warning}
+_Name = tuple[Any, ...]  # what was refused, with which content
 _TOLD = ("rule_id", "version", "source", "who", "host", "approved_by", "count", "text")
 
 
@@ -86,8 +87,8 @@ class RuleChanges:
         self._floods = Floods(checkpoint, breaker)
         self._without_past = ""
         self._unscored: set[str] = set()
-        self._refused: set[tuple[Any, ...]] = set()  # refusals that were told in this run
-        self._ahead: set[tuple[Any, ...]] = set()  # those of them that may be logged yet
+        self._refused: set[_Name] = set()  # refusals that were told in this run
+        self._ahead: set[_Name] = set()  # those of them that are yet to be logged
         self._told = ""
 
     def start(self) -> None:
@@ -97,7 +98,8 @@ class RuleChanges:
         self._change(self._rules, self._lists)
         # A kill may have come before they were delivered; a sink that has them takes no notice.
         self._events = [*self._feed.events(), *self._events]
-        self._tell_standing()
+        logged = {_name_of(event) for event in self._events if event["event"] == "refused"}
+        self._ahead = self._tell_standing() - logged
         if not any(version.endless for version in self._rules.versions):
             log.warning("no rule judges yet; records go by unjudged until one is published")
 
@@ -246,11 +248,11 @@ class RuleChanges:
             tell = _LOUD.get(event["event"], log.info)
             tell(event["event"], **_said(event))
 
-    def _tell_standing(self) -> None:
-        """Log and count what stands refused and was not told in this run: of earlier ones, or not logged yet."""
+    def _tell_standing(self) -> set[_Name]:
+        """Log and count what stands refused and was not told in this run: of earlier ones, or not logged yet; which."""
         fresh = [each for each in self._feed.refusals() if _name_of(each) not in self._refused]
         self._tell(fresh)
-        self._ahead |= {_name_of(each) for each in fresh}
+        return {_name_of(each) for each in fresh}
 
     def refusals(self) -> list[dict[str, Any]]:
         """What is refused as it stands now."""
@@ -364,7 +366,7 @@ class RuleChanges:
             return error.found
 
 
-def _name_of(refusal: Mapping[str, Any]) -> tuple[Any, ...]:
+def _name_of(refusal: Mapping[str, Any]) -> _Name:
     return tuple(refusal.get(part) for part in ("source", "digest", "list_name", "table_name"))
 
 

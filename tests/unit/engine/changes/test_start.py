@@ -94,6 +94,17 @@ def test_what_the_first_start_refuses_is_told_and_counted(config: Config, tmp_pa
     run.changes.close()
 
 
+def test_what_is_refused_again_is_told_again(config: Config, tmp_path: Path) -> None:
+    """A row of a topic may be sent twice as it is: what the start told of the first says nothing of the second."""
+    (tmp_path / "rules" / "a.yaml").write_text(several(rule("good")), encoding="utf-8")
+    (tmp_path / "rules" / "b.yaml").write_text("- [", encoding="utf-8")
+    run = Run(config, tmp_path / "c")
+    (event,) = run.changes.refusals()
+    run.changes._note([event])
+    assert run.changes.logged["refused"] == 2
+    run.changes.close()
+
+
 def test_the_next_start_tells_it_again(config: Config, tmp_path: Path) -> None:
     (tmp_path / "rules" / "a.yaml").write_text(rule("good"), encoding="utf-8")
     (tmp_path / "rules" / "b.yaml").write_text(several(rule("x"), WRONG), encoding="utf-8")
