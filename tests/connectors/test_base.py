@@ -234,7 +234,6 @@ class FlakySettings(Settings):
     [
         ("redis", "redis", {}),
         ("postgres", "psycopg", {"host": "h", "user": "u"}),
-        ("webhook", "urllib3", {"url": "https://h/x", "parked": "p", "password_env": "K"}),
     ],
 )
 def test_a_sink_whose_package_is_not_there(

@@ -77,6 +77,27 @@ def caught_up(sink: Behind) -> None:
     ended.cancel()
 
 
+def test_a_sink_that_never_ends_does_not_hold_the_end(
+    shaky: Shaky, sink: Behind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CLOSE_S_MAX", 0.05)
+    hanging, ended = threading.Event(), threading.Event()
+
+    def deliver(_: Delivery) -> None:
+        hanging.set()
+        ended.wait(WAIT_S)
+
+    monkeypatch.setattr(shaky, "deliver", deliver)
+    sink.deliver(delivery(0, "a"))
+    assert hanging.wait(WAIT_S)
+    with pytest.raises(SinkError, match=r"Shaky has not ended within 0\.05 s of the stop"):
+        sink.close()
+    assert waiting_in(sink.folder) == 1, "the next run gives it"
+    assert shaky.closed == 0, "it is at work"
+    ended.set()
+    sink.close()
+
+
 def test_batches_do_not_wait_and_come_in_order(shaky: Shaky, sink: Behind) -> None:
     with capture_logs():
         for number in range(20):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyarrow import fs as pafs
 
+from crossline.connectors.objects import files
 from crossline.connectors.objects.files import (
     FileStore,
     LocalFiles,
@@ -22,6 +23,8 @@ from crossline.connectors.objects.files import (
 from crossline.connectors.objects.place import Place, place_of, under
 from crossline.core.basics.errors import StateError, StoppedError, UsageError
 from crossline.core.texts.uris import check_uri
+
+from .trickling import trickling
 
 if TYPE_CHECKING:
     from crossline.services.s3 import LocalS3
@@ -182,3 +185,15 @@ def test_a_uri_that_nobody_knows_is_told_without_repeating_it() -> None:
     with pytest.raises(UsageError, match="a place with a URI of gopher:// cannot be reached") as told_:
         place_of("gopher://user:secret@host/p")
     assert "secret" not in str(told_.value)
+
+
+def test_a_store_whose_answer_never_ends_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "ANSWER_S_MAX", 0.5)
+    with trickling(b"HTTP/1.1 200 OK\r\nX-Slow: ") as slow:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{slow.port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        store = file_store(f"s3://bucket/slow-{slow.port}")
+        for ask in (lambda: store.get("a"), lambda: store.put("a", b"1"), store.names):
+            with pytest.raises(StoreAwayError, match=r"no whole answer in 0\.5 s"):
+                ask()

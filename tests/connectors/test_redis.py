@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from crossline.connectors.base import Delivery
+from crossline.connectors.redis import sink as module
 from crossline.connectors.redis.keys import entity
 from crossline.connectors.redis.sink import RedisSink
 from crossline.core.basics.errors import PermanentError, SinkError
@@ -20,6 +21,7 @@ from crossline.core.settings.redis import RedisSettings
 from crossline.services.redis import LocalRedis
 
 from .makers import alert, delivery
+from .trickling import trickling
 
 HOUR_MS = 3_600_000
 WAIT_S = 30.0
@@ -339,6 +341,18 @@ def test_passwords_and_falls(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(PermanentError, match="refuses the user") as refused:
             sink.deliver(delivery(3, "d"))
         assert "wrong" not in str(refused.value).lower().replace("wrongpass", "")
+        sink.close()
+
+
+@pytest.mark.parametrize("head", [b"", b"$900000\r\n"])
+def test_an_answer_that_never_ends_is_no_answer(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
+    with trickling(head) as slow:
+        sink = RedisSink(RedisSettings(kind="redis", port=slow.port), "p")
+        sink.open()
+        with pytest.raises(SinkError, match="cannot be reached"):
+            sink.deliver(Delivery("p", 0, alerts=[alert("a")]))
+        assert slow.asked.is_set()
         sink.close()
 
 

@@ -21,6 +21,7 @@ from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.core.settings.registry import RegistrySettings
 
 from .registry_fake import FakeRegistry, fake_registry
+from .trickling import trickling
 
 AMOUNT = {"type": "record", "name": "Amount", "fields": [{"name": "amount", "type": "long"}]}
 NO_SUCH = "found schema {}, which the registry does not know"
@@ -65,6 +66,17 @@ def test_a_schema_is_asked_for_once_for_ever(registry: FakeRegistry, store: Sche
     again = store.schemas([7])[7]
     assert isinstance(again, Node)
     assert [name for name, _ in again.fields] == ["amount"]
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{"])
+def test_an_address_that_never_comes_to_an_end_keeps_nobody_from_the_next(registry: FakeRegistry, head: bytes) -> None:
+    registry.add(7, AMOUNT)
+    with trickling(head) as slow:
+        there = Address((f"http://127.0.0.1:{slow.port}", registry.url), answer_s_max=1.0)
+        assert json.loads(there.schema(7).texts[0]) == AMOUNT
+        assert slow.asked.is_set()
+        with pytest.raises(SourceError, match="does not answer: it took too long"):
+            Address((f"http://127.0.0.1:{slow.port}",), answer_s_max=0.2).schema(7)
 
 
 def test_a_damaged_note_is_asked_for_again(registry: FakeRegistry, store: SchemaStore) -> None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 from structlog.testing import capture_logs
-from urllib3.connectionpool import HTTPConnectionPool
 
 from crossline.connectors.base import Delivery, build_sink
 from crossline.connectors.webhook import sink as module
@@ -23,70 +18,9 @@ from crossline.connectors.webhook.sink import WebhookSink
 from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 
 from .makers import alert
+from .receiving import KEY, TRICKLE, Receiver
 
-KEY = "a key that both know"
-Answer = Callable[[dict[str, Any], int], int]
-
-
-class Receiver:
-    """Listens on loopback. ``answer`` says what becomes of a message that comes for the n-th time."""
-
-    def __init__(self) -> None:
-        self.answer: Answer = lambda _body, _times: 200
-        self.headers: dict[str, str] = {}
-        self.raw: tuple[dict[str, str], bytes] | None = None  # in place of an orderly answer
-        self.got: list[dict[str, Any]] = []
-        self.taken: list[str] = []
-        self.seen: dict[str, int] = {}
-        self.unsigned: list[str] = []
-        self.lock = threading.Lock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.server.daemon_threads = True
-        self.port = self.server.server_port
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                raw = self.rfile.read(int(self.headers["Content-Length"]))
-                status = receiver.take(raw, self.headers["Idempotency-Key"], self.headers["Crossline-Signature"])
-                with suppress(ConnectionError):  # whoever asked may have given up
-                    self.send_response(status)
-                    headers, body = receiver.raw or ({"Content-Length": "4", **receiver.headers}, b"said")
-                    self.close_connection = receiver.raw is not None
-                    for name, value in headers.items():
-                        self.send_header(name, value)
-                    if self.close_connection:  # unannounced, the next message might still be sent there
-                        self.send_header("Connection", "close")
-                    self.end_headers()
-                    self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None: ...
-
-        return Handler
-
-    def take(self, raw: bytes, name: str, signed: str) -> int:
-        body = json.loads(raw)
-        with self.lock:
-            self.got.append(body)
-            times = self.seen[name] = self.seen.get(name, 0) + 1
-            if not is_signed(KEY.encode(), raw, signed, int(time.time())):
-                self.unsigned.append(name)
-        status = self.answer(body, times)
-        if status == 200:
-            with self.lock:
-                self.taken.append(name)
-        return status
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+WAIT_S = 120.0
 
 
 @pytest.fixture
@@ -197,23 +131,78 @@ def test_an_address_that_is_away_holds_the_batch(make: Callable[..., WebhookSink
     assert receiver.taken == []
 
 
-def test_one_that_makes_the_address_hang_is_parked(
-    make: Callable[..., WebhookSink], receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", [None, TRICKLE], ids=["hangs up", "sends a byte now and then"])
+def test_one_that_makes_the_address_fall_silent_is_parked_and_blocks_no_other(
+    make: Callable[..., WebhookSink], receiver: Receiver, tmp_path: Path, how: int | None
 ) -> None:
-    sink = make(attempts=2, timeout="30s")
-    assert sink._pool is not None
-    ask = sink._pool.request
-
-    def hanging(method: str, url: str, **given: Any) -> urllib3.BaseHTTPResponse:
-        if given["headers"]["Idempotency-Key"] == "id-b":
-            raise urllib3.exceptions.ReadTimeoutError(HTTPConnectionPool("127.0.0.1"), url, "Read timed out.")
-        return ask(method, url, **given)
-
-    monkeypatch.setattr(sink._pool, "request", hanging)
+    receiver.answer = lambda body, _times: how if body["record_id"] == "b" else 200
+    sink = make(attempts=2, timeout="2s", parallel=1)
     with capture_logs():
-        sink.deliver(Delivery("p", 0, alerts=of("a1", "a", "b", "c")))
-    assert parked(tmp_path) == [("id-b", "no answer in 30000 ms", 2)]
-    assert receiver.taken == ["id-a", "id-c"]
+        sink.deliver(Delivery("p", 0, alerts=[*of("a1", "a", "b", "c"), *of("a2", "d")]))
+    assert sorted(receiver.taken) == ["id-a", "id-c", "id-d"]
+    ((name, why, attempts),) = parked(tmp_path)
+    assert (name, attempts) == ("id-b", 2)
+    assert why.startswith("it hung up: " if how is None else "no answer in 2000 ms")
+    with capture_logs():
+        sink.deliver(Delivery("p", 1, alerts=of("a1", "e")))
+    assert receiver.taken[-1] == "id-e"
+
+
+def test_an_address_that_hangs_up_on_everything_is_away(
+    make: Callable[..., WebhookSink], receiver: Receiver, tmp_path: Path
+) -> None:
+    receiver.answer = lambda _body, _times: None
+    receiver.away.set()
+    sink, batch = make(attempts=1), Delivery("p", 0, alerts=of("a1", "a", "b"))
+    for _ in range(3):
+        with pytest.raises(SinkError, match="does not answer: it hung up"):
+            sink.deliver(batch)
+    assert parked(tmp_path) == []
+    receiver.answer = lambda _body, _times: 200
+    sink.deliver(batch)
+    assert receiver.taken == ["id-a", "id-b"]
+
+
+def test_a_connection_that_was_closed_between_two_messages_is_made_anew(
+    make: Callable[..., WebhookSink], receiver: Receiver, tmp_path: Path
+) -> None:
+    """The server ends each connection behind an answer, and does not say so before."""
+    receiver.headers = {"Connection": "keep-alive"}
+    receiver.hang_up_after = True
+    sink = make(attempts=1)
+    for number in range(20):
+        sink.deliver(Delivery("p", number, alerts=of("a1", f"n{number}")))
+    assert len(receiver.taken) == 20
+    assert parked(tmp_path) == []
+
+
+def test_a_stop_does_not_wait_for_an_answer_that_never_ends(
+    make: Callable[..., WebhookSink], receiver: Receiver, tmp_path: Path
+) -> None:
+    asked, stop, sink = threading.Event(), threading.Event(), make(timeout="1h")
+
+    def trickle(_body: dict[str, Any], _times: int) -> int:
+        asked.set()
+        return TRICKLE
+
+    receiver.answer = trickle
+    sink.heed(stop)
+    raised: list[BaseException] = []
+
+    def deliver() -> None:
+        try:
+            sink.deliver(Delivery("p", 0, alerts=of("a1", "a")))
+        except SinkError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=deliver, daemon=True)
+    thread.start()
+    assert asked.wait(WAIT_S)
+    stop.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert "stopped before id-a was taken" in str(raised[0])
+    assert parked(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,9 @@ class Feed:
     def changed(self) -> bool:
         return bool(self.waiting or self.waiting_lists or self.waiting_tables)
 
+    def refusals(self) -> list[dict[str, Any]]:
+        return []
+
     @property
     def tables_alone(self) -> bool:
         return not (self.waiting or self.waiting_lists)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,9 @@ def run(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
     drain: Annotated[bool, typer.Option("--drain", help="Process what is there and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
+    allow_no_rules: Annotated[
+        bool, typer.Option("--allow-no-rules", help="Start also where no rule is left to judge by.")
+    ] = False,
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", help="Lines of the log; auto: text on a terminal, else json.")
     ] = LogFormat.AUTO,
@@ -49,7 +53,8 @@ def run(
     with stoppable(endless=not drain) as stopping:
         try:
             startup.step("loading")
-            said = _run(pipeline, stopping, startup, progress, drain=drain, as_json=as_json)
+            wanted = _Wanted(drain, as_json, allow_no_rules)
+            said = _run(pipeline, stopping, startup, progress, wanted)
         finally:
             startup.done()
             progress.done()
@@ -57,9 +62,16 @@ def run(
         sys.stdout.write(f"{said}\n")
 
 
-def _run(
-    pipeline: Path, stopping: Stopping, startup: Startup, progress: Progress, *, drain: bool, as_json: bool
-) -> str:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the command line asks for."""
+
+    drain: bool
+    as_json: bool
+    allow_no_rules: bool
+
+
+def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progress, wanted: _Wanted) -> str:
     """Run it to its end; the summary."""
     ahead = _launch_ahead(pipeline)
     watch = None
@@ -90,9 +102,12 @@ def _run(
     try:
         stopping.check()
         startup.step("rules and sinks")
-        screen = sys.stderr if as_json else None
         options = RunOptions(
-            complete=drain, on_batch=on_batch, screen=screen, sink_watch=None if watch is None else watch.sinks
+            complete=wanted.drain,
+            on_batch=on_batch,
+            screen=sys.stderr if wanted.as_json else None,
+            sink_watch=None if watch is None else watch.sinks,
+            allow_no_rules=wanted.allow_no_rules,
         )
         running = assemble(spark, config, options)
         if watch is not None:
@@ -100,7 +115,7 @@ def _run(
         stopping.stops(running)
         running.start()
         startup.step("first batch")
-        totals = running.drain() if drain else running.wait()
+        totals = running.drain() if wanted.drain else running.wait()
         running.stop()
     except Exception as failure:
         raise_if_java_ended(failure)
@@ -111,7 +126,7 @@ def _run(
         if watch is not None:
             watch.close()
         end_session(spark)
-    if as_json:
+    if wanted.as_json:
         return orjson.dumps(summary_json(config, totals, startup.spent_ms)).decode()
     return summary_text(config, totals, startup.spent_ms)
 

@@ -97,6 +97,7 @@ def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         **without_row(totals.missed),
         **({"without_context": dict(sorted(totals.without_context.items()))} if totals.without_context else {}),
         **cost_json(totals),
+        **({"refused": [refusal_json(each) for each in totals.refused]} if totals.refused else {}),
         **({"waiting": dict(sorted(totals.waiting.items()))} if totals.waiting else {}),
         "left": totals.left,
         "start_ms": dict(start_ms or {}),
@@ -107,6 +108,21 @@ def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
 def _ways(totals: Totals) -> str:
     """How many batches ran which way."""
     return ", ".join(f"{totals.ran[way]:,} {said}" for way, said in _WAYS.items() if totals.ran.get(way))
+
+
+def refusal_json(event: Mapping[str, Any]) -> dict[str, Any]:
+    """What is refused: its file or message, how many rules that takes, and why."""
+    of_rules = "list_name" not in event and "table_name" not in event
+    rules = {"rules": event["count"]} if of_rules and "count" in event else {}
+    return {"source": event["source"], **rules, "text": event["text"]}
+
+
+def refused_lines(event: Mapping[str, Any]) -> list[str]:
+    """The same, to read: a line, and the report on what is wrong below it."""
+    figures = refusal_json(event)
+    count = figures.get("rules")
+    lost = "" if not count else f", and with it its {'only rule' if count == 1 else f'{count:,} rules'}"
+    return [f"refused: {figures['source']}{lost}", *(f"  {line}" for line in figures["text"].splitlines() if line)]
 
 
 def costs_text(totals: Totals) -> list[str]:
@@ -152,6 +168,7 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         for stream, count in figures.get("waiting", {}).items()
     ]
     lines += [f"left for the next run: {text}" for text in figures["left"]]
+    lines += [line for event in totals.refused for line in refused_lines(event)]
     lines.append(f"results: {', '.join(figures['results'])}")
     return fitted(printable_lines("\n".join(lines)))
 

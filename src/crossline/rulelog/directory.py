@@ -7,12 +7,13 @@ are wishes as well, and are files here, each called as its key is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from crossline.core.alerts.breaker import Trip
-from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.core.basics.errors import PermanentError, RetryableError, UsageError
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Head, Sources, heads_of_rules, way_of
@@ -26,14 +27,15 @@ from crossline.rulelog.events import EventKind, RuleEvent, published_by
 from crossline.rulelog.history import History, trip_events
 from crossline.rulelog.judging import judge
 from crossline.rulelog.logfile import LogFile, read_log
-from crossline.rulelog.reading import FileRule, Known, Read, folder_of_rules, read_files
+from crossline.rulelog.outcomes.publications import approved, publication, waiting
+from crossline.rulelog.outcomes.refusals import Refusals, check_rules_left, refusals_in
+from crossline.rulelog.reading import Known, Read, folder_of_rules, read_files
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import key_of
-from crossline.rulelog.sources.origin import Origin
 from crossline.rulelog.sources.owned import OwnedFolder, owner_of
 from crossline.rulelog.sources.publications import Publications, WithFigures
 from crossline.rulelog.sources.releases import WithReleases, release_events
-from crossline.rulelog.sources.review import Approval, Reviewed, misplaced, review_digest, reviewed, split
+from crossline.rulelog.sources.review import Reviewed, misplaced, reviewed, split
 
 IngestClock = Literal["wall", "records"]
 # Where what is not logged yet would hold from: after all records, so that it judges none.
@@ -99,8 +101,10 @@ class DirectoryRuleLog:
         self._names: frozenset[str] | None = None
         self._files: Files = {}
         self._ready: Changes | None = None
+        self._refused: Refusals = {}
+        self.refusals: Refusals = {}  # of the files as they were last looked at
 
-    def start(self, now_ms: int, begin: _Begin | None = None) -> RuleSet:
+    def start(self, now_ms: int, begin: _Begin | None = None, *, allow_no_rules: bool = True) -> RuleSet:
         """The rules to begin with; hold the log until ``close``.
 
         ``begin`` makes of the events of the log (none at the first start) more that it begins with: those of lists.
@@ -109,7 +113,8 @@ class DirectoryRuleLog:
         give), without the files that have errors. Later, those of the log: what changed meanwhile comes with ``poll``.
         Raises UsageError where the folder or the topic is missing, SourceError where a topic is needed and does not
         answer, StateError where the log is damaged or held by another process,
-        PermanentError where a rule of the log no longer fits the streams.
+        PermanentError where a rule of the log no longer fits the streams, or no rule is left to judge by and that is
+        not allowed: nothing is logged then, so that what is mended is there from the beginning.
         """
         if self._elsewhere:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -125,14 +130,15 @@ class DirectoryRuleLog:
             if events:
                 self._check_streams()
                 self._file.append(more)
+                self._look(allow_no_rules=allow_no_rules)
             else:
-                self._begin(more, now_ms)
+                self._begin(more, now_ms, allow_no_rules=allow_no_rules)
         except BaseException:
             self.close()
             raise
         return self._history.rule_set()
 
-    def _begin(self, logged: Sequence[RuleEvent], now_ms: int) -> None:
+    def _begin(self, logged: Sequence[RuleEvent], now_ms: int, *, allow_no_rules: bool) -> None:
         """All that is there, from the beginning, in the order in which it came; behind what was ``logged``."""
         logged = list(logged)
         while True:
@@ -142,7 +148,25 @@ class DirectoryRuleLog:
             if not self._folder.more:
                 break
             self._taken(events, changes)
+        self._check_left(changes, allow_no_rules=allow_no_rules)
         self._record([*logged, RuleEvent("started", now_ms)], changes, events)
+
+    def _look(self, *, allow_no_rules: bool) -> None:
+        """See what is refused of the files as they stand; what changed is taken up with ``poll``."""
+        changes = None
+        with suppress(RetryableError):  # a folder that cannot be read now is told of when it is polled
+            changes = self.poll()
+        self._check_left(changes, allow_no_rules=allow_no_rules)
+        self.refusals = self._refused
+
+    def _check_left(self, changes: Changes | None, *, allow_no_rules: bool) -> None:
+        rules = self.preview(changes)
+        if not allow_no_rules:
+            written = changes is not None and any(isinstance(each, list) and each for each in changes.read.values())
+            # A topic may be empty: rules are published once the pipeline runs.
+            known = written or bool(self._history.rules) or self._elsewhere
+            judges = any(version.endless for version in rules.versions)
+            check_rules_left(self._refused, any_known=known, any_judges=judges, place=str(self.path))
 
     def poll(self) -> Changes | None:
         """What to hand to ``take_up``, read and checked, or None where nothing changed.
@@ -235,6 +259,7 @@ class DirectoryRuleLog:
         _go_on(self._history, events, changes)
         self._folder.take(changes.files)
         self._files, self._names, self._ready = changes.files, changes.names, None
+        self.refusals = self._refused
 
     def _current_names(self) -> frozenset[str] | None:
         return None if self._list_names is None else frozenset(self._list_names())
@@ -243,13 +268,10 @@ class DirectoryRuleLog:
         """What follows from the files: refusals, then publications by rule and version, then warnings."""
         asked = self._reviewed(changes)
         taken, refused = judge(asked.read, self._history)
-        for source, error in refused.items():
-            content = changes.files[source]
-            if (source, content.digest) not in self._history.refused:
-                event = RuleEvent("refused", now_ms, source=source, digest=content.digest, text=str(error))
-                yield published_by(event, content.origin)
+        self._refused = refusals_in(refused, changes.read, changes.files, now_ms)
+        yield from (e for e in self._refused.values() if (e.source, e.digest) not in self._history.refused)
         for each in asked.waiting:
-            waits = _waiting(each, now_ms, changes.files[each.source].origin)
+            waits = waiting(each, now_ms, changes.files[each.source].origin)
             if (waits.rule_id, waits.version, waits.digest) not in self._history.waiting:
                 yield waits
         going = self._history.copy()  # of several versions at once each follows the one before it
@@ -259,9 +281,9 @@ class DirectoryRuleLog:
                 if moved is not None:  # it ends where its own stream stands: the new version goes by another clock
                     yield RuleEvent("ended", now_ms, moved.rule_id, moved.version, effective_from_ms=effective(moved))
                 event = published_by(
-                    _taken_up(each, going, now_ms, effective(each.rule)), changes.files[each.source].origin
+                    publication(each, going, now_ms, effective(each.rule)), changes.files[each.source].origin
                 )
-                event = _approved(event, asked.approvals.get((each.rule.rule_id, each.rule.version)))
+                event = approved(event, asked.approvals.get((each.rule.rule_id, each.rule.version)))
                 going.add(event, each.rule)
                 yield event
         yield from release_events(changes.files, going, now_ms, effective)
@@ -327,36 +349,6 @@ def earliest_ms(
 
 def _as_given(rule: Rule) -> int | None:
     return rule.effective_from
-
-
-def _taken_up(each: FileRule, history: History, now_ms: int, effective_from_ms: int | None) -> RuleEvent:
-    rule = each.rule
-    return RuleEvent(
-        "status_changed" if history.knows(rule) else "published",
-        now_ms,
-        rule.rule_id,
-        rule.version,
-        rule.status,
-        effective_from_ms,
-        each.source,
-        each.line,
-        rule.body_digest(),
-        body=rule.to_json(),
-    )
-
-
-def _approved(event: RuleEvent, approval: Approval | None) -> RuleEvent:
-    if approval is None:
-        return event
-    return replace(event, approved_by=approval.origin.who, approved_ms=approval.origin.at_ms)
-
-
-def _waiting(each: FileRule, now_ms: int, origin: Origin) -> RuleEvent:
-    rule = each.rule
-    text = f"version {rule.version} of {rule.rule_id}, which {origin.who} published, waits for another one's approval"
-    hint = f"crossline rules approve {rule.rule_id} --version {rule.version}"
-    event = RuleEvent("waiting", now_ms, rule.rule_id, rule.version, source=each.source, line=each.line)
-    return published_by(replace(event, digest=review_digest(rule), text=f"{text}: {hint}"), origin)
 
 
 def _later(floor_ms: int | None, given_ms: int | None) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ class ListsDirectory:
         self._refused: set[tuple[str, str]] = set()
         self._gone: set[str] = set()
         self._ready: ListChanges | None = None
+        self.refusals: tuple[RuleEvent, ...] = ()  # of the files as they were last looked at
         self.log = ListLog(self._entries)
 
     def start(self, events: Sequence[RuleEvent], now_ms: int) -> list[RuleEvent]:
@@ -58,6 +59,7 @@ class ListsDirectory:
             _raise_refusals(new)
         begun = [event for event in self.events(changes, now_ms, {}) if event.source in new]
         self._add(begun)
+        self.refusals = tuple(self._refusals(changes, now_ms))
         if not self.events(changes, now_ms, {}):
             self._folder.take(changes.files)
         return begun
@@ -80,13 +82,12 @@ class ListsDirectory:
         A version holds from ``begins_ms``, by stream; the first one of a list from the beginning. Fast: all was read.
         """
         events: list[RuleEvent] = []
+        refusals = {each.source: each for each in self._refusals(changes, now_ms)}
         for source, entries in changes.read.items():
             digest, name = changes.files[source].digest, list_name(source) or source
             if isinstance(entries, RefusedError):
                 if (source, digest) not in self._refused:
-                    text = str(entries)
-                    said = RuleEvent("refused", now_ms, source=source, digest=digest, text=text, list_name=name)
-                    events.append(published_by(said, changes.files[source].origin))
+                    events.append(refusals[source])
                 continue
             versions = self.log.versions.get(name, ())
             if not versions or (versions[-1].source, versions[-1].digest) != (source, digest):
@@ -106,6 +107,7 @@ class ListsDirectory:
     def take(self, changes: ListChanges, events: Sequence[RuleEvent]) -> None:
         """Note that ``events``, made of ``changes``, are in the log."""
         self._add(events)
+        self.refusals = tuple(self._refusals(changes, 0))
         self._folder.take(changes.files)
         self._ready = None
 
@@ -116,6 +118,14 @@ class ListsDirectory:
     def close(self) -> None:
         """Let go of what lists come from."""
         self._folder.close()
+
+    def _refusals(self, changes: ListChanges, now_ms: int) -> Iterator[RuleEvent]:
+        for source, each in changes.read.items():
+            if isinstance(each, RefusedError):
+                content, name = changes.files[source], list_name(source) or source
+                text, digest = str(each), content.digest
+                said = RuleEvent("refused", now_ms, source=source, digest=digest, text=text, list_name=name)
+                yield published_by(said, content.origin)
 
     def _add(self, events: Sequence[RuleEvent]) -> None:
         self.log = self.log.after(events)

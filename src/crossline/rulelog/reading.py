@@ -133,7 +133,12 @@ def read_files(files: Files, known: Known = NOTHING_KNOWN) -> Read:
     for source, each in rules.items():
         if isinstance(each, Document):
             read[source] = guarded(source, partial(read_rule_file, each, known, figures.define))
-    return {source: _with(each, refused.get(source)) for source, each in read.items()}
+    whole = {source: _with(each, refused.get(source)) for source, each in read.items()}
+    for source, told in whole.items():
+        document = documents[source]
+        if isinstance(told, RefusedError) and isinstance(document, Document):
+            told.rules = sum(1 for _ in bodies_of(document))
+    return whole
 
 
 def with_figures(files: Files, known: Known) -> Files:

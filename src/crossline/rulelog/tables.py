@@ -89,6 +89,7 @@ class TablesDirectory:
         self._refused: set[tuple[str, str]] = set()
         self._gone: set[str] = set()
         self._ready: dict[str, Found] = {}
+        self.refusals: dict[str, RuleEvent] = {}  # by table, of the files as they were last looked at
         streams = streams_of(config)
         self.log = TableLog(store, {name: streams[name] for name in self._files})
 
@@ -155,6 +156,11 @@ class TablesDirectory:
         self._add(events)
         for name, found in changes.items():
             self._files[name].take(found.files)
+            self.refusals.pop(name, None)
+            if isinstance(found.rows, RefusedError):
+                source, digest = self._files[name].path.name, files_digest(found.digests)
+                event = RuleEvent("refused", 0, source=source, digest=digest, text=str(found.rows), table_name=name)
+                self.refusals[name] = event
         self._ready = {}
 
     def preview(self, changes: TableChanges | None, from_ms: Mapping[str, int]) -> TableLog:

@@ -47,6 +47,31 @@ def test_a_summary_says_how_many_batches_ran_which_way(monkeypatch: pytest.Monke
     assert "batches_run" not in summary_json(config, before), "a backtest has no ways"
 
 
+def test_the_summary_repeats_what_is_refused() -> None:
+    files = {name: content.decode() for name, content in template_files()}
+    config = load_pipeline(files["pipeline.yaml"], "pipeline.yaml", files.__getitem__)
+    report = "bad.yaml:8\n  found amuont; expected a field"
+    totals = Totals(records=116)
+    totals.refused = [
+        {"event": "refused", "source": "bad.yaml", "digest": "d", "text": report, "count": 3},
+        {"event": "refused", "source": "one.yaml", "digest": "d", "text": "wrong", "count": 1},
+        {"event": "refused", "source": "rows", "digest": "d", "text": "wrong", "count": 7, "table_name": "rows"},
+        {"event": "refused", "source": "cut.yaml", "digest": "d", "text": "wrong"},
+    ]
+    assert summary_json(config, totals)["refused"] == [
+        {"source": "bad.yaml", "rules": 3, "text": report},
+        {"source": "one.yaml", "rules": 1, "text": "wrong"},
+        {"source": "rows", "text": "wrong"},
+        {"source": "cut.yaml", "text": "wrong"},
+    ]
+    lines = summary_text(config, totals).splitlines()
+    begin = lines.index("refused: bad.yaml, and with it its 3 rules")
+    assert lines[begin + 1 : begin + 3] == ["  bad.yaml:8", "    found amuont; expected a field"]
+    assert "refused: one.yaml, and with it its only rule" in lines
+    assert {"refused: rows", "refused: cut.yaml"} < set(lines)
+    assert "refused" not in summary_json(config, Totals())
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

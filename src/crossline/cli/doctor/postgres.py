@@ -9,6 +9,7 @@ from crossline.core.basics.errors import CrosslineError
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.postgres import PostgresSettings
 
+_ANSWER_S_MAX = 10.0
 _RIGHTS = """SELECT has_database_privilege(current_database(), 'CREATE'),
     has_database_privilege(current_database(), 'TEMP')"""
 
@@ -21,11 +22,13 @@ def postgres_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) 
 
 def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> Checked:
     try:
-        from crossline.connectors.postgres.client import place_of, told
+        from crossline.connectors.net.deadline import Deadline
+        from crossline.connectors.postgres.client import answered, place_of, told
         from crossline.connectors.postgres.migrate import newest, version_of
 
         place = place_of(settings, environment)
-        with told(place, writing=True, opening=True), place.connect() as connection:
+        deadline = Deadline(_ANSWER_S_MAX)
+        with told(place, writing=True, opening=True), place.connect() as connection, answered(connection, deadline):
             version = version_of(connection, place)
             row = connection.execute(_RIGHTS).fetchone()
             server = connection.info.parameter_status("server_version")

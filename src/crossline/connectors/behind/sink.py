@@ -19,6 +19,7 @@ PLACE = "place"  # the file that says whom a folder is for
 TELL_EACH = 1_000  # batches: how far a sink must fall back until it is told again
 END_MS = 30_000
 AWAY_S_MAX = 60.0  # how long a start waits for a store
+CLOSE_S_MAX = 10.0  # how long an end waits for a sink
 
 log = get_logger(__name__)
 
@@ -146,13 +147,22 @@ class Behind:
                 self._news.wait(0.1)
 
     def close(self) -> None:
-        """Stop giving; what is left is given by the next run."""
+        """Stop giving; what is left is given by the next run.
+
+        Raises SinkError where the sink does not come to an end: it is left to what it does, and not closed.
+        """
         self._stop.set()
         with self._news:
             self._news.notify_all()
         if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+            thread, self._thread = self._thread, None
+            thread.join(CLOSE_S_MAX)
+            if thread.is_alive():
+                self._opened = False
+                raise SinkError(
+                    f"{self.name} has not ended within {CLOSE_S_MAX:g} s of the stop; what it has not got stands in "
+                    f"{self.folder}, and the next run gives it"
+                )
         if self._opened:
             self._opened = False
             self.sink.close()

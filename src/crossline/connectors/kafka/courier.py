@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -14,10 +12,10 @@ from confluent_kafka.admin import TopicMetadata
 from crossline.connectors.kafka.client import headers_of
 from crossline.connectors.kafka.messages import NAME_HEADERS, Outgoing
 from crossline.connectors.kafka.started import Heard, client_of
+from crossline.connectors.net.deadline import Deadline, NoAnswerError, within
 from crossline.core.basics.errors import SinkError
 from crossline.logs import get_logger
 
-STOP_S = 1.0
 ANSWER_S = 10.0
 _ASK_S = 1.0
 _LOOK_S = 0.1
@@ -29,21 +27,13 @@ Result = TypeVar("Result")
 log = get_logger(__name__)
 
 
-class Patience:
-    """Time to wait: so many seconds, and one second more once ``stop`` is set."""
-
-    def __init__(self, seconds: float, stop: threading.Event) -> None:
-        self._ends_s = time.monotonic() + seconds
-        self._stop = stop
+class Patience(Deadline):
+    """Time to wait: so many seconds, and one second at most once ``stop`` is set."""
 
     @property
     def ended(self) -> bool:
         """Whether to give up."""
-        now_s = time.monotonic()
-        if self._stop.is_set():
-            self._ends_s = min(self._ends_s, now_s + STOP_S)
-            self._stop = threading.Event()  # seen; its second has begun
-        return now_s >= self._ends_s
+        return not self.left_s()
 
 
 class AbandonedError(Exception):
@@ -58,21 +48,10 @@ def unless_overdue(call: Callable[[], Result], seconds: float, stop: threading.E
     out of the list of brokers since, as happens to a lone broker that is killed and comes back, it waits for that one
     for good (its issue 5511).
     """
-    answer: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits for it
-            answer.set_exception(error)
-
-    # One that hangs keeps no process from ending.
-    threading.Thread(target=run, name="kafka-call", daemon=True).start()
-    patience = Patience(seconds, stop)
-    while not wait([answer], _LOOK_S).done:
-        if patience.ended:
-            raise AbandonedError
-    return answer.result()
+    try:
+        return within(Deadline(seconds, stop), call, "kafka-call")
+    except NoAnswerError:
+        raise AbandonedError from None
 
 
 class Courier:

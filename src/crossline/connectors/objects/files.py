@@ -17,8 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
 from pyarrow import fs as pafs
 
+from crossline.connectors.net.deadline import Deadline, Orderly, within
 from crossline.connectors.objects.place import Place, is_uri, place_of
 from crossline.connectors.once_file import sync_path
 from crossline.core.basics.errors import RetryableError, StateError, StoppedError
@@ -26,6 +28,8 @@ from crossline.logs import get_logger
 
 ASIDE = ".tmp"
 PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
+ANSWER_S_MAX = 120.0  # that an answer may take, and more for large files, at
+BYTES_PER_S_MIN = 256 << 10
 TELL_S = 60.0  # how often it is told that a store is away
 # As the AWS library names what will not be otherwise however often it is asked.
 _FOR_GOOD = re.compile(
@@ -144,12 +148,22 @@ class LocalFiles:
         return []
 
 
+def in_time(call: Callable[[], T], size: int = 0, turns: Orderly | None = None) -> T:
+    """What ``call`` gives: an answer of ``size`` bytes, or a question. Its own time-outs are a read's.
+
+    ``turns``: of calls that change something. Raises NoAnswerError, which is an OSError.
+    """
+    deadline = Deadline(ANSWER_S_MAX + size / BYTES_PER_S_MIN)
+    return within(deadline, call, "store") if turns is None else turns.within(deadline, call, "store")
+
+
 class ObjectFiles:
     """Implements FileStore where pyarrow has a file system. Raises StoreAwayError, or StateError for good."""
 
     def __init__(self, place: Place, shown: str) -> None:
         self._place = place
         self._shown = shown
+        self._turns = turns_of(shown)
 
     def put(self, name: str, data: bytes) -> None:
         """As said: objects are there once they are whole, elsewhere they are written aside and renamed."""
@@ -165,14 +179,14 @@ class ObjectFiles:
             if not self._place.whole:
                 fs.move(aside, path)
 
-        self._tried(write, name)
+        self._tried(lambda: in_time(write, len(data), self._turns), name)
 
     def get(self, name: str) -> bytes:
         """As said."""
 
         def read() -> bytes:
-            with self._place.fs.open_input_file(self._path(name)) as file:
-                return bytes(file.read())
+            file = in_time(lambda: self._place.fs.open_input_file(self._path(name)))
+            return in_time(lambda: _whole(file), in_time(file.size))
 
         return self._tried(read, name)
 
@@ -192,19 +206,19 @@ class ObjectFiles:
     def delete(self, name: str) -> None:
         """As said."""
         with suppress(FileNotFoundError):
-            self._tried(lambda: self._place.fs.delete_file(self._path(name)), name)
+            self._tried(lambda: in_time(lambda: self._place.fs.delete_file(self._path(name)), 0, self._turns), name)
 
     def clear(self, folder: str) -> None:
         """As said."""
         with suppress(FileNotFoundError):
-            self._tried(lambda: self._place.fs.delete_dir(self._path(folder)), folder)
+            self._tried(lambda: in_time(lambda: self._place.fs.delete_dir(self._path(folder)), 0, self._turns), folder)
 
     def __str__(self) -> str:
         return self._shown
 
     def _there(self, folder: str, kind: pafs.FileType) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self._path(folder), allow_not_found=True)
-        found = self._tried(lambda: self._place.fs.get_file_info(selector), folder)
+        found = self._tried(lambda: in_time(lambda: self._place.fs.get_file_info(selector)), folder)
         return [each for each in found if each.type == kind and not each.base_name.endswith(ASIDE)]
 
     def _path(self, name: str) -> str:
@@ -217,6 +231,20 @@ class ObjectFiles:
             raise
         except OSError as error:
             raise told(error, f"{self._shown}, {name or 'its folder'}") from error
+
+
+# By process and root: whoever opens a store anew must not overtake what was given up there.
+_TURNS: dict[tuple[int, str], Orderly] = {}
+
+
+def turns_of(root: str) -> Orderly:
+    """Of what is changed below ``root``, by this process."""
+    return _TURNS.setdefault((os.getpid(), root), Orderly())
+
+
+def _whole(file: pa.NativeFile) -> bytes:
+    with file:
+        return bytes(file.read())
 
 
 def told(error: OSError, where: str) -> StoreAwayError | StateError:

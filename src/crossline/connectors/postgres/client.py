@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import socket
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from crossline.connectors.net.deadline import Cutting, Deadline, NoAnswerError, within
+from crossline.connectors.postgres.rows import TABLES
 from crossline.core.basics.errors import CrosslineError, PermanentError, SinkError, StateError, UsageError
 from crossline.core.settings.postgres import SCHEMA, PostgresSettings, is_schema_name
 
@@ -31,6 +35,7 @@ _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
 
 CONNECT_S_MAX = 5
+GREET_S_MAX = 30.0  # all hosts, their greetings, and what is set up
 # A peer that is gone without a word shows within half a minute.
 _ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 # What passes by itself: classes of SQLSTATE, and single ones.
@@ -43,7 +48,17 @@ _MENDABLE = {
     "3F000": "create the schema, or let the user create it",
     "42501": "grant the user what it lacks",
     "42P01": "a table of the store was taken away; restore it",
+    "42703": "a column of the store was renamed or taken away; put it back",
+    "42P10": "a key of the store was taken away; put it back",
+    # What is asked is always the same: whatever else is wrong with it is of the tables.
+    "42": "a table of the store was changed; put back what it had",
+    "23": "a constraint that the store does not make was added to a table; take it away",
+    "22001": "a column of the store was made narrower; put it back",
+    "55000": "a table of the store became something that takes no rows; put it back",
+    "P0001": "a trigger that the store does not make refuses rows; take it away",
 }
+OURS = {name for columns in TABLES.values() for name, _ in columns}
+_NULL = "23502"  # of a column of ours it is what was given that is wrong
 # A connection that is refused has no SQLSTATE for us, only the server's words.
 _REFUSED = {
     "password authentication failed": "28",
@@ -72,16 +87,21 @@ class Place:
         more = "" if self.schema == SCHEMA else f"?schema={self.schema}"
         return f"postgresql://{user}{host}:{port}/{dbname}{more}"
 
-    def connect(self) -> Connection:
+    def connect(self, stop: threading.Event | None = None) -> Connection:
         """A connection that commits each statement unless told otherwise, and finds the schema's tables by name.
 
-        Raises what psycopg raises.
+        ``stop``: gives up soon after it is set. Raises what psycopg raises.
         """
         options = {"connect_timeout": CONNECT_S_MAX, "application_name": "crossline", **_ALIVE, **self.options}
-        connection = psycopg.connect(**options, autocommit=True)
+        deadline = Deadline(GREET_S_MAX, stop)
         try:
-            connection.execute("SELECT set_config('search_path', %s, false)", (f'"{self.schema}", pg_temp',))
-            connection.execute("SET timezone = 'UTC'")
+            connection = within(deadline, lambda: psycopg.connect(**options, autocommit=True), "postgres")
+        except NoAnswerError as error:
+            raise psycopg.OperationalError(str(error)) from error
+        try:
+            with answered(connection, deadline):
+                connection.execute("SELECT set_config('search_path', %s, false)", (f'"{self.schema}", pg_temp',))
+                connection.execute("SET timezone = 'UTC'")
         except BaseException:
             connection.close()
             raise
@@ -149,6 +169,27 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 
 @contextmanager
+def answered(connection: Connection, deadline: Deadline) -> Iterator[None]:
+    """Cut the connection once ``deadline`` has passed, since a server that says nothing more is waited for.
+
+    Raises psycopg's OperationalError then.
+    """
+
+    def cut() -> None:
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+    cutting = Cutting(deadline, cut)
+    try:
+        with cutting:
+            yield
+    except psycopg.Error as error:
+        if cutting.over:
+            raise psycopg.OperationalError(f"{deadline.said}: {error}") from error
+        raise
+
+
+@contextmanager
 def told(place: Place, *, writing: bool, opening: bool = False) -> Iterator[None]:
     """Errors of the client as ours: what passes, or can be mended while a batch is held, is retryable.
 
@@ -165,7 +206,7 @@ def _ours(error: psycopg.Error, place: Place, *, writing: bool, opening: bool) -
     what = f"the store {place.name} cannot be {'written' if writing else 'read'}"
     said = " ".join(str(error).split())
     advice = _MENDABLE.get(state) or _MENDABLE.get(state[:2])
-    if advice is not None:
+    if advice is not None and not (state == _NULL and error.diag.column_name in OURS):
         return (PermanentError if opening else SinkError)(f"{what}: {said}; {advice}")
     if state[:2] in _PASSING or state in _PASSING_STATES:
         return SinkError(f"{what} now: {said}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
 
@@ -14,7 +12,8 @@ import psycopg
 from psycopg import sql
 
 from crossline.connectors.base import Delivery, wall_clock_ms
-from crossline.connectors.postgres.client import Connection, Place, place_of, told
+from crossline.connectors.net.deadline import Deadline
+from crossline.connectors.postgres.client import Connection, Place, answered, place_of, told
 from crossline.connectors.postgres.migrate import migrate
 from crossline.connectors.postgres.partitions import Partitions
 from crossline.connectors.postgres.rows import PARTITIONED, TABLES, Rows, rows_of
@@ -24,9 +23,9 @@ from crossline.core.basics.times import instant_text
 from crossline.core.settings.postgres import PostgresSettings
 from crossline.logs import get_logger
 
-_LOOK_S = 0.1
+ANSWER_S_MAX = 120.0  # that a batch may take at first; a server that is slower gets twice as long the next time
+PREPARE_S_MAX = 3_600.0  # tables of an earlier version may be large
 _CLOCK_MS_MAX = 32_503_680_000_000  # in the year 3000
-_STOP_S = 1.0  # that a delivery under way still has once it is to stop
 
 log = get_logger(__name__)
 
@@ -52,6 +51,7 @@ class PostgresSink:
         self._partitions = Partitions(place)
         self._run_id: int | None = None
         self._stop = threading.Event()
+        self._answer_s = ANSWER_S_MAX
         self._is_open = False
 
     @classmethod
@@ -89,12 +89,17 @@ class PostgresSink:
             rows = rows_of(delivery, now_ms)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateError(f"the store {self.place.name} cannot hold what it was given: {error!r}") from error
+        deadline = Deadline(self._answer_s, self._stop)
         try:
             with told(self.place, writing=True):
                 connection = self._connected()
-                with _until(self._stop, connection):
+                deadline.begin()
+                with answered(connection, deadline):
                     self._store(connection, rows, now_ms)
+            self._answer_s = ANSWER_S_MAX
         except BaseException:
+            if not deadline.left_s():
+                self._answer_s *= 2
             # Whatever it was: the next attempt begins with a connection of which all is known.
             self._drop()
             raise
@@ -106,7 +111,7 @@ class PostgresSink:
             if connection is not None and not connection.closed and self._run_id is not None:
                 ending = threading.Event()
                 ending.set()
-                with told(self.place, writing=True), _until(ending, connection):
+                with told(self.place, writing=True), answered(connection, Deadline(ANSWER_S_MAX, ending)):
                     ended = "UPDATE runs SET ended_at = %s WHERE run_id = %s"
                     connection.execute(ended, (instant_text(self._clock_ms()), self._run_id))
         except SinkError as error:
@@ -118,9 +123,9 @@ class PostgresSink:
     def _connected(self) -> Connection:
         """The connection, made anew where there is none; the tables are as they have to be."""
         if self._connection is None or self._connection.closed:
-            connection = self.place.connect()
+            connection = self.place.connect(self._stop)
             try:
-                with _until(self._stop, connection):
+                with answered(connection, Deadline(PREPARE_S_MAX, self._stop)):
                     migrate(connection, self.place)
                     self._prepare(connection)
             except BaseException:
@@ -178,24 +183,3 @@ def _insert(connection: Connection, given: Rows) -> None:
             "INSERT INTO {table} ({columns}) SELECT {columns} FROM {incoming} JOIN fresh USING (identity) ORDER BY nth"
         )
         cursor.execute(taking.format(incoming=incoming, table=table, columns=columns))
-
-
-@contextmanager
-def _until(stop: threading.Event, connection: Connection) -> Iterator[None]:
-    """Break the connection soon after ``stop`` is set: a server that says nothing more would be waited for."""
-    done = threading.Event()
-    watch = threading.Thread(target=_watch, args=(stop, done, connection), name="postgres-stop", daemon=True)
-    watch.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watch.join()
-
-
-def _watch(stop: threading.Event, done: threading.Event, connection: Connection) -> None:
-    while not done.wait(_LOOK_S):
-        if stop.is_set() and not done.wait(_STOP_S):
-            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
-                line.shutdown(socket.SHUT_RDWR)
-            return

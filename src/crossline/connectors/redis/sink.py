@@ -16,6 +16,7 @@ from redis.retry import Retry
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.redis.keys import RANKS, entity, part
+from crossline.connectors.redis.lines import BoundedConnection, BoundedTlsConnection
 from crossline.connectors.redis.scripts import TELL_ALERT, TELL_DECISION, TELL_DUE, TELL_REVISED
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.alerts.standing import RETRACTED
@@ -183,19 +184,22 @@ class RedisSink:
 
 def client_of(settings: RedisSettings, environment: Mapping[str, str]) -> redis.Redis:
     """A client, which connects when it is used. Raises PermanentError where its password is not to be had."""
-    return redis.Redis(
+    tls: dict[str, Any] = {"ssl_ca_certs": settings.ca_file} if settings.tls else {}
+    pool = redis.ConnectionPool(
+        connection_class=BoundedTlsConnection if settings.tls else BoundedConnection,
+        answer_s_max=TIMEOUT_S,
         host=settings.host,
         port=settings.port,
         db=settings.db,
         username=settings.username,
         password=settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8")),
-        ssl=settings.tls,
-        ssl_ca_certs=settings.ca_file,
         socket_timeout=TIMEOUT_S,
         socket_connect_timeout=TIMEOUT_S,
         retry=Retry(NoBackoff(), 0),  # the batch is tried again as a whole, and told of
         client_name="crossline",
+        **tls,
     )
+    return redis.Redis.from_pool(pool)
 
 
 def _status(decision: Mapping[str, Any]) -> tuple[int, int, str, str, int, int]:

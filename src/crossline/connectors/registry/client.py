@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import json
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +11,8 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import ValidationError
 
+from crossline.connectors.net.deadline import Deadline, NoAnswerError
+from crossline.connectors.net.http import HttpAddress
 from crossline.core.basics.errors import PermanentError, SourceError, UsageError
 from crossline.core.settings.registry import RegistrySettings
 from crossline.core.texts.validation import findings_from_validation
@@ -95,7 +95,7 @@ class Address:
     def _ask_one(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
         try:
             status, raw = self._exchange(url, method, path, body)
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             raise SourceError(f"the registry at {url} does not answer: {_why(error)}") from error
         found = _object(raw)
         if status == 200 and ("schema" in found or "id" in found):
@@ -110,22 +110,15 @@ class Address:
         raise SourceError(said)
 
     def _exchange(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
-        parts = urlsplit(url)
-        kind: Any = http.client.HTTPConnection
-        options: dict[str, Any] = {"timeout": self.answer_s_max}
-        if parts.scheme == "https":
-            kind, options["context"] = http.client.HTTPSConnection, ssl.create_default_context(cafile=self.ca_file)
-        connection = kind(parts.hostname, parts.port, **options)
-        try:
-            sent = None if body is None else json.dumps(body).encode()
-            connection.request(method, f"{parts.path.rstrip('/')}{path}", sent, self._headers())
-            response = connection.getresponse()
-            raw: bytes = response.read(BODY_BYTES_MAX + 1)
-            if len(raw) > BODY_BYTES_MAX:
-                raise SourceError(f"the registry at {url} answers with more than {BODY_BYTES_MAX} bytes to {path}")
-            return int(response.status), raw
-        finally:
-            connection.close()
+        """Status and body; all of it is there within ``answer_s_max``, or the next address is asked."""
+        sent = None if body is None else json.dumps(body).encode()
+        target = f"{urlsplit(url).path.rstrip('/')}{path}"
+        address, deadline = HttpAddress(url, self.ca_file, kept_max=0), Deadline(self.answer_s_max)
+        headers = self._headers()
+        reply = address.ask(method, target, deadline, body=sent, headers=headers, bytes_max=BODY_BYTES_MAX)
+        if not reply.whole:
+            raise SourceError(f"the registry at {url} answers with more than {BODY_BYTES_MAX} bytes to {path}")
+        return reply.status, reply.body
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": _ACCEPT, "Content-Type": "application/json"}
@@ -162,6 +155,6 @@ def _said(found: Mapping[str, Any], raw: bytes) -> str:
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
+    if isinstance(error, NoAnswerError):
         return "it took too long"
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

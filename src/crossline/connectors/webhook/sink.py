@@ -7,17 +7,17 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
-
-import urllib3
+from urllib.parse import quote, urlsplit
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.identity import id_bytes
+from crossline.connectors.net.deadline import Deadline, NoAnswerError
+from crossline.connectors.net.http import HttpAddress, HungUpError, Reply, UnreachedError
 from crossline.connectors.once_file import Line, OnceFile
 from crossline.connectors.webhook.signing import HEADER, signature
 from crossline.core.alerts.alertjson import json_bytes
@@ -28,11 +28,14 @@ from crossline.logs import get_logger
 
 PAUSE_MS, PAUSE_MS_MAX = 200, 10_000  # between two attempts for one message: doubled each time
 _BUSY = {429, 503}  # of the whole address, not of one message
+_NOBODY = {502, 504}  # of what stands before the address
 _NEVER = {400, 413, 422}  # of what is in the message: the next attempt has the same
 _OK, _OK_END = 200, 300
 _SAID_MAX = 300  # bytes of an answer that are told
+_WHOLE_MAX = 65_536  # bytes of an answer that are read, so that its connection may serve again
 AFTER_MS_MAX = 3_600_000  # that an address may ask for
 _DIGITS = 9
+_URL_SAFE = "%/?:@!$&'()*+,;=~"
 
 log = get_logger(__name__)
 
@@ -53,7 +56,8 @@ class WebhookSink:
     taken of a batch is not posted again by this process; after a kill the batch is posted again as a whole. While the
     address is away or busy (429, 503) the batch is held. A message that is refused ``attempts`` times, or once for
     what is in it (400, 413, 422), is parked: a line in a file, with the answer, once; those behind it go on. Redirects
-    are refusals: a signed message goes where it was meant to go.
+    are refusals: a signed message goes where it was meant to go. So is no whole status within ``timeout``, or none but
+    an end of the connection, as long as the address answers something else (``OPTIONS``): else it is away.
     """
 
     def __init__(
@@ -64,7 +68,11 @@ class WebhookSink:
         self._where = urlsplit(settings.url)._replace(query="", fragment="").geturl()
         self._clock_ms = clock_ms
         self._parked = OnceFile(Path(settings.parked), pipeline, _identity)
-        self._pool: urllib3.PoolManager | None = None
+        parts = urlsplit(settings.url)
+        self._target = quote(
+            parts._replace(scheme="", netloc="", fragment="", path=parts.path or "/").geturl(), _URL_SAFE
+        )
+        self._address: HttpAddress | None = None
         self._key = b""
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -85,14 +93,7 @@ class WebhookSink:
             raise PermanentError("the key that signs messages is empty: see password_env and password_file")
         self._key = key.encode()
         self._parked.open()
-        seconds = settings.timeout / 1_000
-        self._pool = urllib3.PoolManager(
-            maxsize=settings.parallel,
-            retries=False,
-            timeout=urllib3.Timeout(connect=seconds, read=seconds),
-            cert_reqs="CERT_REQUIRED",
-            ca_certs=settings.ca_file,
-        )
+        self._address = HttpAddress(settings.url, settings.ca_file, settings.parallel)
 
     def heed(self, stop: threading.Event) -> None:
         """Give up soon after ``stop`` is set."""
@@ -114,9 +115,9 @@ class WebhookSink:
 
     def close(self) -> None:
         """Let go of the connections and the file."""
-        if self._pool is not None:
-            self._pool.clear()
-            self._pool = None
+        if self._address is not None:
+            self._address.close()
+            self._address = None
         self._parked.close()
 
     def _messages(self, delivery: Delivery) -> Iterator[Message]:
@@ -157,29 +158,45 @@ class WebhookSink:
 
     def _attempt(self, message: Message, body: bytes) -> tuple[str | None, bool]:
         """Why the message was refused, None where it was taken; and whether it will be whenever it is posted."""
-        if self._pool is None:
-            raise PermanentError("the sink is not open")
-        url, at_s = self._settings.url, self._clock_ms() // 1_000
         headers = {
             "Content-Type": "application/json",
             "Idempotency-Key": message.name,
-            HEADER: signature(self._key, body, at_s),
+            HEADER: signature(self._key, body, self._clock_ms() // 1_000),
         }
         try:
-            answer = self._pool.request("POST", url, body=body, headers=headers, redirect=False, preload_content=False)
-        except urllib3.exceptions.ReadTimeoutError:
-            return f"no answer in {self._settings.timeout} ms", False
-        except urllib3.exceptions.HTTPError as error:
-            raise SinkError(f"{self._where} cannot be reached: {error}") from None
-        try:
-            said = f"{answer.status} {_said(answer)}".strip()
-        finally:
-            answer.release_conn()
-        if _OK <= answer.status < _OK_END:
+            reply = self._ask("POST", body, headers)
+        except NoAnswerError:
+            return self._unanswered(message, f"no answer in {self._settings.timeout} ms"), False
+        except HungUpError as error:
+            return self._unanswered(message, f"it hung up: {error}"), False
+        said = f"{reply.status} {reply.body[:_SAID_MAX].decode(errors='replace')}".strip()
+        if _OK <= reply.status < _OK_END:
             return None, True
-        if answer.status in _BUSY:
-            raise SinkError(f"{self._where} is busy: {said}", _after_ms(answer.headers.get("Retry-After")))
-        return said, answer.status in _NEVER
+        if reply.status in _BUSY:
+            raise SinkError(f"{self._where} is busy: {said}", _after_ms(reply.headers.get("Retry-After")))
+        return said, reply.status in _NEVER
+
+    def _unanswered(self, message: Message, why: str) -> str:
+        """Why the message is refused, where the address answers others. Raises SinkError where it is away."""
+        if self._stop.is_set():
+            raise SinkError(f"stopped before {message.name} was taken: {why}")
+        try:
+            reply = self._ask("OPTIONS")
+        except (NoAnswerError, HungUpError):
+            raise SinkError(f"{self._where} does not answer: {why}") from None
+        if reply.status in _BUSY | _NOBODY:
+            raise SinkError(f"{self._where} does not answer: {why}; then {reply.status}")
+        return why
+
+    def _ask(self, method: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
+        if self._address is None:
+            raise PermanentError("the sink is not open")
+        deadline = Deadline(self._settings.timeout / 1_000, self._stop)
+        ask = partial(self._address.ask, bytes_max=_WHOLE_MAX, status_counts=True)
+        try:
+            return ask(method, self._target, deadline, body=body, headers=headers)
+        except UnreachedError as error:
+            raise SinkError(f"{self._where} cannot be reached: {error}") from None
 
     def _park(self, message: Message, why: str, attempts: int) -> None:
         log.error("a message is parked", file=self._settings.parked, name=message.name, why=why, attempts=attempts)
@@ -192,17 +209,6 @@ class WebhookSink:
 def _identity(line: Line) -> bytes:
     body = line["message"]
     return id_bytes(str(body["decision_id"] if "decision_id" in body else body["alert_id"]))
-
-
-def _said(answer: urllib3.BaseHTTPResponse) -> str:
-    """How the answer begins. Its status is what counts: what follows may be broken, or without an end."""
-    raw = b""
-    with suppress(urllib3.exceptions.HTTPError):
-        raw = answer.read(_SAID_MAX, decode_content=False)
-        if not answer.read(1, decode_content=False):
-            return raw.decode(errors="replace")
-    answer.close()  # the rest is not waited for, so that the connection serves no other message
-    return raw.decode(errors="replace")
 
 
 def _after_ms(header: str | None) -> int | None:

@@ -28,7 +28,7 @@ class WebhookSettings(SinkSettings, Password):
     parked: str = Field(min_length=1, description="File for what the address refuses, as JSON lines.")
     decisions: bool = Field(default=False, description="Whether decisions are posted too.")
     attempts: int = Field(default=8, ge=1, description="How often one message is refused until it is parked.")
-    timeout: DurationMs = Field(default=5_000, ge=1, description="How long an answer may take.")
+    timeout: DurationMs = Field(default=5_000, ge=1, description="How long connecting and a whole answer may take.")
     parallel: int = Field(default=4, ge=1, le=64, description="How many entities are posted about at once.")
     ca_file: str | None = Field(default=None, description="File with the certificates to trust, in PEM form.")
 

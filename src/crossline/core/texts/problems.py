@@ -59,13 +59,15 @@ class Problem:
 class RefusedError(UsageError):
     """What was written is refused. ``problems`` has all that is wrong with it; the message is the rendered report.
 
-    ``faults``: exceptions of the checks themselves, which are ours and belong into a log.
+    ``faults``: exceptions of the checks themselves, which are ours and belong into a log. ``rules``: how many rules
+    stand in what is refused, where somebody counted them.
     """
 
     def __init__(self, problems: Sequence[Problem], faults: Sequence[Exception] = ()) -> None:
         super().__init__(render(problems))
         self.problems = tuple(problems)
         self.faults = tuple(faults)
+        self.rules: int | None = None
 
     def __reduce__(self) -> tuple[type[RefusedError], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)

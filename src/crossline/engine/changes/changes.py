@@ -39,6 +39,7 @@ COMMIT_WAIT_S = 10.0
 log = get_logger(__name__)
 
 _LOUD = {"refused": log.warning, "tripped": log.error, "waiting": log.warning}
+_Name = tuple[Any, ...]  # what was refused, with which content
 _TOLD = ("rule_id", "version", "source", "who", "host", "approved_by", "count", "key", "text")
 
 
@@ -87,6 +88,8 @@ class RuleChanges:
         self._floods = Floods(checkpoint, breaker)
         self._without_past = ""
         self._unscored: set[str] = set()
+        self._refused: set[_Name] = set()  # refusals that were told in this run
+        self._ahead: set[_Name] = set()  # those of them that are yet to be logged
         self._told = ""
 
     def start(self) -> None:
@@ -96,6 +99,10 @@ class RuleChanges:
         self._change(self._rules, self._lists)
         # A kill may have come before they were delivered; a sink that has them takes no notice.
         self._events = [*self._feed.events(), *self._events]
+        logged = {_name_of(event) for event in self._events if event["event"] == "refused"}
+        self._ahead = self._tell_standing() - logged
+        if not any(version.endless for version in self._rules.versions):
+            log.warning("no rule judges yet; records go by unjudged until one is published")
 
     def _check_policy(self) -> None:
         """Rules come and go, so that a policy may name one that is not there: it is told, and asked for in vain."""
@@ -151,6 +158,15 @@ class RuleChanges:
                 trips = []
             if trips and self._stopping.wait(POLL_S):
                 raise StoppedError("stopped before a rule that floods could be made shadow")
+
+    def failed(self) -> None:
+        """The batch came to no end; called before another thread may change what it meets when it is run again."""
+        self._hold = True
+
+    def again(self) -> None:
+        """The query is begun again: the batch that is not finished meets the rules, lists and tables that it met."""
+        with self.between_batches:
+            self._hold = self._hold or unfinished(self._checkpoint)
 
     def delivered(self, batch_id: int) -> None:
         """The batch is with every sink."""
@@ -216,14 +232,35 @@ class RuleChanges:
             self._tables_alone = alone and (self._tables_alone or not self._waits())
             self._rules, self._lists, self._wanted = rules, lists, (rules, lists)
         self._note(events)
+        self._tell_standing()
 
     def _note(self, events: Sequence[dict[str, Any]]) -> None:
         """For the sinks with the next batch, and for who watches."""
         self._events.extend(events)
+        self._tell(events)
+
+    def _tell(self, events: Sequence[dict[str, Any]]) -> None:
+        """Log and count ``events``, but for refusals that the start told before they were in the rule log."""
         for event in events:
+            if event["event"] == "refused":
+                name = _name_of(event)
+                if name in self._ahead:
+                    self._ahead.discard(name)
+                    continue
+                self._refused.add(name)
             self.logged[event["event"]] += 1
             tell = _LOUD.get(event["event"], log.info)
-            tell(event["event"], **{k: event[k] for k in _TOLD if k in event})
+            tell(event["event"], **_said(event))
+
+    def _tell_standing(self) -> set[_Name]:
+        """Log and count what stands refused and was not told in this run: of earlier ones, or not logged yet; which."""
+        fresh = [each for each in self._feed.refusals() if _name_of(each) not in self._refused]
+        self._tell(fresh)
+        return {_name_of(each) for each in fresh}
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """What is refused as it stands now."""
+        return self._feed.refusals()
 
     def _between(self) -> None:
         """While no batch runs: lists that waited, what is wanted, and the end of versions that nothing can meet."""
@@ -331,3 +368,15 @@ class RuleChanges:
                 self.logged["without_past"] += 1
                 self._without_past = str(error)
             return error.found
+
+
+def _name_of(refusal: Mapping[str, Any]) -> _Name:
+    return tuple(refusal.get(part) for part in ("source", "digest", "list_name", "table_name"))
+
+
+def _said(event: Mapping[str, Any]) -> dict[str, Any]:
+    """What a line of the log says of ``event``."""
+    said = {name: event[name] for name in _TOLD if name in event}
+    if event["event"] == "refused" and "count" in said and "table_name" not in event:
+        said["rules_not_taken_up"] = said.pop("count")
+    return said

@@ -80,6 +80,10 @@ class RuleFeed(Protocol):
         """All that was logged before, for a history that may have missed some of it."""
         ...
 
+    def refusals(self) -> list[dict[str, Any]]:
+        """What is refused as it stands now: by the start, and by what was last taken up."""
+        ...
+
     def changed(self) -> bool:
         """Is there anything to take up? Cheap while nothing changes; what did is read and checked here."""
         ...
@@ -125,10 +129,19 @@ class DirectoryFeed:
     """Implements RuleFeed over the folders or topics of rules and lists, and the files of tables.
 
     ``clocks``: by stream; where ingest time comes from the records, a publication holds from the highest one seen.
-    ``folder``: where tasks read tables; beside the log where None.
+    ``folder``: where tasks read tables; beside the log where None. ``allow_no_rules``: may it start without?
     """
 
-    def __init__(self, config: Config, clocks: Mapping[str, IngestClock], folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clocks: Mapping[str, IngestClock],
+        folder: Path | None = None,
+        *,
+        allow_no_rules: bool = True,
+    ) -> None:
+        self._allow_no_rules = allow_no_rules
+        self._refused_rows: list[RuleEvent] = []
         self._path = log_path(config.rules.path, config.name)
         self._contents = contents_of(self._path)
         self._lists = ListsDirectory(lists_of(config.lists, config.rules), self._contents) if config.lists else None
@@ -158,7 +171,7 @@ class DirectoryFeed:
     def start(self) -> tuple[RuleSet, ListTimes]:
         """Those of the log, or at the first start those of the folders; lists that it does not know from theirs."""
         now_ms = _now_ms()
-        rules = self._log.start(now_ms, partial(self._begun, now_ms))
+        rules = self._log.start(now_ms, partial(self._begun, now_ms), allow_no_rules=self._allow_no_rules)
         if self._refusals is not None:
             self._refusals.begin(read_log(self._path))
         return rules, self._preview()
@@ -167,11 +180,19 @@ class DirectoryFeed:
         """The events of lists and tables that a log with ``events`` does not know."""
         begun = self._lists.start(events, now_ms) if self._lists else []
         begun += self._tables.start(events, now_ms) if self._tables else []
-        return [*begun, *self._rows.start(events, now_ms)]
+        rows = self._rows.start(events, now_ms)
+        self._refused_rows = [event for event in rows if event.event == "refused"]
+        return [*begun, *rows]
 
     def events(self) -> list[dict[str, Any]]:
         """The rule log."""
         return [event.as_dict() for event in read_log(self._path)]
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """Of rules, shared figures, lists and tables; of rows of topics those that the start met."""
+        lists = self._lists.refusals if self._lists is not None else ()
+        tables = self._tables.refusals.values() if self._tables is not None else ()
+        return [each.as_dict() for each in (*self._log.refusals.values(), *lists, *tables, *self._refused_rows)]
 
     def changed(self) -> bool:
         """Whether a file of any kind changed since the last take-up; those that did are read and checked."""
@@ -282,6 +303,10 @@ class FixedFeed:
 
     def events(self) -> list[dict[str, Any]]:
         """None."""
+        return []
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """None: what is wrong in them ended the command."""
         return []
 
     def changed(self) -> bool:

@@ -58,12 +58,14 @@ class RunOptions:
     ``complete``: what is there is judged, then it ends; a last line without an end counts if it is whole (``drain`` of
     ``file_source``).
     ``screen``: where a console sink prints, the standard output where None. ``sink_watch``: who is told how sinks do.
+    ``allow_no_rules``: whether it starts where no rule is left to judge by.
     """
 
     complete: bool = False
     on_batch: Callable[[Delivery, Totals], None] | None = None
     screen: TextIO | None = None
     sink_watch: SinkWatch | None = None
+    allow_no_rules: bool = True
 
     def sink(self, settings: Settings, pipeline: str) -> Sink:
         """The sink of ``settings``; sentences go to ``screen`` where one is given."""
@@ -173,7 +175,8 @@ def _assembled(
     if telling is not None:
         return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, held, before)
     held.keep_log(log_path(config.rules.path, config.name))
-    feed = DirectoryFeed(config, clocks_of(config), Path(checkpoint) / "tables")
+    tables = Path(checkpoint) / "tables"
+    feed = DirectoryFeed(config, clocks_of(config), tables, allow_no_rules=options.allow_no_rules)
     sinks = _sinks(config, options, held)
     run = (options.on_batch, held, before, options.sink_watch)
     return Pipeline(spark, settings, book, sources, feed, sinks, *run)

@@ -209,35 +209,46 @@ class Batches:
         self.began_s: float | None = None
         self.enough: int | None = None
         self.reached = threading.Event()
+        self._counted = -1
+        self.done = -1  # the last batch that is with every sink, and noted
 
     def run(self, frame: DataFrame, intake: Intake, batch_id: int) -> None:
         """Judge the records of ``frame``, which ``intake`` reads, and give what comes of it to all sinks."""
         with self._changes.between_batches:
-            begun, begun_ms = time.monotonic(), time.time() * 1e3
-            self.began_s = begun_ms / 1e3
-            self.totals.first_s = self.totals.first_s or begun
-            tell_began(self._spark, began_ms(self._settings.checkpoint, batch_id))
-            with self._changes.judging():
-                self._publish()
-                outcome = self._outcome(frame, intake, batch_id)
-                verified = [source.verify() for source in self._sources]
-                self._changes.judged(outcome.clocks)
-                self._changes.unscored(outcome.figures.get("failed", {}))
-                self._changes.flooded(batch_id, outcome.alerts)
-            delivery = self._delivery(batch_id, outcome, begun, begun_ms)
-            after = Stopwatch()
-            self._publish()
-            deliver_all(self._sinks, delivery, stop=self._stopping, watch=self._sink_watch)
-            after.lap("deliver")
-            for settle in verified:
-                settle()
-            self._mark(delivery)
-            self._publish()
-            after.lap("mark")
-            self.totals.after_ms = after.spent_ms
-            self.began_s = None
-        if self._on_batch is not None:
+            try:
+                delivery = self._run(frame, intake, batch_id)
+            except BaseException:
+                self._changes.failed()
+                raise
+        again, self.done = self.done == batch_id, batch_id
+        if self._on_batch is not None and not again:
             self._on_batch(delivery, self.totals)
+
+    def _run(self, frame: DataFrame, intake: Intake, batch_id: int) -> Delivery:
+        begun, begun_ms = time.monotonic(), time.time() * 1e3
+        self.began_s = begun_ms / 1e3
+        self.totals.first_s = self.totals.first_s or begun
+        tell_began(self._spark, began_ms(self._settings.checkpoint, batch_id))
+        with self._changes.judging():
+            self._publish()
+            outcome = self._outcome(frame, intake, batch_id)
+            verified = [source.verify() for source in self._sources]
+            self._changes.judged(outcome.clocks)
+            self._changes.unscored(outcome.figures.get("failed", {}))
+            self._changes.flooded(batch_id, outcome.alerts)
+        delivery = self._delivery(batch_id, outcome, begun, begun_ms)
+        after = Stopwatch()
+        self._publish()
+        deliver_all(self._sinks, delivery, stop=self._stopping, watch=self._sink_watch)
+        after.lap("deliver")
+        for settle in verified:
+            settle()
+        self._mark(delivery)
+        self._publish()
+        after.lap("mark")
+        self.totals.after_ms = after.spent_ms
+        self.began_s = None
+        return delivery
 
     def _publish(self) -> None:
         """What was noted so far is where the checkpoint is, before anything is done that rests on it."""
@@ -289,7 +300,9 @@ class Batches:
     def _mark(self, delivery: Delivery) -> None:
         """The batch is with every sink."""
         self._changes.told(delivery.rule_events)
-        self.totals.add(delivery)
+        if self._counted != delivery.batch_id:  # else it is run again, since a disk was full when it was noted
+            self.totals.add(delivery)
+            self._counted = delivery.batch_id
         taken = delivery.figures["records"] + len(delivery.dead)
         self._planner.saw(taken)
         if self.pace is not None:

@@ -15,6 +15,7 @@ from crossline.connectors.behind.sink import Behind
 from crossline.core.basics.errors import PermanentError, StoppedError
 from crossline.engine.book.book import Book
 from crossline.engine.book.checkpoint import Checkpoint
+from crossline.engine.book.sparklog import unfinished
 from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.changes.past import PastReader
 from crossline.engine.changes.rulefeed import RuleFeed
@@ -28,6 +29,7 @@ from crossline.engine.spark.calls import Calls
 from crossline.engine.spark.cancel import Cancellable
 from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import together
+from crossline.engine.spark.full import pauses_s, takes_nothing
 from crossline.engine.spark.homes import homes_of
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.work.totals import Totals
@@ -79,12 +81,14 @@ class Pipeline:
         pace = self._batches.pace
         self._bounds = Bounds(spark, pace) if pace is not None else None
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
-        self._leftovers = Leftovers(spark, sum(isinstance(source.intake, ChunkIntake) for source in sources))
+        self._leftovers = self._leftovers_of_query()
         self._calls = Calls(spark, self._batch, self._stopping)
         self._life = threading.Lock()
         self._closed = False
         self._unclosed: list[str] = []
         self._query: StreamingQuery | None = None
+        self._held = ""  # by what, while the query waits to be begun again
+        self._frame: DataFrame
         self._intake: Intake
         self._opened: list[Sink] = []
 
@@ -110,23 +114,77 @@ class Pipeline:
             sink.open()
             self._opened.append(sink)
         self._changes.start()
-        frame, self._intake = together([(source.open(self._spark), source.intake) for source in self._sources])
+        self._frame, self._intake = together([(source.open(self._spark), source.intake) for source in self._sources])
+        if self._stopping.is_set():
+            raise StoppedError("stopped while it started; nothing was judged")
+        self._begin_query()
+        self._watcher.start()
+
+    def _begin_query(self) -> None:
         writer = (
-            frame.writeStream.queryName(self._settings.name)
+            self._frame.writeStream.queryName(self._settings.name)
             .option("checkpointLocation", f"{self._settings.checkpoint}/spark")
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
         )
-        if self._stopping.is_set():
-            raise StoppedError("stopped while it started; nothing was judged")
         self._query = self._calls.give(writer).start()
         if self._checkpoint is not None:
             self._checkpoint.on_lost = self._query.stop
         self._leftovers.watch(self._query)
-        self._watcher.start()
+
+    def _leftovers_of_query(self) -> Leftovers:
+        return Leftovers(self._spark, sum(isinstance(source.intake, ChunkIntake) for source in self._sources))
+
+    def _waited(self, wait: Callable[[StreamingQuery], None]) -> None:
+        """``wait`` for the query, which is begun again, with the batch that was under way, where a disk was full.
+
+        Raises StreamingQueryException where something else ended it.
+        """
+        pauses, reached = pauses_s(), -1
+        while True:
+            try:
+                wait(self._running())
+            except Exception as failure:
+                said = takes_nothing(failure)
+                if said is None or self._stopping.is_set():
+                    raise
+                if self._batches.done != reached:  # it went on meanwhile: this is another time
+                    pauses, reached = pauses_s(), self._batches.done
+                self._begin_again(said, pauses)
+                if self._stopping.is_set():
+                    raise
+            else:
+                return
+
+    def _begin_again(self, said: str, pauses: Iterator[float]) -> None:
+        """Hold the batch until the disk takes what there is to write, or it is stopped."""
+        self._held = said
+        for pause_s in pauses:
+            log.warning("a disk takes nothing; holding the batch", error=said, retry_in_ms=round(pause_s * 1_000))
+            if self._stopping.wait(pause_s):
+                return
+            with self._life:
+                if self._closed or self._stopping.is_set():
+                    return
+                self._calls.end()
+                self._leftovers.drop()
+                self._leftovers = self._leftovers_of_query()
+                self._changes.again()
+                try:
+                    self._begin_query()
+                except Exception as failure:
+                    more = takes_nothing(failure)
+                    if more is None:
+                        raise
+                    said = self._held = more
+                    continue
+                if not unfinished(self._settings.checkpoint):
+                    self._held = ""  # no batch was under way that would say so
+            return
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
         with of_work(batch_id=batch_id):
             self._batches.run(frame, self._intake, batch_id)
+        self._held = ""
         if self._bounds is not None and self._query is not None:
             self._bounds.set(self._query)
 
@@ -138,7 +196,7 @@ class Pipeline:
     def drain(self) -> Totals:
         """Process what is there, then stop. Raises StoppedError where it is stopped before its end."""
         with self._told():
-            self._running().processAllAvailable()
+            self._waited(lambda query: query.processAllAvailable())
         totals = self._done()
         totals.left = [text for source in self._sources for text in source.left()]
         return totals
@@ -146,33 +204,37 @@ class Pipeline:
     def run_until(self, records: int) -> Totals:
         """Until that many records were judged or refused, then stop. Raises StoppedError as ``drain``."""
         self._batches.enough = records
-        query = self._running()
-        while query.isActive and not self._batches.reached.wait(POLL_S):
-            pass
-        with self._told():
+
+        def until_reached(query: StreamingQuery) -> None:
+            while query.isActive and not self._batches.reached.wait(POLL_S):
+                pass
             failure = query.exception()
             if failure is not None:
                 raise failure
+
+        with self._told():
+            self._waited(until_reached)
         return self._done()
 
     def wait(self) -> Totals:
         """Until the query is stopped or fails."""
         with self._told():
-            self._running().awaitTermination()
+            self._waited(lambda query: query.awaitTermination())
         if self._checkpoint is not None and self._checkpoint.lost is not None:
             self.stop()
             raise self._checkpoint.lost
-        self._see_waiting()
+        self._see_end()
         return self.totals
 
-    def _see_waiting(self) -> None:
-        """Note what waits in topics at the end, as far as their brokers say."""
+    def _see_end(self) -> None:
+        """Note what is refused at the end, and what waits in topics, as far as their brokers say."""
+        self.totals.refused = self._changes.refusals()
         found = (each for each in self.waiting() if each.unit == "records" and each.amount is not None)
         self.totals.waiting = {each.stream: each.amount or 0 for each in found}
 
     def _done(self) -> Totals:
         early = self._stopping.is_set()
-        self._see_waiting()
+        self._see_end()
         try:
             for sink in self._opened:
                 if isinstance(sink, Behind):
@@ -207,7 +269,9 @@ class Pipeline:
         started = self._query is not None
         rules = rules_by_kind(self._changes.book.rules) if started else {}
         logged = dict(self._changes.logged)
-        return Standing(started, self._batches.began_s, rules, logged, self._settings.state_root)
+        refused = len(self._changes.refusals()) if started else 0
+        held = self._held
+        return Standing(started, self._batches.began_s, rules, logged, self._settings.state_root, refused, held)
 
     def waiting(self) -> list[Waiting]:
         """What waits in its sources; from any thread. Brokers are asked, and given two seconds."""
@@ -215,8 +279,8 @@ class Pipeline:
 
     @property
     def alive(self) -> bool:
-        """Whether its query runs; Java is asked."""
-        return self._query is not None and bool(self._query.isActive)
+        """Whether its query runs, or is held until a disk takes what there is to write; Java is asked."""
+        return self._query is not None and (bool(self._held) or bool(self._query.isActive))
 
     @property
     def running(self) -> bool:

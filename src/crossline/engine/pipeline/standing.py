@@ -18,7 +18,9 @@ class Standing:
 
     ``started``: its rules are loaded and its query was started. ``batch_began_s``: since when the batch that runs does,
     on the wall clock; None: none runs. ``rules``: versions that judge until further notice, by kind. ``logged``: how
-    often what happened to rules in this run. ``state_root``: where its state lies.
+    often what happened to rules in this run. ``state_root``: where its state lies. ``refused``: how many files or
+    messages, of rules, shared figures, lists and tables, are refused as they stand. ``held``: by what a batch is held,
+    which is run again once a disk takes what there is to write; "": by nothing.
     """
 
     started: bool = False
@@ -26,6 +28,8 @@ class Standing:
     rules: Mapping[str, int] = field(default_factory=dict)
     logged: Mapping[str, int] = field(default_factory=dict)
     state_root: str = ""
+    refused: int = 0
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from crossline.connectors.objects.files import ASIDE, patiently, told
+from crossline.connectors.net.deadline import Orderly
+from crossline.connectors.objects.files import ASIDE, in_time, patiently, told, turns_of
 from crossline.connectors.objects.place import is_uri, place_of
 from crossline.core.basics import wire
 from crossline.core.basics.errors import StateError
@@ -66,6 +67,7 @@ class StateLog:
         self._dir = f"{place.base}/{SHARD}{shard:05d}"
         self._local = isinstance(place.fs, pafs.LocalFileSystem)
         self._made = False
+        self._turns = turns_of(f"{root}/{shard}")
 
     def write(self, batch_id: int, blob: bytes) -> None:
         """Make ``blob`` the segment of ``batch_id``."""
@@ -206,7 +208,7 @@ class StateLog:
             with self._open(name) as file:
                 return file.read_buffer()
 
-        return self._tried(read)
+        return self._tried(read, MERGE_BUDGET_BYTES)
 
     def _open(self, name: str) -> pa.NativeFile:
         try:
@@ -224,24 +226,31 @@ class StateLog:
             if not self._made and not self._whole:
                 self._fs.create_dir(self._dir, recursive=True)
                 self._made = True
-            with self._fs.open_output_stream(aside) as out:
-                for blob in blobs:
-                    if not framed:
-                        out.write(_LENGTH.pack(len(blob)))
-                    out.write(blob)
-            if not self._whole:
-                self._fs.move(aside, path)
+            try:
+                with self._fs.open_output_stream(aside) as out:
+                    for blob in blobs:
+                        if not framed:
+                            out.write(_LENGTH.pack(len(blob)))
+                        out.write(blob)
+                if not self._whole:
+                    self._fs.move(aside, path)
+            except OSError:
+                if self._local:  # a full disk has no room for what is of no use
+                    Path(aside).unlink(missing_ok=True)
+                raise
 
-        self._tried(write)
+        self._tried(write, sum(len(blob) for blob in blobs), self._turns)
 
     def _delete(self, segments: list[Segment]) -> None:
         for segment in segments:
             with suppress(FileNotFoundError):
-                self._tried(partial(self._fs.delete_file, f"{self._dir}/{segment.name}"))
+                self._tried(partial(self._fs.delete_file, f"{self._dir}/{segment.name}"), 0, self._turns)
 
-    def _tried(self, call: Callable[[], T]) -> T:
+    def _tried(self, call: Callable[[], T], size: int = 0, turns: Orderly | None = None) -> T:
         """On this machine as it is; a store that is away is waited for, as a task has nothing better to do."""
-        return call() if self._local else patiently(partial(_told, call, self._dir))
+        if self._local:
+            return call()
+        return patiently(partial(_told, partial(in_time, call, size, turns), self._dir))
 
 
 def _fitting(segments: list[Segment]) -> list[Segment]:
@@ -279,7 +288,7 @@ def _looked(root: str, fs: pafs.FileSystem, selector: pafs.FileSelector) -> list
     def look() -> list[pafs.FileInfo]:
         return list(fs.get_file_info(selector))
 
-    return patiently(partial(_told, look, root)) if is_uri(root) else look()
+    return patiently(partial(_told, partial(in_time, look), root)) if is_uri(root) else look()
 
 
 def _told(call: Callable[[], T], where: str) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from crossline.connectors.base import Delivery
 from crossline.core.decide.batch import counted
@@ -24,7 +25,8 @@ class Totals:
     to 1, where that is known. ``missed``: by table, records it had no row for. ``without_context``: by rule version,
     records that never got the context that they are held against. ``cost_ms``: by rule version, processor time of
     judging. ``waiting``: by stream, records in its topics at the end. ``ran``: of a pipeline, batches by the way in
-    which they ran (``WAYS``).
+    which they ran (``WAYS``). ``refused``: what of rules, shared figures, lists and tables is refused at the end, as
+    events of the rule log.
     """
 
     batches: int = 0
@@ -45,6 +47,7 @@ class Totals:
     without_context: dict[str, int] = field(default_factory=dict)
     cost_ms: dict[str, float] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
+    refused: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def costliest(self) -> list[tuple[str, float]]:

@@ -6,6 +6,8 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from contextvars import copy_context
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from crossline.connectors.net.deadline import Deadline, NoAnswerError, within
 from crossline.core.basics.errors import PermanentError
 from crossline.core.settings.watch import OtlpSettings
 from crossline.core.texts.uris import is_loopback
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from crossline.connectors.base import Delivery, Sink
     from crossline.engine.work.totals import Totals
 
+ANSWER_S_MAX = 30.0  # that a collector may take for what it is sent at once
 END_S = 5.0  # that spans which are left at the end have to be taken
 _PATH = "/v1/traces"
 
@@ -81,10 +85,11 @@ class Telling(SpanExporter):
         self._exporter = exporter
         self._place = place
         self._dropped = 0
+        self._under_way = threading.Lock()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send them; what is not taken is dropped."""
-        result = self._exporter.export(spans)
+        """Send them; what is not taken is dropped, at once while one that was given up is still being sent."""
+        result = self._answered(spans)
         if result is SpanExportResult.SUCCESS:
             if self._dropped:
                 log.info("spans are taken again", collector=self._place, dropped=self._dropped)
@@ -94,6 +99,22 @@ class Telling(SpanExporter):
             log.warning("a collector does not take spans; they are dropped until it does", collector=self._place)
         self._dropped += len(spans)
         return result
+
+    def _answered(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """The library's time-outs are a read's: a collector that sends a byte now and then would hold it for ever."""
+        if not self._under_way.acquire(blocking=False):
+            return SpanExportResult.FAILURE
+
+        def send() -> SpanExportResult:
+            try:
+                return self._exporter.export(spans)
+            finally:
+                self._under_way.release()
+
+        try:
+            return within(Deadline(ANSWER_S_MAX), partial(copy_context().run, send), "spans")
+        except NoAnswerError:
+            return SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
         """End what is being sent."""

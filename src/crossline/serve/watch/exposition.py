@@ -87,6 +87,11 @@ class RunCollector:
         running = 0.0 if standing.batch_began_s is None else max(0.0, time.time() - standing.batch_began_s)
         yield _gauge("batch_running_seconds", "For how long the batch that runs does; 0: none.", [], {(): running})
         yield _gauge("rules", "Rule versions that judge until further notice.", ["kind"], standing.rules)
+        yield _gauge(
+            "disk_full", "1 where a batch is held until a disk takes it.", [], {(): float(bool(standing.held))}
+        )
+        told = "Files or messages of rules, shared figures, lists and tables that are refused as they stand."
+        yield _gauge("refused_files", told, [], {(): standing.refused})
         yield _counter("rule_events", "What happened to rules in this run.", ["event"], _events(standing.logged))
         for unit in ("records", "bytes"):
             amounts = {each.stream: each.amount for each in waiting if each.unit == unit and each.amount is not None}

@@ -64,7 +64,8 @@ def keeps_up(
         return life
     if not standing.started:
         return Answer(("it is starting: its rules are not loaded yet",))
-    reasons = [*_slow(standing, progress, [each for each in waiting if each.amount])]
+    reasons = [f"a disk takes nothing, and the batch is held: {standing.held}"] if standing.held else []
+    reasons += [*_slow(standing, progress, [each for each in waiting if each.amount])]
     for name, each in sinks.items():
         if each.behind_since_s is not None:
             behind_s = max(0.0, progress.now_s - each.behind_since_s)

@@ -1,0 +1,1 @@
+"""What becomes of what people ask for: publications, approvals, refusals."""

@@ -1,0 +1,102 @@
+"""A PostgreSQL that falls silent, trickles, or whose tables somebody changed: the batch is held until it is mended."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from structlog.testing import capture_logs
+
+from crossline.connectors.postgres import client
+from crossline.connectors.postgres import sink as module
+from crossline.connectors.postgres.client import Place
+from crossline.connectors.postgres.sink import PostgresSink
+from crossline.core.basics.errors import SinkError
+from crossline.services.postgres import LocalPostgres
+
+from .makers import delivery
+from .postgres_kit import opened, place_in, rows
+from .trickling import trickling
+
+
+@pytest.fixture
+def place(postgres_server: LocalPostgres, postgres_schema: str) -> Place:
+    return place_in(postgres_server, postgres_schema)
+
+
+def ids(place: Place) -> list[str]:
+    return [str(row[0]) for row in rows(place, "SELECT alert_id FROM alerts ORDER BY seq")]
+
+
+def test_a_frozen_server_is_left_at_the_deadline(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(place) as sink:
+        sink.deliver(delivery(0, "a"))
+        assert sink._connection is not None
+        pid = sink._connection.info.backend_pid
+        monkeypatch.setattr(sink, "_answer_s", 0.5)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(SinkError, match=r"cannot be written now: no whole answer in 0\.5 s"):
+                sink.deliver(delivery(1, "b"))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert sink._answer_s == 1.0, "a server that is slow has twice as long the next time"
+        monkeypatch.setattr(sink, "_answer_s", module.ANSWER_S_MAX)
+        sink.deliver(delivery(1, "b"))
+    assert ids(place) == ["id-a", "id-b"]
+
+
+def test_a_greeting_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "GREET_S_MAX", 0.5)
+    # It lets us in, and then tells of a parameter, 28 KB long.
+    with trickling(b"R\0\0\0\x08\0\0\0\0S\0\0\x70\0") as slow:
+        sink = PostgresSink(
+            Place({"host": "127.0.0.1", "port": slow.port, "user": "u", "sslmode": "disable"}, "s"), "p"
+        )
+        with capture_logs() as logs:
+            sink.open()
+        assert "no whole answer in 0.5 s" in logs[0]["error"]
+        with pytest.raises(SinkError, match=r"cannot be written now: no whole answer in 0\.5 s"):
+            sink.deliver(delivery(0, "a"))
+        sink.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "back", "advice"),
+    [
+        (
+            "ALTER TABLE alerts RENAME severity TO gravity",
+            "ALTER TABLE alerts RENAME gravity TO severity",
+            "put it back",
+        ),
+        ("ALTER TABLE alerts RENAME TO hidden", "ALTER TABLE hidden RENAME TO alerts", "restore it"),
+        (
+            "ALTER TABLE alerts ADD CONSTRAINT ours CHECK (rule_id = 'x') NOT VALID",
+            "ALTER TABLE alerts DROP CONSTRAINT ours",
+            "take it away",
+        ),
+        (
+            "ALTER TABLE alerts ADD mine int NOT NULL",
+            "ALTER TABLE alerts DROP mine",
+            "take it away",
+        ),
+        (
+            "ALTER TABLE delivered RENAME identity TO named",
+            "ALTER TABLE delivered RENAME named TO identity",
+            "put it back",
+        ),
+    ],
+)
+def test_a_table_that_somebody_changed_holds_the_batch_until_it_is_mended(
+    place: Place, change: str, back: str, advice: str
+) -> None:
+    with opened(place) as sink, place.connect() as other:
+        other.execute(change.encode())
+        for _ in range(2):
+            with pytest.raises(SinkError, match=f"cannot be written: .*; .*{advice}"):
+                sink.deliver(delivery(0, "a", "b"))
+        other.execute(back.encode())
+        sink.deliver(delivery(0, "a", "b"))
+        sink.deliver(delivery(1, "c"))
+    assert ids(place) == ["id-a", "id-b", "id-c"]
