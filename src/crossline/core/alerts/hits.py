@@ -23,6 +23,7 @@ from crossline.core.plan.compile import LayerPlan, Stateless, StreamPlan
 from crossline.core.plan.meeting import read_log
 from crossline.core.plan.spaces import Absence, FormulaLine, KeySpacePlan, Line, Pattern
 from crossline.core.route.keys import key_values
+from crossline.core.rules.entity import entity_of
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import Cause, FigureRead, Hits, KeyedBatch, Met
 from crossline.core.windows.verdicts.alone import waited_by
@@ -263,7 +264,7 @@ class JudgedRows:
         return Hit(
             version=rule.version,
             place=self.place(row),
-            key={},
+            key=entity_of(rule.key_fields, fields),
             record_id=record_id,
             event_ms=int(self.rows["event_ms"][row]),
             ingest_ms=int(self.batch.ingest_ms[row]),
@@ -326,6 +327,7 @@ class _LineOf:
         self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
         self.carried = judged.plan.carried.get(line.rule_id, ())
         self._shown = judged.plan.programs[line.rule_id, line.version].evidence.fields
+        self._entity = judged.plan.programs[line.rule_id, line.version].entity
         self.alone = judged.plan.programs[line.rule_id, line.version].verdict is None
 
     def of_record(self, hit: Hit, facts: Mapping[str, Any], row: int) -> Hit:
@@ -334,7 +336,7 @@ class _LineOf:
         fields = {name: value for name, value in found.items() if value is not None}
         return replace(
             hit,
-            key={},
+            key=entity_of(self._entity, {name: facts[name][row].as_py() for name in self._entity}),
             value=None,
             count=1,
             window_start_ms=None,

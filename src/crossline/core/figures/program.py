@@ -278,7 +278,8 @@ class Program:
 
     ``feed``: the records that are judged; those later than ``judge_lateness_ms`` are not (None: no such bound).
     ``figures`` are none, and ``verdict`` is None, where the record alone decides: each that enters is a hit. There are
-    none either where the verdict is of the order of records. ``brings``: figures of other keys, which a formula
+    none either where the verdict is of the order of records. ``entity``: of such a program the fields of the key of its
+    alerts, where the record has them all. ``brings``: figures of other keys, which a formula
     names as it does fields. ``reevaluate``: records are judged again where one comes late that may change the answer.
     """
 
@@ -290,6 +291,7 @@ class Program:
     judge_lateness_ms: int | None = None
     brings: tuple[Brings, ...] = ()
     reevaluate: bool = False
+    entity: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         verdict = self.verdict

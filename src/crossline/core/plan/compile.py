@@ -72,6 +72,7 @@ class Stateless:
     """A rule judged at the record alone.
 
     ``scored_after_ms``: lateness beyond which its hits are for risk scores alone; None: there are no such hits.
+    ``key_fields``: of the key of its alerts.
     """
 
     version: RuleVersion
@@ -79,6 +80,7 @@ class Stateless:
     judge_lateness_ms: int | None
     shown_fields: tuple[str, ...]
     scored_after_ms: int | None = None
+    key_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ def compile_stream(
     for draft, members in assign(name, spec, windowed, layout, defaults):
         for version, program in members:
             _add(draft, version, program, spec)
-            shown = program.evidence.fields if corrected else ()
+            shown = (*program.evidence.fields, *program.entity) if corrected else ()
             draft.facts |= dict.fromkeys((*of.carried.get(version.rule.rule_id, ()), *shown))
         if members:
             draft.layer = without_idle(draft.layer, draft.used, draft.programs, defaults)
@@ -236,6 +238,7 @@ def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:
         min(bounds) if bounds else None,
         program.evidence.fields,
         program.feed.allowed_lateness_ms if scored else None,
+        program.entity,
     )
 
 

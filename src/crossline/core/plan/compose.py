@@ -223,7 +223,7 @@ def reads(plan: StreamPlan) -> tuple[str, ...]:
     for condition in plan.conditions.values():
         found += condition.fields()
     for rule in plan.stateless:
-        found += [*rule.shown_fields, *plan.carried.get(rule.version.rule.rule_id, ())]
+        found += [*rule.shown_fields, *rule.key_fields, *plan.carried.get(rule.version.rule.rule_id, ())]
     return tuple(dict.fromkeys(found))
 
 

@@ -308,10 +308,10 @@ def _numpy(array: pa.Array, missing: float) -> npt.NDArray[Any]:
 def _figures(plan: StreamPlan, records: Records, holds: BoolMask, mine: I64) -> tuple[U8, I64]:
     """For each row of ``mine`` that some stateless rule holds on (``holds``), what its hit says of the record.
 
-    The fields that alerts show or other rules read, as a JSON object; nothing for the others.
+    The fields that alerts show or are known by, or other rules read, as a JSON object; nothing for the others.
     """
     carried = {f for rule in plan.stateless for f in plan.carried.get(rule.version.rule.rule_id, ())}
-    fields = sorted({f for rule in plan.stateless for f in rule.shown_fields} | carried)
+    fields = sorted({f for rule in plan.stateless for f in (*rule.shown_fields, *rule.key_fields)} | carried)
     index = pa.array(mine[holds])
     table = {f: records.fields[f].take(index).to_pylist() for f in fields}
     texts = [orjson.dumps({f: table[f][i] for f in fields if table[f][i] is not None}) for i in range(int(holds.sum()))]
