@@ -66,7 +66,7 @@ def due_hits(plan: StreamPlan, layer_plan: LayerPlan, due: Due) -> Iterator[Hit]
             fields={},
             records=None,
             rests_on=alerts,
-            carried={name: origin[_FACT + name] for name in plan.carried.get(version.rule.rule_id, ())},
+            carried={name: origin.get(_FACT + name) for name in plan.carried.get(version.rule.rule_id, ())},
             reached_ms=moment_ms,
             known_ms=moment_ms,
         )

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crossline.core.conditions.condition import Condition
+from crossline.core.figures.carried import carried_record
 from crossline.core.figures.program import (
     Absent,
     Formed,
@@ -191,6 +192,7 @@ def compile_stream(
     judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
     windowed = [(version, program) for version, program in judged if program.verdict is not None] + told
     stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
+    carried = _carried(of, programs)
     lateness = lateness_of(
         [*((v, program.feed) for v, program in programs), *((v, v.rule.feed(defaults)) for v in of.beside)], defaults
     )
@@ -200,7 +202,7 @@ def compile_stream(
         for version, program in members:
             _add(draft, version, program, spec)
             shown = (*program.evidence.fields, *program.entity) if corrected else ()
-            draft.facts |= dict.fromkeys((*of.carried.get(version.rule.rule_id, ()), *shown))
+            draft.facts |= dict.fromkeys((*carried.get(version.rule.rule_id, ()), *shown))
         if members:
             draft.layer = without_idle(draft.layer, draft.used, draft.programs, defaults)
             draft.layer = kept_for(draft.layer, of.corrected_ms or 0)
@@ -220,13 +222,24 @@ def compile_stream(
         lateness=lateness,
         programs={(v.rule.rule_id, v.rule.version): program for v, program in programs},
         corrected=corrected,
-        **of.said,
+        **{**of.said, "carried": carried},
     )
 
 
 def _program(version: RuleVersion, spec: StreamSpec, defaults: Defaults) -> Program:
-    program = version.rule.program(spec, defaults)
+    program, record = version.rule.program(spec, defaults), carried_record(version.rule, spec, defaults)
+    if record is not None:
+        program = replace(program, record=record)
     return replace(program, reevaluate=True) if version.rule.judges_again else program
+
+
+def _carried(of: Origin, programs: Iterable[tuple[RuleVersion, Program]]) -> dict[str, tuple[str, ...]]:
+    """By rule the fields that its hits carry: for other rules, and for alerts that carry their record."""
+    found = {rule_id: dict.fromkeys(fields) for rule_id, fields in of.carried.items()}
+    for version, program in programs:
+        if program.record is not None:
+            found.setdefault(version.rule.rule_id, {}).update(dict.fromkeys(program.record.names))
+    return {rule_id: tuple(fields) for rule_id, fields in found.items()}
 
 
 def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
+from crossline.core.figures.carried import record_findings
 from crossline.core.figures.kinds import Operator, TimeMode
 from crossline.core.figures.program import Feed, Program
 from crossline.core.formula.formula import Formula
@@ -21,7 +22,15 @@ from crossline.core.rules.breaker import Breaker
 from crossline.core.rules.sentence import Sentence, parse_description
 from crossline.core.streams.reading import Reading, written_reading
 from crossline.core.streams.schema import StreamSpec, check_field
-from crossline.core.texts.fieldtypes import OptionalDuration, OptionalInstant, OptionalSeconds, RuleId, Texts
+from crossline.core.texts.fieldtypes import (
+    OptionalDuration,
+    OptionalInstant,
+    OptionalRecord,
+    OptionalSeconds,
+    RecordAsked,
+    RuleId,
+    Texts,
+)
 from crossline.core.texts.problems import Finding, Path, shown
 from crossline.core.texts.validation import refusals
 
@@ -56,6 +65,11 @@ class Defaults:
     time_mode: TimeMode = "event_time"
     watermark_delay_ms: int = 45_000
     allowed_lateness_ms: int = 120_000
+    record: RecordAsked = "none"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.record, list):  # as JSON has it
+            object.__setattr__(self, "record", tuple(self.record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +161,11 @@ class Rule(BaseModel):
         None,
         description="Keeps panes of this length instead of records, for long windows; of `velocity`, `burst` and "
         "`anomaly`, and of each figure of a `formula`. See Figures.",
+    )
+    record: OptionalRecord = Field(
+        None,
+        description="What its alerts carry of their record, fields of tables included: `none`, `all`, or a list of "
+        "fields, where `location` is all that is within it. None: the pipeline's (`none`).",
     )
     breaker: Breaker | None = Field(
         None,
@@ -288,6 +307,7 @@ class Rule(BaseModel):
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """What does not fit the stream ``name`` that the rule reads; ``lists``: names of the lists there are."""
         findings = check_conditions(self.filter.node, spec.columns, name, lists)
+        findings += record_findings(self.record, spec, name)
         if self.late_policy == "reevaluate" and self.reading.told_once:
             expected = "evaluate or skip beside a risk score, which is that of then; what is corrected, in another rule"
             findings.append(Finding(("late_policy",), "reevaluate", expected))

@@ -27,6 +27,7 @@ from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
 from crossline.core.settings.tables import TableOfFiles, TableOfTopic
 from crossline.core.settings.watch import BreakerSettings, OtlpSettings, WatchSettings
+from crossline.core.texts.fieldtypes import GivenRecord
 
 _HEAD = """\
 # pipeline.yaml
@@ -66,6 +67,7 @@ A formula of a policy is written as in rules. It may name:
 Ids and tags with other characters than letters, digits, `_` and `.` cannot be named; a tag does for such a rule.
 """
 _DURATION = typing.get_args(DurationMs)[1]
+_RECORD = typing.get_args(GivenRecord)[1]
 _WORDS = {str: "text", int: "whole number", bool: "`true` or `false`", float: "number"}
 
 
@@ -109,6 +111,8 @@ def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
 def _value(field: FieldInfo) -> str:
     if _DURATION in field.metadata:
         return "duration"
+    if _RECORD in field.metadata:
+        return "`none` or `all` or list of texts"
     low = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
     return _type(field.annotation) + (f", {low} or more" if low is not None else "")
 

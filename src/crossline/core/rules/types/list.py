@@ -87,8 +87,9 @@ conditions:
     def _sentence(self) -> Sentence:
         is_in = "is in" if self.operator == "in" else "is not in"
         whose = f"{noun(self.source_topic, one=True)} whose {self.field} "
-        looked_up = (("text", whose), ("figure", self.field), ("text", f" {is_in} list {self.list}"))
-        return Sentence((*looked_up, *key_parts(self.entity)))
+        return Sentence(
+            (("text", whose), ("figure", self.field), ("text", f" {is_in} list {self.list}"), *key_parts(self.entity))
+        )
 
     def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - a record has no value
         """``payment whose card_hash c1 is in list stolen_cards``."""

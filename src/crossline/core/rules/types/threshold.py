@@ -84,8 +84,8 @@ conditions:
 
     @cached_property
     def _sentence(self) -> Sentence:
-        said = ("text", f"{noun(self.source_topic, one=True)} where {self.filter.text}")
-        return Sentence((said, *key_parts(self.entity)))
+        what = f"{noun(self.source_topic, one=True)} where {self.filter.text}"
+        return Sentence((("text", what), *key_parts(self.entity)))
 
     def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - a record has no value
         """``payment where amount_cents >= 1000000``."""
