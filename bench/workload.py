@@ -89,7 +89,10 @@ R5: Rules = [
 
 
 def rule_set(name: str) -> Rules:
-    """R1 and R5 as published, R1 with alerts that carry their record; R100 and others are velocity rules over four key spaces, M100 and others of all types."""
+    """R1 and R5 as published, R1 with alerts that carry their record (``R1-record``); else many rules by their number.
+
+    R100 and others are velocity rules over four key spaces, M100 and others of all types.
+    """
     made = mixed_rules if name.startswith("M") else many_rules
     return {"R1": R1, "R1-record": R1_RECORD, "R5": R5}.get(name) or made(int(name[1:]))
 
