@@ -25,6 +25,7 @@ from crossline.core.plan.spaces import Absence, FormulaLine, KeySpacePlan, Line,
 from crossline.core.route.keys import key_values
 from crossline.core.rules.entity import entity_of
 from crossline.core.rules.ruleset import RuleVersion
+from crossline.core.streams.clocks import EVENT
 from crossline.core.windows.batch import Cause, FigureRead, Hits, KeyedBatch, Met
 from crossline.core.windows.verdicts.alone import waited_by
 
@@ -185,7 +186,7 @@ class JudgedRows:
                 place=self.place(row),
                 key=self._key(int(self.batch.key_index[row])),
                 record_id=self.record_id(row),
-                event_ms=ingest_ms - int(self.batch.lateness_ms[row]),
+                event_ms=self.event_ms(row),
                 ingest_ms=ingest_ms,
                 value=read.value if read else whole[i] + (up[i] << 64) if integral[i] else real[i],
                 count=int(hits.count[i]),
@@ -217,7 +218,7 @@ class JudgedRows:
             place=self.place(row),
             key=self._key(int(self.batch.key_index[row])),
             record_id=self.record_id(row),
-            event_ms=ingest_ms - int(self.batch.lateness_ms[row]),
+            event_ms=self.event_ms(row),
             ingest_ms=ingest_ms,
             value=read.value,
             count=1,
@@ -266,7 +267,7 @@ class JudgedRows:
             place=self.place(row),
             key=entity_of(rule.key_fields, fields),
             record_id=record_id,
-            event_ms=int(self.rows["event_ms"][row]),
+            event_ms=self.event_ms(row),
             ingest_ms=int(self.batch.ingest_ms[row]),
             value=None,
             count=1,
@@ -279,6 +280,12 @@ class JudgedRows:
             carried={name: fields.get(name) for name in carried},
             reached_ms=self._reached_ms(row),
         )
+
+    def event_ms(self, row: int) -> int:
+        """The event time of the record of ``row``, whatever clock it is judged by."""
+        if self.plan.clock is not None:
+            return int(self.batch.facts[EVENT][row].as_py())
+        return int(self.batch.ingest_ms[row]) - int(self.batch.lateness_ms[row])
 
     def _reached_ms(self, row: int) -> int:
         return int(self.rows["reached"][row]) if "reached" in self.rows else int(self.batch.ingest_ms[row])

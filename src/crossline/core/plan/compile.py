@@ -45,6 +45,7 @@ from crossline.core.plan.spaces import (
 from crossline.core.plan.windowed import entry_of_step, formula_of, line_of, telling_of
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
+from crossline.core.streams.clocks import EVENT, clock_spec
 from crossline.core.streams.schema import StreamSpec
 
 
@@ -96,7 +97,9 @@ class StreamPlan:
     rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
     ``corrected``: whether records of it may be taken back: hits of a rule that judges again.
     ``met``: where records of several sources meet in it. ``order``: all streams, as records of one ingest time count
-    one after the other. ``mixed``: whether what may change its answers is of several of these.
+    one after the other. ``mixed``: whether what may change its answers is of several of these. ``clock``: that of the
+    stream that its rules go by, in the place of event time; its records are reported in the stream's own plan, where
+    ``clocks`` say what rules on each of the others take.
     """
 
     stream: str
@@ -115,6 +118,8 @@ class StreamPlan:
     met: Meeting | None = None
     order: tuple[str, ...] = ()
     mixed: bool = False
+    clock: str | None = None
+    clocks: Mapping[str, LatenessInForce] = field(default_factory=dict)
 
     def origin(self, log: str) -> tuple[str, str]:
         """The stream that a ``log`` of its rows is of in the end, and what it is called there."""
@@ -159,11 +164,12 @@ class Origin:
     scored: Collection[str] = ()
     order: tuple[str, ...] = ()
     mixed: bool = False
+    clock: str | None = None
 
     @property
     def said(self) -> dict[str, Any]:
         """What the plan says of it as it is."""
-        return {name: getattr(self, name) for name in ("base", "level", "carried", "met", "order", "mixed")}
+        return {name: getattr(self, name) for name in ("base", "level", "carried", "met", "order", "mixed", "clock")}
 
 
 def compile_stream(
@@ -181,12 +187,14 @@ def compile_stream(
     ``change``: what becomes of each rule's program before it is compiled.
     """
     layout, of = layout or Layout(), of or Origin(name)
-    mine = [v for v in rules.versions if v.rule.reading.name == name]
+    mine = [v for v in rules.versions if v.rule.reading.name == (name if of.clock is None else of.base)]
     programs = [(v, _program(v, spec, defaults)) for v in mine]
     if change is not None:
         programs = [(version, change(version, program)) for version, program in programs]
     if of.met is not None:
         spec = wide_spec(spec, of.met.reading)
+    if of.clock is not None:
+        spec = clock_spec(spec)
     told = [(v, program if change is None else change(v, program)) for v, program in of.tellings]
     corrected = of.corrected_ms is not None
     judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
@@ -212,6 +220,8 @@ def compile_stream(
         reporter = _reporter(drafts, name, spec, lateness.widest_ms, layout)
     else:
         reporter, drafts = 0, [draft for draft in drafts if not draft.idle]
+    for draft in drafts if of.clock is not None else ():
+        draft.facts[EVENT] = None
     return StreamPlan(
         stream=name,
         spec=spec,

@@ -7,7 +7,7 @@ first, for what they read of a hit is what the rule's own plan has to carry.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from crossline.core.conditions.condition import Condition
@@ -19,6 +19,7 @@ from crossline.core.plan.meeting import Meeting, read_of, wide_program
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.composition import Sources, bases_of
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
+from crossline.core.streams.clocks import clock_of, plan_name
 from crossline.core.streams.reading import HIT, RULE, Reading, rule_of, several_of
 from crossline.core.streams.schema import StreamSpec
 
@@ -51,9 +52,13 @@ def compile_all(
     tellings = _tellings(rules, sources, defaults, corrected)
     order = _order(read.values(), sources)
     plans: dict[str, StreamPlan] = {}
-    for name in [*way, *streams]:
-        reading = read.get(name) or Reading((name,))
-        here = {v.rule.rule_id for v in rules.versions if v.rule.reading.name == name}
+    clocked = _clocked(rules, streams)
+    apart = {id(version) for on in clocked.values() for version in on.rules.versions}
+    plain = RuleSet(tuple(version for version in rules.versions if id(version) not in apart))
+    for name in [*way, *streams, *clocked]:
+        on = clocked.get(name) or _OnClock(name, None, plain)
+        reading = read.get(name) or Reading((on.stream,))
+        here = {v.rule.rule_id for v in on.rules.versions if v.rule.reading.name == reading.name}
         mine = {rule_id: tuple(fields) for rule_id, fields in carried.items() if rule_id in here}
         level = sources.level_of(reading)
         corrected_ms = _corrected_by(reading, corrected)
@@ -67,12 +72,38 @@ def compile_all(
         mixed = len(_bases(reading, sources)) > 1
         given = (mine, corrected_ms, met, beside, told, scored, order, mixed)
         origin = Origin(sources.base(reading.judged[0]), level, *given)
+        origin = replace(origin, clock=on.clock)
+        mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
         spec = sources.of_reading(reading)
-        plan = plans[name] = compile_stream(rules, name, spec, defaults, layout, change=change, of=origin)
+        plan = plans[name] = compile_stream(on.rules, name, spec, mode, layout, change=change, of=origin)
         for rule_id, fields in _asked(plan, reading).items():
             carried.setdefault(rule_id, {}).update(dict.fromkeys(fields))
     plans = {name: _with_tables(plan, plans.values()) for name, plan in plans.items()}
+    for stream in dict.fromkeys(on.stream for on in clocked.values()):
+        on_others = {on.clock: plans[name].lateness for name, on in clocked.items() if on.stream == stream and on.clock}
+        plans[stream] = replace(plans[stream], clocks=on_others)
     return dict(sorted(plans.items(), key=lambda each: each[1].level))
+
+
+@dataclass(frozen=True, slots=True)
+class _OnClock:
+    """Rules that read ``stream``, and judge by one of its clocks; None: by its event time."""
+
+    stream: str
+    clock: str | None
+    rules: RuleSet
+
+
+def _clocked(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> dict[str, _OnClock]:
+    """The rules that judge by other clocks than event time, by the name of their plan."""
+    found: dict[tuple[str, str], list[RuleVersion]] = {}
+    for version in rules.versions:
+        rule = version.rule
+        if _is_stream(rule.reading) and rule.reading.name in streams:
+            clock = clock_of(rule.timestamp_field, streams[rule.reading.name])
+            if clock is not None:
+                found.setdefault((rule.reading.name, clock), []).append(version)
+    return {plan_name(*each): _OnClock(*each, RuleSet(tuple(mine))) for each, mine in sorted(found.items())}
 
 
 def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, int]:
@@ -127,6 +158,8 @@ def _with_tables(plan: StreamPlan, plans: Iterable[StreamPlan]) -> StreamPlan:
         return plan
     read = {*reads(plan)}
     for each in plans:
+        if each.clock is not None and each.base == plan.stream:
+            read |= {*reads(each)}
         if each.met is not None and plan.stream in each.met.specs:
             read |= {field for columns in columns_from(each, plan.stream).values() for field in columns.values()}
     read -= plan.spec.own_columns.keys()

@@ -20,8 +20,9 @@ from crossline.core.figures.program import Feed, Program
 from crossline.core.formula.formula import Formula
 from crossline.core.rules.breaker import Breaker
 from crossline.core.rules.sentence import Sentence, parse_description
+from crossline.core.streams.clocks import clock_findings
 from crossline.core.streams.reading import Reading, written_reading
-from crossline.core.streams.schema import StreamSpec, check_field
+from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import (
     OptionalDuration,
     OptionalInstant,
@@ -31,7 +32,7 @@ from crossline.core.texts.fieldtypes import (
     RuleId,
     Texts,
 )
-from crossline.core.texts.problems import Finding, Path, shown
+from crossline.core.texts.problems import Finding, Path
 from crossline.core.texts.validation import refusals
 
 NOT_YET = "Not in this version yet."
@@ -143,7 +144,11 @@ class Rule(BaseModel):
     time_mode: TimeMode | None = Field(
         None, description="Clock: `event_time`, or `processing_time`, which is ingest time. None: the pipeline's."
     )
-    timestamp_field: str | None = Field(None, description="Field of the event time; it must be the stream's own.")
+    timestamp_field: str | None = Field(
+        None,
+        description="The clock that windows and lateness are measured on: the field of the event time, or another of "
+        "the stream's `clocks`, by its name or its field. None: the event time.",
+    )
     watermark_delay: OptionalSeconds = Field(
         None,
         description="Up to this lateness a record is on time; a bare number is seconds. None: the pipeline's (45 s).",
@@ -311,16 +316,7 @@ class Rule(BaseModel):
         if self.late_policy == "reevaluate" and self.reading.told_once:
             expected = "evaluate or skip beside a risk score, which is that of then; what is corrected, in another rule"
             findings.append(Finding(("late_policy",), "reevaluate", expected))
-        event_time = spec.event_time.field
-        if self.timestamp_field is not None and self.timestamp_field != event_time:
-            findings.append(
-                check_field(self.timestamp_field, spec.columns, name, ("timestamp_field",))
-                or Finding(
-                    ("timestamp_field",),
-                    shown(self.timestamp_field),
-                    f"{event_time}, the event time of stream {name}; other clocks are not in this version yet",
-                )
-            )
+        findings += clock_findings(self.timestamp_field, self.time_mode, self.reading, name, spec)
         if self.description is not None:
             findings += parse_description(self.description, self.rule_id, self.placeholder_names(spec))[1]
         return findings
