@@ -222,22 +222,6 @@ def test_export_as_csv(db: Path) -> None:
     assert json.loads(rows[0]["evidence_record_ids"]) == ["t0000005", "t0000006", "t0000007"]
 
 
-def test_the_record_that_an_alert_carries_is_shown_and_exported(tmp_path: Path) -> None:
-    record = {"account_id": "a1", "place": {"city": None, "lat": 59.9}, "tags": ["x"]}
-    carried = alert("11aa0000-0000-5000-8000-000000000001", record=record)
-    db = store(tmp_path / "carried.db", Delivery("p", 0, alerts=[carried]))
-    shown = said("show", "11aa", "--db", db).stdout.splitlines()
-    first = next(number for number, line in enumerate(shown) if line.split()[:1] == ["carries"])
-    assert [line.removeprefix("carries").strip() for line in shown[first : first + 4]] == [
-        "account_id a1",
-        "place.city missing",
-        "place.lat 59.9",
-        'tags ["x"]',
-    ]
-    (row,) = csv.DictReader(io.StringIO(said("export", "--db", db, "--format", "csv").stdout))
-    assert json.loads(row["record"]) == record
-
-
 def test_export_of_nothing_is_a_header(db: Path) -> None:
     assert said("export", "--db", db, "--format", "csv", "--rule", "x").stdout.count("\n") == 1
     assert not said("export", "--db", db, "--rule", "x").stdout

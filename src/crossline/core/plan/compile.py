@@ -220,12 +220,10 @@ def compile_stream(
         reporter = _reporter(drafts, name, spec, lateness.widest_ms, layout)
     else:
         reporter, drafts = 0, [draft for draft in drafts if not draft.idle]
-    for draft in drafts if of.clock is not None else ():
-        draft.facts[EVENT] = None
     return StreamPlan(
         stream=name,
         spec=spec,
-        layers=tuple(_finish(d) for d in drafts),
+        layers=tuple(_finish(d, () if of.clock is None else (EVENT,)) for d in drafts),
         stateless=stateless,
         conditions=conditions,
         reporter=reporter,
@@ -336,10 +334,11 @@ def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:
     return PaneSpacePlan(**common, resolution_ms=layer.resolution_ms, settled_ms=settled_ms, parts=layer.parts)
 
 
-def _finish(draft: Draft) -> LayerPlan:
+def _finish(draft: Draft, facts: tuple[str, ...]) -> LayerPlan:
+    """``facts``: what goes along with every record of the plan."""
     kernel = _kernel(draft)
     versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
-    return LayerPlan(draft.layer, kernel, versions, tuple(draft.facts))
+    return LayerPlan(draft.layer, kernel, versions, tuple(dict.fromkeys((*draft.facts, *facts))))
 
 
 def layout_of(plans: Iterable[StreamPlan], before: Layout | None = None) -> Layout:

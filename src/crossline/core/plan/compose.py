@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from crossline.core.basics.times import FOREVER_MS
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf
 from crossline.core.figures.program import Absent, Feed, Formed, Program, Telling
 from crossline.core.plan.compile import Origin, StreamPlan, compile_stream
+from crossline.core.plan.lateness import LatenessInForce, lateness_of
 from crossline.core.plan.layers import Layout
 from crossline.core.plan.meeting import Meeting, read_of, wide_program
 from crossline.core.rules.base import Defaults
@@ -79,9 +81,10 @@ def compile_all(
         for rule_id, fields in _asked(plan, reading).items():
             carried.setdefault(rule_id, {}).update(dict.fromkeys(fields))
     plans = {name: _with_tables(plan, plans.values()) for name, plan in plans.items()}
-    for stream in dict.fromkeys(on.stream for on in clocked.values()):
-        on_others = {on.clock: plans[name].lateness for name, on in clocked.items() if on.stream == stream and on.clock}
-        plans[stream] = replace(plans[stream], clocks=on_others)
+    for on in clocked.values():
+        if on.clock is not None:
+            known = {**plans[on.stream].clocks, on.clock: _taken_on(on, defaults)}
+            plans[on.stream] = replace(plans[on.stream], clocks=known)
     return dict(sorted(plans.items(), key=lambda each: each[1].level))
 
 
@@ -104,6 +107,13 @@ def _clocked(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> dict[str, _On
             if clock is not None:
                 found.setdefault((rule.reading.name, clock), []).append(version)
     return {plan_name(*each): _OnClock(*each, RuleSet(tuple(mine))) for each, mine in sorted(found.items())}
+
+
+def _taken_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
+    """What rules of a clock take by it; where none is in force, whatever comes."""
+    mode = replace(defaults, time_mode="event_time")
+    feeds = [(version, version.rule.feed(mode)) for version in on.rules.versions]
+    return lateness_of(feeds, replace(mode, allowed_lateness_ms=FOREVER_MS * 2 - 1))
 
 
 def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, int]:

@@ -26,8 +26,12 @@ TIMELESS_MS = -(2**62)
 
 def clock_times(records: Records, spec: StreamSpec, clock: str) -> I64:
     """The time of each record on ``clock``, in epoch ms."""
+    return column_times(records.fields[spec.clocks[clock].field], spec, clock)
+
+
+def column_times(column: pa.Array, spec: StreamSpec, clock: str) -> I64:
+    """The same of the values of the clock's field."""
     time = spec.clocks[clock]
-    column = records.fields[time.field]
     unit, kind = UNIT_CODES.get(time.unit, -1), spec.columns[time.field].kind
     if kind == "string":
         found = _of_texts(column)

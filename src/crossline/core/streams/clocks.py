@@ -41,9 +41,9 @@ def clock_findings(
         return []
     clock = clock_of(named, spec)
     if clock is None:
-        clocks = {**dict.fromkeys(spec.clocks), spec.event_time.field: None}
-        expected = f"{one_of(list(clocks))}: a clock of stream {name}, or its event time"
-        hint = nearest(named, clocks)
+        clocks = f", or {one_of(list(spec.clocks))}, a clock of it" if spec.clocks else ""
+        expected = f"{spec.event_time.field}, the event time of stream {name}{clocks}"
+        hint = nearest(named, [*spec.clocks, spec.event_time.field])
         if hint is None and named in spec.columns:
             hint = f"declare it in the stream file: clocks: {{{named}: {{field: {named}, unit: …}}}}"
         return [Finding(_PATH, shown(named), expected, hint)]

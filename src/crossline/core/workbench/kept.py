@@ -52,10 +52,10 @@ def _kept(plan: StreamPlan, layer_plan: LayerPlan, rule_id: str) -> Kept:
     layer = layer_plan.layer
     return Kept(
         layer=layer.name,
-        stream=plan.stream if plan.met is None else plan.met.reading.said,
+        stream=plan.met.reading.said if plan.met is not None else plan.stream if plan.clock is None else plan.base,
         base=plan.base,
         key_fields=layer.group_fields,
-        time_mode=layer.time_mode,
+        time_mode=plan.clock or layer.time_mode,
         columns=tuple(said_column(name) for name, _ in layer.columns),
         entries=tuple(sorted(set(_entries(layer_plan, rule_id)))),
         entries_of_layer=len(layer.entries),

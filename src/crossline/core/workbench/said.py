@@ -56,6 +56,8 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     remark = rule.remark()
     if remark:
         yield remark
+    if rule.timestamp_field is not None and program.feed.time_mode == "event_time":
+        yield f"Its clock is {rule.timestamp_field}."
     yield from _times(program, one)
     if not program.emission.delivered:
         yield "Its alerts are recorded, and no sink gets them."

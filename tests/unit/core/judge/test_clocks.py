@@ -10,6 +10,7 @@ from crossline.core.decode import decode_lines, make_layout
 from crossline.core.judge.detect import Detection, State, detect, new_state
 from crossline.core.plan.compose import compile_all
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.composition import Sources, heads_of
 from crossline.core.rules.reading import load_rules_text, read_rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
@@ -184,8 +185,6 @@ def test_a_record_whose_clock_shows_no_time_is_late() -> None:
     ],
 )
 def test_what_cannot_be_is_told(more: dict[str, Any], expected: str) -> None:
-    from crossline.core.rules.composition import Sources, heads_of
-
     _, findings = read_rule({**COUNTED, **more}, Sources.of(STREAMS, heads_of([LARGE])), [])
     assert [each.path for each in findings] == [("timestamp_field",)]
     assert expected in f"{findings[0].expected}; {findings[0].hint}"
