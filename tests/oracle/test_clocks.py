@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossline.core.conditions.lists import named_lists
+from crossline.core.judge.shard import Bounds
 from crossline.core.reevaluate import kernel
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.reading import load_rules_text
+from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec, load_streams
+from crossline.replay.backtest import Judged, Recorded
 
 from .clocked import CLOCK, clocked_detect, on_clock
 from .corrected import last_words
-from .fastpath import FastPath, plans_of, told_by_hit
+from .fastpath import FastPath, plans_of, told_by_alert, told_by_hit, told_by_twin
+from .living import Feed, Life
 from .naive import naive_detect, running_max_ingest
-from .strategies import LATENESS_MS, LISTS, STREAM, STREAM_FILE, Body, Record, cuts, records, rule_sets
+from .strategies import LATENESS_MS, LISTS, STREAM, STREAM_FILE, Body, Record, cuts, records, rule_sets, wire_record
 from .test_corrections import PIECES, RULES, as_told, disordered
-from .test_detect_equals_naive import DEEP, DEFAULTS, Shape, check, many, run, shapes, with_ingest
+from .test_detect_equals_naive import DEEP, DEFAULTS, Shape, check, in_digits, many, run, shapes, with_ingest
+from .test_publications import Op, live, lives, told
+from .test_runners import in_pool, in_this_one, split
 
 few = settings(many, max_examples=800 if DEEP else 15)
 
@@ -107,6 +119,60 @@ def test_a_rule_that_comes_between_batches(data: st.DataObject, rules: list[Body
     told = {(hit.rule_id, hit.version, hit.record_id) for hit in rest.hits}
     found = {(alert["rule_id"], alert["rule_version"], alert["record_id"]) for alert in nothing.alerts}
     assert found == told
+
+
+@few
+@given(st.data(), booked(), st.booleans(), st.integers(0, 2), st.sampled_from([0, 5000]))
+def test_any_life_tells_what_its_logs_say(
+    data: st.DataObject, made: list[Record], ingest_column: bool, turn: int, lag_ms: int
+) -> None:
+    """Rules of any clock published, paused and given their past; a pipeline that is stopped and killed."""
+    if not ingest_column:
+        made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
+
+    def on_a_clock(body: Body) -> Body:
+        other = (int(body["rule_id"][1:]) + body["version"] + turn) % 3 and "time_mode" not in body
+        return {**body, "timestamp_field": CLOCK} if other else body
+
+    ops: list[Op] = []
+    for happens, what in data.draw(lives(len(made))):
+        if happens in {"publish", "ahead"}:
+            ops.append((happens, on_a_clock(what)))
+        elif isinstance(what, tuple):
+            ops.append((happens, (*what[:2], None if what[2] is None else on_a_clock(what[2]))))
+        else:
+            ops.append((happens, what))
+    with tempfile.TemporaryDirectory() as folder:
+        given_spec = spec(ingest_column=ingest_column)
+        life = Life(Path(folder), given_spec, Defaults(), data.draw(st.integers(1, 3)), lag_ms, Feed())
+        live(life, ops, made)
+        logged, found = life.feed.logged, told(life)
+    assert found == told_by_twin(clocked_detect(logged, made, lists=LISTS), made)
+
+
+@settings(many, max_examples=300 if DEEP else 6)
+@given(on_clocks(), booked(), st.booleans(), st.integers(1, 3), st.sampled_from([300, 1_000_000]))
+def test_a_backtest_says_what_the_twin_says(
+    rules: list[Body], made: list[Record], ingest_column: bool, files: int, batch_bytes: int
+) -> None:
+    if not ingest_column:
+        made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
+    wanted = told_by_twin(clocked_detect(rules, made, lists=LISTS), made)[0]
+    rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
+    given_spec = spec(ingest_column=ingest_column)
+    loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: given_spec}, LISTS)
+    with tempfile.TemporaryDirectory() as name:
+        paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], Path(name), files)
+        recorded = Recorded({STREAM: given_spec}, {STREAM: [str(path) for path in paths]})
+        alone = RuleSet.from_rules(item.rule for item in loaded)
+        judged = Judged(alone, recorded, named_lists(LISTS), Defaults(), Bounds(0))
+        pool = in_pool(judged, Path(name), 2, batch_bytes)
+        one = in_this_one(judged, Path(name), 2, batch_bytes)
+    found = sorted(map(told_by_alert, pool))
+    assert [in_digits(each, rough) for each in found] == [in_digits(each, rough) for each in wanted]
+    for alert in (*pool, *one):
+        del alert["detected_at"]
+    assert pool == one
 
 
 def test_the_clocks_are_met() -> None:
