@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from crossline.core.plan.compile import LayerPlan, StreamPlan
@@ -42,6 +42,12 @@ class Kept:
 def kept_by(plan: StreamPlan, rule_id: str) -> list[Kept]:
     """The key spaces of a rule; none where it looks at the record alone."""
     return [_kept(plan, each, rule_id) for each in plan.layers if rule_id in _rules(each)]
+
+
+def kept_among(plans: Mapping[str, StreamPlan], reading: str, rule_id: str) -> list[Kept]:
+    """Those of a rule that reads ``reading``, whatever its clock."""
+    mine = [plan for name, plan in plans.items() if reading == (name if plan.clock is None else plan.base)]
+    return [kept for plan in mine for kept in kept_by(plan, rule_id)]
 
 
 def _rules(layer: LayerPlan) -> list[str]:

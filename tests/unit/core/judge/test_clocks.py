@@ -15,6 +15,7 @@ from crossline.core.rules.reading import load_rules_text, read_rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import RefusedError
+from crossline.core.workbench.kept import kept_among
 
 STREAM = """
 schema_version: 1
@@ -204,3 +205,12 @@ def test_clocks_that_cannot_be(clocks: str, told: str) -> None:
     text = STREAM.format(unit="ms", kind="integer").replace("{booked: {field: booked_at, unit: ms}}", clocks)
     with pytest.raises(RefusedError, match=told):
         load_streams(text, "stream.yaml")
+
+
+def test_what_is_kept_is_told_of_rules_on_any_clock() -> None:
+    loaded = load_rules_text(
+        yaml.safe_dump([COUNTED, {**COUNTED, "rule_id": "plain"} | {"timestamp_field": "at"}]), "r", STREAMS
+    )
+    plans = compile_all(RuleSet.from_rules(x.rule for x in loaded), STREAMS, Defaults())
+    kept = [(each.stream, each.time_mode) for name in ("counted", "plain") for each in kept_among(plans, "payments", name)]
+    assert kept == [("payments", "booked"), ("payments", "event_time")]
