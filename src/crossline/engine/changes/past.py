@@ -177,7 +177,7 @@ class PastReader:
         # Of a run that ended before it was used.
         patiently(lambda: file_store(self.state_root).clear(f"{PASTS}/{folder}"), within_s=AWAY_S_MAX)
         clocks = {each: start.ingest_ms[each] for each in streams if each in start.ingest_ms} if start else {}
-        reached_ms = dict.fromkeys(streams, reach_ms - SLOWEST_MS)
+        reached_ms = dict.fromkeys(streams, 0 if whole else reach_ms - SLOWEST_MS)
         of_then = replace(book, lists=lists.since(reached_ms), tables=lists.tables_since(reached_ms, book.streams))
         alone = replace(of_then, only=names, clocks=clocks, pasts={}, deciding=None, levels=1)
         mine = replace(alone, _plans=None, _joins=None)
