@@ -18,7 +18,7 @@ from crossline.core.plan.compile import Origin, StreamPlan, compile_stream
 from crossline.core.plan.lateness import LatenessInForce, lateness_of
 from crossline.core.plan.layers import Layout
 from crossline.core.plan.meeting import Meeting, read_of, wide_program
-from crossline.core.rules.base import Defaults
+from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Sources, bases_of
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.clocks import clock_of, plan_name
@@ -109,6 +109,13 @@ def _clocked(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> dict[str, _On
     return {plan_name(*each): _OnClock(*each, RuleSet(tuple(mine))) for each, mine in sorted(found.items())}
 
 
+def _mode_of(rule: Rule, streams: Mapping[str, StreamSpec], defaults: Defaults) -> Defaults:
+    """``defaults`` of a rule: one that names a clock goes by it, whatever others go by."""
+    spec = streams.get(rule.reading.name)
+    on_clock = spec is not None and clock_of(rule.timestamp_field, spec) is not None
+    return replace(defaults, time_mode="event_time") if on_clock else defaults
+
+
 def _taken_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
     """What rules of a clock take by it; where none is in force, whatever comes."""
     mode = replace(defaults, time_mode="event_time")
@@ -127,7 +134,8 @@ def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str
         below = _corrected_by(head.reading, found)
         again = below is not None or any(rule.judges_again for rule in mine)
         if again and not head.reading.told_once:
-            found[rule_id] = max([below or 0, *(rule.lateness(defaults).allowed_ms or 0 for rule in mine)])
+            late_ms = (rule.lateness(_mode_of(rule, sources.streams, defaults)).allowed_ms for rule in mine)
+            found[rule_id] = max([below or 0, *(ms or 0 for ms in late_ms)])
     return found
 
 

@@ -184,7 +184,13 @@ class StreamSpec(_Model):
 
     def _clock_findings(self) -> Iterator[Finding]:
         """Names of clocks that are also those of other times or fields."""
+        by_field: dict[str, str] = {}
         for clock, time in self.clocks.items():
+            first = by_field.setdefault(time.field, clock)
+            if first != clock:
+                yield Finding(
+                    ("clocks", clock, "field"), shown(time.field), f"another field than that of clock {first}"
+                )
             if not _CLOCK_NAME.fullmatch(clock):
                 yield Finding(("clocks", clock), shown(clock), "a name of letters, digits, and . _ -, at most 64")
             elif clock in self.own_columns and clock != time.field:

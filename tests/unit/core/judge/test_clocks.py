@@ -199,6 +199,7 @@ def test_what_cannot_be_is_told(more: dict[str, Any], expected: str) -> None:
         ("{amount: {field: came}}", "a name that no other field has"),
         ("{paid: {field: at}}", "another time than the event time"),
         ("{a b: {field: came}}", "a name of letters"),
+        ("{one: {field: came}, two: {field: came}}", "another field than that of clock one"),
     ],
 )
 def test_clocks_that_cannot_be(clocks: str, told: str) -> None:
