@@ -61,6 +61,7 @@ def velocity(rule_id: str, window: str, aggregate: str, operator: str, line: int
 
 
 R1: Rules = [velocity("account_count", "60s", "count", ">=", 10, group_by="account_id")]
+R1_RECORD: Rules = [{**rule, "record": "all"} for rule in R1]
 R5: Rules = [
     *R1,
     velocity("account_sum", "10m", "sum", ">", 200_000, group_by="account_id", aggregation_field="amount_cents"),
@@ -88,9 +89,12 @@ R5: Rules = [
 
 
 def rule_set(name: str) -> Rules:
-    """R1 and R5 as published; R100 and others are velocity rules over four key spaces, M100 and others of all types."""
+    """R1 and R5 as published, R1 with alerts that carry their record (``R1-record``); else many rules by their number.
+
+    R100 and others are velocity rules over four key spaces, M100 and others of all types.
+    """
     made = mixed_rules if name.startswith("M") else many_rules
-    return {"R1": R1, "R5": R5}.get(name) or made(int(name[1:]))
+    return {"R1": R1, "R1-record": R1_RECORD, "R5": R5}.get(name) or made(int(name[1:]))
 
 
 def needs_device(rules: Rules) -> bool:

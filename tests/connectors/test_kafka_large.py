@@ -54,6 +54,15 @@ def test_a_cut_alert_is_still_an_alert(limit: int) -> None:
     assert message.name == "id-big"
 
 
+def test_a_record_that_makes_an_alert_too_large_is_left_out_and_named() -> None:
+    small = {name: value for name, value in big_alert().items() if name != "evidence"} | {"evidence": {"count": 1}}
+    small |= {"message": "one", "description": "one"}
+    found = json.loads(alert_message("alerts", {**small, "record": {"note": "x" * 5_000}}, {}, 4_000).value)
+    assert "record" not in found
+    assert found["cut"]["left_out"] == ["evidence.records", "record"]
+    assert found["message"] == "one"
+
+
 def test_of_the_records_of_a_window_the_latest_stay() -> None:
     found = json.loads(alert_message("alerts", big_alert(), {}, 600_000).value)
     ids = [each["record_id"] for each in found["evidence"]["records"]]

@@ -232,7 +232,7 @@ def _keys(rule: Rule, record: Record, lists: Lists) -> list[Key]:
     """The keys by which the rule looks at the record: one, but for sequences whose steps have keys of their own."""
     pieces = rule.pieces if rule.steps or rule.after is not None else (rule,)
     entered = [piece for piece in pieces if _enters(piece, record, lists)]
-    found = [dict(zip(rule.group_by, _key(piece, record).values(), strict=True)) for piece in entered]
+    found = [dict(zip(rule.group_by, _key(piece, record).values(), strict=False)) for piece in entered]
     return list({canonical(key): key for key in found}.values())
 
 
@@ -342,7 +342,8 @@ def _clock_ms(rule: Rule, record: Record) -> int:
 
 def _key(rule: Rule, record: Record) -> Key:
     names = rule.there if rule.there and record.fields.get("_stream") == rule.source else rule.group_by
-    return {here: field_value(record.fields, name) for here, name in zip(rule.group_by, names, strict=True)}
+    key = {here: field_value(record.fields, name) for here, name in zip(rule.group_by, names, strict=True)}
+    return {} if rule.rule_type == "threshold" and None in key.values() else key  # no entity, and a hit all the same
 
 
 def _window(rule: Rule, record: Record, earlier: Sequence[Record], lists: Lists) -> tuple[Record, ...]:

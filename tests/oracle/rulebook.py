@@ -149,7 +149,7 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
     said = f"{body.get('when')} {body.get('value')}"
     named = sorted(body.get("figures", {}).items(), key=lambda each: said.find(each[0]) % (len(said) + 1))
     figures = tuple((name, _figure(entry, each, defaults)) for name, each in named)
-    group_by = body.get("group_by") or (figures[0][1].group_by if figures else [])
+    group_by = body.get("group_by") or body.get("entity") or (figures[0][1].group_by if figures else [])
     group_by = group_by or next((step["group_by"] for step in body.get("steps", ()) if "group_by" in step), [])
     bounds = body.get("bounds", "(]")
     event_time = body["time_mode"] == "event_time"

@@ -318,10 +318,9 @@ def absence_body(draw: st.DrawFn) -> Body:
 def threshold_body(draw: st.DrawFn) -> Body:
     """A threshold rule, or one of a list, without its name, version and times of effect."""
     body = {"rule_type": "threshold", "source_topic": STREAM, "conditions": draw(CONDITIONS), **draw(_times())}
-    operator = draw(st.sampled_from([None, "not_in"]))
-    looked_up = {"rule_type": "list", "field": "kind", "list": "cash", "operator": operator}
-    more = draw(st.sampled_from([{}, {}, looked_up, {**looked_up, "conditions": None}]))
-    return _given({**body, **more})
+    body |= draw(st.sampled_from([{}, {"entity": "account"}, {"group_by": ["place.city", "device"]}]))
+    listed = {"rule_type": "list", "field": "kind", "list": "cash", "operator": draw(st.sampled_from([None, "not_in"]))}
+    return _given(body | draw(st.sampled_from([{}, {}, listed, {**listed, "conditions": None}])))
 
 
 @st.composite

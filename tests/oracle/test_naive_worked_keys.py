@@ -159,3 +159,14 @@ def test_alert_ids_depend_on_rule_version_key_and_record_alone() -> None:
 def test_ingest_times_of_a_file_without_them() -> None:
     assert running_max_ingest([5, 3, 9, 9, 1, 10]) == [5, 5, 9, 9, 9, 10]
     assert running_max_ingest([]) == []
+
+
+def test_the_entity_of_what_keeps_nothing_is_the_key_of_its_alerts() -> None:
+    body = {"rule_id": "r", "version": 1, "rule_type": "threshold", "source_topic": "clicks", "entity": ["user", "tv"]}
+    body["conditions"] = [{"field": "amount", "operator": ">", "value": 5}]
+    clicks = [click(0, amount=6, tv=1), click(1, amount=5, tv=1), click(2, amount=7), click(3, amount=8, tv=None)]
+    assert [(hit.record_id, hit.key) for hit in detect(body, *clicks).hits] == [
+        ("t0", {"user": "u1", "tv": 1}),
+        ("t2", {}),  # it lacks a field of the entity, and is a hit all the same
+        ("t3", {}),
+    ]

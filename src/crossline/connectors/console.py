@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from crossline.connectors.base import LOOK_S, Delivery, for_delivery
+from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import SinkError
 from crossline.core.settings import sinks as config_sinks
 from crossline.core.texts.plaintext import printable
@@ -73,7 +74,7 @@ class ConsoleSink:
         if self._printing != delivery.batch_id:
             self._printing, self._printed = delivery.batch_id, 0
         alerts = for_delivery(delivery)
-        lines = [alert_line(alert) for alert in alerts[: self._limit]]
+        lines = [_with_record(alert) for alert in alerts[: self._limit]]
         if len(alerts) > self._limit:
             lines.append(Text(f"… and {len(alerts) - self._limit:,} more alerts in this batch", "dim"))
         for line in lines[self._printed :]:
@@ -118,6 +119,14 @@ class ConsoleSink:
     def close(self) -> None:
         """Nothing is held; the stream is not ours to close."""
         self._screen = None
+
+
+def _with_record(alert: Mapping[str, Any]) -> Text:
+    """``alert`` in one line, with the record that it carries, if it does."""
+    line = alert_line(alert)
+    if "record" not in alert:
+        return line
+    return Text.assemble(line, "  ", (printable(json_bytes(alert["record"]).decode()), "dim"))
 
 
 def alert_line(alert: Mapping[str, Any]) -> Text:

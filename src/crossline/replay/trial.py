@@ -38,7 +38,7 @@ from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
 from crossline.replay.shown import Clocks, figures_said, rule_words, shown_value, with_fields
 from crossline.replay.steps import lists_named, standing, steps_of, unmet
-from crossline.replay.waits import wait_of, waited, waits
+from crossline.replay.waits import lateness_of, too_late, wait_of, waited, waits
 
 Alert = Mapping[str, Any]
 
@@ -241,11 +241,9 @@ class _Case:
             stream = self.sources.base(judged[0])
             yield f"no record with this id is in stream {stream}, which the rule reads"
             return
-        bounds = self.rule.lateness(self.judged.defaults)
-        for bound_ms in (bounds.allowed_ms, bounds.judged_ms):
-            if bound_ms is not None and found.lateness_ms > bound_ms:
-                late, most = format_duration(found.lateness_ms), format_duration(bound_ms)
-                yield f"it is late by {late}; the rule judges up to {most}"
+        spec = self.sources.of_reading(self.rule.reading)
+        late_ms = lateness_of(self.rule, spec, found.fields, found.ingest_ms, found.lateness_ms)
+        yield from too_late(self.rule.lateness(self.judged.defaults), late_ms)
         node = self.rule.filter.node
         for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
             if not part.holds(found.fields, self._lists(part.lists(), found)):

@@ -1,14 +1,21 @@
-"""What a trial says of an absence: whether a record waits, and what answered it."""
+"""What a trial says of an absence, whether a record waits and what answered it; and of records that are too late."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.holds import lookup
+from crossline.core.decode.layout import ARROW_TYPES
 from crossline.core.figures.program import Absent
+from crossline.core.route.clocks import TIMELESS_MS, column_times
+from crossline.core.rules.base import Lateness, Rule
 from crossline.core.rules.sentence import noun
+from crossline.core.streams.clocks import clock_of
+from crossline.core.streams.schema import StreamSpec
 
 
 def wait_of(verdict: Absent) -> str:
@@ -38,3 +45,26 @@ def waits(verdict: Absent, fields: Mapping[str, Any], lists: Mapping[str, Sequen
 
 def _shown(value: Any) -> str:
     return "nothing" if value is None else str(value)
+
+
+def lateness_of(
+    rule: Rule, spec: StreamSpec, fields: Mapping[str, Any], ingest_ms: int, by_event_ms: int
+) -> int | None:
+    """Ingest time - the rule's clock, of a record with ``fields``; None: its clock shows no time."""
+    clock = clock_of(rule.timestamp_field, spec)
+    if clock is None:
+        return by_event_ms
+    field = spec.clocks[clock].field
+    value = pa.array([lookup(fields, field)], ARROW_TYPES[spec.columns[field].kind])
+    (at_ms,) = column_times(value, spec, clock).tolist()
+    return None if at_ms == TIMELESS_MS else ingest_ms - at_ms
+
+
+def too_late(bounds: Lateness, late_ms: int | None) -> Iterator[str]:
+    """Why the rule does not judge a record that is so late."""
+    if late_ms is None:
+        yield "its clock shows no time between 1970 and 2200"
+        return
+    for bound_ms in (bounds.allowed_ms, bounds.judged_ms):
+        if bound_ms is not None and late_ms > bound_ms:
+            yield f"it is late by {format_duration(late_ms)}; the rule judges up to {format_duration(bound_ms)}"

@@ -90,6 +90,20 @@ def test_nothing_of_the_velocity_alone_reaches_a_sink(found: tuple[list[Alert], 
     assert alert["evidence"]["context"]["record_ids"] == ["context-2"]
 
 
+ENRICHED = ("rapid_clicks", "event_flood", "purchase_value", "tx_vs_fx_rate", "sensor_baseline", "low_reputation_user")
+
+
+def test_the_articles_rules_emit_the_event(found: tuple[list[Alert], list[Alert]]) -> None:
+    ids = {name: spec.id for name, spec in load_streams((EXAMPLE / "stream.yaml").read_text(), "stream.yaml").items()}
+    read = (orjson.loads(line) for path in (EXAMPLE / "in").glob("*.jsonl") for line in path.read_bytes().splitlines())
+    records = {next(each[name] for name in ids.values() if name in each): each for each in read}
+    carried = [alert for alert in found[1] if "record" in alert]
+    assert {alert["rule_id"] for alert in carried} == {*ENRICHED}
+    for alert in carried:
+        given = {name: value for name, value in alert["record"].items() if value is not None}
+        assert given == records[alert["record_id"]]
+
+
 def test_the_flood_is_what_its_program_writes() -> None:
     made = subprocess.run([sys.executable, EXAMPLE / "flood.py"], capture_output=True, check=True)
     assert made.stdout == (EXAMPLE / "in" / "events.raw-flood.jsonl").read_bytes()

@@ -22,6 +22,7 @@ from crossline.connectors.stores import StoredAlert
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_instant, parse_instant_ms
+from crossline.core.streams.clocks import clock_of
 from crossline.core.streams.reading import rule_of
 from crossline.core.texts.plaintext import printable
 
@@ -198,7 +199,10 @@ def _bounds(alert: Mapping[str, Any], origin: Origin, body: Mapping[str, Any] | 
     at_ms = parse_instant_ms(alert["event_time"])
     if alert["window_start"] is None:
         return at_ms, at_ms
-    if ((body or {}).get("time_mode") or origin.time_mode) != "event_time" or body is None:
+    if body is None or (body.get("time_mode") or origin.time_mode) != "event_time":
+        return None, None
+    spec = origin.streams.get(alert["stream"])
+    if spec is not None and clock_of(body.get("timestamp_field"), spec) is not None:
         return None, None
     return parse_instant_ms(alert["window_start"]), max(at_ms, parse_instant_ms(alert["window_end"]))
 

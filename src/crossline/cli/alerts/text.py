@@ -70,6 +70,8 @@ def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in alert["key"].items():
         yield name, _figure(value)
     yield "record", f"{alert['record_id']} of {alert['stream']}"
+    for number, (name, value) in enumerate(_flat(alert.get("record") or {})):
+        yield ("" if number else "carries"), f"{name} {'missing' if value is None else _figure(value)}"
     if alert["threshold"] is not None:
         yield "line", f"{_figure(alert['value'])} {alert['operator']} {_figure(alert['threshold'])}"
     elif alert["value"] is not None:
@@ -82,6 +84,15 @@ def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " "), str(alert[name])
     if alert.get("tags"):
         yield "tags", ", ".join(alert["tags"])
+
+
+def _flat(record: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of a record by their dotted names."""
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{outer}{name}.")
+        else:
+            yield f"{outer}{name}", value
 
 
 def _became(correction: Mapping[str, Any]) -> tuple[str, str]:
@@ -147,12 +158,12 @@ def _figure(value: Any) -> str:
 _CSV_FIELDS = (
     *("alert_id", "kind", "rule_id", "rule_version", "rule_type", "severity", "score", "action", "key", "stream"),
     *("record_id", "event_time", "ingest_time", "value", "operator", "threshold", "window_start", "window_end"),
-    *("evidence_count", "evidence_record_ids", "message", "corrects", "detected_at", "delivered_at"),
+    *("evidence_count", "evidence_record_ids", "message", "corrects", "detected_at", "delivered_at", "record"),
 )
 
 
 def csv_lines(alerts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A header and one line an alert; ``key`` and ``evidence_record_ids`` as JSON, what is null left empty.
+    """A header and one line an alert; ``key``, ``evidence_record_ids`` and ``record`` as JSON, what is null left empty.
 
     Control characters are written out, and no spreadsheet runs a cell; a figure is a number as it stands.
     """
@@ -166,6 +177,7 @@ def csv_lines(alerts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             "key": _json(alert["key"]),
             "evidence_count": evidence["count"],
             "evidence_record_ids": _json(evidence["record_ids"]),
+            "record": _json(alert["record"]) if "record" in alert else "",
         }
         yield buffer.getvalue()
         buffer.seek(0)

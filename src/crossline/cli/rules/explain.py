@@ -48,7 +48,7 @@ def explain(
 ) -> None:
     """Say what each rule means, what it keeps of the past and shares with others; on a sample also what it takes."""
     from crossline.core.plan.compose import sources_of
-    from crossline.core.workbench.kept import kept_by
+    from crossline.core.workbench.kept import kept_among
     from crossline.core.workbench.said import said
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.workbench.measure import stores
@@ -71,7 +71,7 @@ def explain(
                 "said": said(each, each.program(sources.of_reading(each.reading), judged.defaults)),
                 "keeps": [
                     _keeps(kept, _store_of(measured.get(each.rule_id, ()), kept))
-                    for kept in kept_by(plans[each.reading.name], each.rule_id)
+                    for kept in kept_among(plans, each.reading.name, each.rule_id)
                 ],
             }
             for each in mine

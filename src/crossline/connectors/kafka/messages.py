@@ -196,8 +196,12 @@ def _smaller(alert: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list
         records = records[-(len(records) // 2) :] if len(records) > 1 else []
         yield {**alert, "evidence": {**evidence, "records": records}}, ["evidence.records"]
     plain = {**alert, "evidence": {**evidence, "records": []}} if "records" in evidence else dict(alert)
+    if "record" in plain:
+        del plain["record"]
+        yield plain, ["evidence.records", "record"]
+    gone = ["evidence.records", *(["record"] if "record" in alert else [])]
     for text_max in _TEXTS:
-        yield _shortened(plain, text_max), ["evidence.records", f"texts past {text_max} characters"]
+        yield _shortened(plain, text_max), [*gone, f"texts past {text_max} characters"]
     few = {**plain, "evidence": {"count": evidence.get("count"), "record_ids": (evidence.get("record_ids") or [])[-1:]}}
     yield _shortened(few, _TEXTS[-1]), ["evidence", f"texts past {_TEXTS[-1]} characters"]
     named = {name: alert.get(name) for name in _ALWAYS}

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from crossline.core.alerts.alertjson import json_bytes, json_value
 from crossline.core.alerts.hits import Hit, WindowRecord
+from crossline.core.alerts.record import record_json
 from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.times import format_duration, format_instant, instant_text
 from crossline.core.basics.uuids import seeded, uuid5_text
@@ -75,6 +76,7 @@ class AlertMaker:
             "action": rule.action,
         }
         self._evidence = program.evidence
+        self._record = program.record
         self._notes = dict(program.evidence.notes)
         self._more = _given(rule, emit_to_sink=program.emission.delivered)
         self._seeded = _SEEDED.copy()
@@ -101,7 +103,8 @@ class AlertMaker:
         }
         if correction.outcome == "retracted":
             changed |= {"value": None, "message": f"retracted: {alert['message']}"}
-        return {**alert, **changed}
+        carried = {"record": alert.pop("record")} if "record" in alert else {}
+        return {**alert, **changed, **carried}
 
     def alert(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
         """One alert as JSON values, fields in the order promised; ``delivered_at`` is for the sink to say.
@@ -155,6 +158,7 @@ class AlertMaker:
             "detected_at": instant_text(detected_ms),
             "delivered_at": None,
             **self._more,
+            **({} if self._record is None else {"record": record_json(self._record, hit.record_id, hit.carried)}),
         }
 
 
@@ -244,8 +248,8 @@ def _given(rule: Any, *, emit_to_sink: bool) -> dict[str, Any]:
 
 
 _TIME: pa.DataType = pa.timestamp("ms", tz="UTC")
-# Alerts as a table, with a column for each field; ``key`` and ``evidence`` as JSON, since their fields differ from rule
-# to rule; ``alert`` is the whole alert as JSON.
+# Alerts as a table, with a column for each field; ``key``, ``evidence`` and ``record`` as JSON, since their fields are
+# others from rule to rule; ``alert`` is the whole alert as JSON.
 _COLUMNS: dict[str, pa.DataType] = {
     "schema_version": pa.int32(),
     "alert_id": pa.string(),
@@ -271,10 +275,11 @@ _COLUMNS: dict[str, pa.DataType] = {
     "corrects": pa.string(),
     "detected_at": _TIME,
     "delivered_at": _TIME,
+    "record": pa.string(),
     "alert": pa.string(),
 }
 ALERT_SCHEMA = pa.schema(_COLUMNS)
-_JSON_COLUMNS = ("key", "evidence")
+_JSON_COLUMNS = ("key", "evidence", "record")
 
 
 def alert_table(alerts: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -287,7 +292,7 @@ def alert_table(alerts: Iterable[Mapping[str, Any]]) -> pa.Table:
 def _cell(alert: Mapping[str, Any], field: pa.Field[Any]) -> Any:
     if field.name == "alert":
         return json_bytes(alert).decode()
-    value = alert[field.name]
+    value = alert.get(field.name)
     if value is None:
         return None
     if field.name in _JSON_COLUMNS:

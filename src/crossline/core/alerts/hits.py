@@ -23,7 +23,9 @@ from crossline.core.plan.compile import LayerPlan, Stateless, StreamPlan
 from crossline.core.plan.meeting import read_log
 from crossline.core.plan.spaces import Absence, FormulaLine, KeySpacePlan, Line, Pattern
 from crossline.core.route.keys import key_values
+from crossline.core.rules.entity import entity_of
 from crossline.core.rules.ruleset import RuleVersion
+from crossline.core.streams.clocks import EVENT
 from crossline.core.windows.batch import Cause, FigureRead, Hits, KeyedBatch, Met
 from crossline.core.windows.verdicts.alone import waited_by
 
@@ -184,7 +186,7 @@ class JudgedRows:
                 place=self.place(row),
                 key=self.key_of(row),
                 record_id=self.record_id(row),
-                event_ms=ingest_ms - int(self.batch.lateness_ms[row]),
+                event_ms=self.event_ms(row),
                 ingest_ms=ingest_ms,
                 value=read.value if read else whole[i] + (up[i] << 64) if integral[i] else real[i],
                 count=int(hits.count[i]),
@@ -216,7 +218,7 @@ class JudgedRows:
             place=self.place(row),
             key=self.key_of(row),
             record_id=self.record_id(row),
-            event_ms=ingest_ms - int(self.batch.lateness_ms[row]),
+            event_ms=self.event_ms(row),
             ingest_ms=ingest_ms,
             value=read.value,
             count=1,
@@ -263,9 +265,9 @@ class JudgedRows:
         return Hit(
             version=rule.version,
             place=self.place(row),
-            key={},
+            key=entity_of(rule.key_fields, fields),
             record_id=record_id,
-            event_ms=int(self.rows["event_ms"][row]),
+            event_ms=self.event_ms(row),
             ingest_ms=int(self.batch.ingest_ms[row]),
             value=None,
             count=1,
@@ -278,6 +280,19 @@ class JudgedRows:
             carried={name: fields.get(name) for name in carried},
             reached_ms=self.reached_ms(row),
         )
+
+    def event_ms(self, row: int) -> int:
+        """The event time of the record of ``row``, whatever clock it is judged by."""
+        if self.plan.clock is not None:
+            return int(self.batch.facts[EVENT][row].as_py())
+        return int(self.batch.ingest_ms[row]) - int(self.batch.lateness_ms[row])
+
+    def events_ms(self, rows: I64) -> I64:
+        """The event times of many rows."""
+        if self.plan.clock is not None:
+            found: I64 = self.batch.facts[EVENT].take(pa.array(rows)).to_numpy(zero_copy_only=False).astype(np.int64)
+            return found
+        return self.batch.ingest_ms[rows] - self.batch.lateness_ms[rows]
 
     def reached_ms(self, row: int) -> int:
         """The highest ingest time that the log of ``row`` had reached by it."""
@@ -331,6 +346,7 @@ class _LineOf:
         self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
         self.carried = judged.plan.carried.get(line.rule_id, ())
         self._shown = judged.plan.programs[line.rule_id, line.version].evidence.fields
+        self._entity = judged.plan.programs[line.rule_id, line.version].entity
         self.alone = judged.plan.programs[line.rule_id, line.version].verdict is None
 
     def of_record(self, hit: Hit, facts: Mapping[str, Any], row: int) -> Hit:
@@ -339,7 +355,7 @@ class _LineOf:
         fields = {name: value for name, value in found.items() if value is not None}
         return replace(
             hit,
-            key={},
+            key=entity_of(self._entity, {name: facts[name][row].as_py() for name in self._entity}),
             value=None,
             count=1,
             window_start_ms=None,

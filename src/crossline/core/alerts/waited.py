@@ -13,6 +13,7 @@ from crossline.core.alerts.hits import Hit, origin_of, rests_on
 from crossline.core.basics.wire import Arrays
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.route.keys import key_values
+from crossline.core.streams.clocks import EVENT
 from crossline.core.windows.batch import Due
 
 _FACT = "fact "
@@ -56,7 +57,7 @@ def due_hits(plan: StreamPlan, layer_plan: LayerPlan, due: Due) -> Iterator[Hit]
             place=(origin["place_ms"], stream, log, origin["sequence"], origin["offset"], origin["partition"]),
             key=key_values(plan.spec, layer_plan.layer.group_fields, keys[i]),
             record_id=record_ids[0],
-            event_ms=ingest_ms - lateness_ms,
+            event_ms=ingest_ms - lateness_ms if plan.clock is None else origin[_FACT + EVENT],
             ingest_ms=ingest_ms,
             value=None if answered_ms < 0 else answered_ms - clock_ms,
             count=1,
@@ -66,7 +67,7 @@ def due_hits(plan: StreamPlan, layer_plan: LayerPlan, due: Due) -> Iterator[Hit]
             fields={},
             records=None,
             rests_on=alerts,
-            carried={name: origin[_FACT + name] for name in plan.carried.get(version.rule.rule_id, ())},
+            carried={name: origin.get(_FACT + name) for name in plan.carried.get(version.rule.rule_id, ())},
             reached_ms=moment_ms,
             known_ms=moment_ms,
         )

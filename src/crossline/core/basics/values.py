@@ -52,6 +52,8 @@ class Records:
     forms that it may have, one after the other: in the form of row i where its ingest time is at or after
     ``spans[0][i]`` and before ``spans[1][i]``. ``missed``: uint8[n, bytes], bit t where table number t has no row.
 
+    ``running_ms``: what ingest time is the running maximum of, where that is not ``event_ms``.
+
     ``marks``: by name, arrays of n numbers that go with the records to where they are judged.
     """
 
@@ -66,6 +68,7 @@ class Records:
     marks: Mapping[str, I64] = field(default_factory=dict)
     spans: tuple[I64, I64] | None = None
     missed: U8 | None = None
+    running_ms: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.event_ms)

@@ -94,7 +94,8 @@ class RecordLayout:
 def make_layout(stream: str, spec: StreamSpec) -> RecordLayout:
     """Compile a stream. ``stream``: its name, which stands in what is decoded."""
     names = list(spec.own_columns)
-    times = {time.field: time for time in (spec.ingest_time, spec.event_time) if time is not None}
+    roles = (*spec.clocks.values(), spec.ingest_time, spec.event_time)
+    times = {time.field: time for time in roles if time is not None}
     columns = tuple(_column(name, field, times.get(name)) for name, field in spec.own_columns.items())
     tree, keys, root = _tree(columns)
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.conditions.condition import Condition
+from crossline.core.figures.carried import CarriedRecord
 from crossline.core.figures.kinds import DISTINCT_ERROR, QUANTILE_ERROR, Aggregate, ColumnKind, Operator, TimeMode
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.naive import COMPARE
@@ -298,8 +299,10 @@ class Program:
 
     ``feed``: the records that are judged; those later than ``judge_lateness_ms`` are not (None: no such bound).
     ``figures`` are none, and ``verdict`` is None, where the record alone decides: each that enters is a hit. There are
-    none either where the verdict is of the order of records. ``brings``: figures of other keys, which a formula
-    names as it does fields. ``reevaluate``: records are judged again where one comes late that may change the answer.
+    none either where the verdict is of the order of records. ``entity``: of such a program the fields of the key of its
+    alerts, where the record has them all. ``record``: what alerts carry of it. ``brings``: figures of other keys, which
+    a formula names as it does fields. ``reevaluate``: records are judged again where one comes late that may change the
+    answer.
     """
 
     feed: Feed
@@ -310,6 +313,8 @@ class Program:
     judge_lateness_ms: int | None = None
     brings: tuple[Brings, ...] = ()
     reevaluate: bool = False
+    entity: tuple[str, ...] = ()
+    record: CarriedRecord | None = None
 
     def __post_init__(self) -> None:
         verdict = self.verdict

@@ -42,7 +42,9 @@ class Waiting:
                 self.ended.add(stream)
         for part in parts:
             plan, log = by_name[part[0]["stream"]], part[0]["log"]
-            stream, own = (plan.stream, log) if plan.met is None else plan.met.origin(log)
+            # On another clock of its stream a record waits as it does in the stream's own plan.
+            name = plan.stream if plan.clock is None else plan.base
+            stream, own = (name, log) if plan.met is None else plan.met.origin(log)
             self.parts.append(_resolved(part, floors[stream][own, part[0]["sequence"]]))
         return self._before(min(self._clock_ms(stream) for stream in self.streams))
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
+from crossline.core.plan.compile import StreamPlan
 from crossline.core.plan.meeting import merged_log
 from crossline.core.route.keys import bytes_of
 
@@ -35,6 +36,15 @@ def chunk_floors(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[t
         if clock is not None:
             log_clock[log] = clock if before is None else max(before, clock)
     return floors
+
+
+def follow(plans: Iterable[StreamPlan], log_clock: dict[str, dict[str, int]]) -> None:
+    """Before a batch, plans of other clocks than event time stand where their streams do, whenever they came."""
+    for plan in plans:
+        if plan.clock is not None:
+            own = log_clock.setdefault(plan.stream, {})
+            for log, clock_ms in log_clock.get(plan.base, {}).items():
+                own[log] = max(clock_ms, own.get(log, clock_ms))
 
 
 def settled(part: WirePart, floors: Mapping[tuple[str, int], int]) -> WirePart:

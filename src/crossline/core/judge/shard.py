@@ -16,7 +16,7 @@ from crossline.core.judge.brought import TOLD, brought_to
 from crossline.core.judge.changes import by_cause, places_of
 from crossline.core.judge.contexts import Contexts, waits
 from crossline.core.judge.kernels import Kernel, new_kernel
-from crossline.core.judge.order import NO_FLOOR, chunk_floors, in_ingest_order, settled
+from crossline.core.judge.order import NO_FLOOR, chunk_floors, follow, in_ingest_order, settled
 from crossline.core.judge.output import BoolMask, LayerDelta, Position, Reported, ShardOutput, StreamClocks
 from crossline.core.judge.standing.again import stand, standing_again
 from crossline.core.judge.standing.crossings import Crossings
@@ -26,6 +26,7 @@ from crossline.core.plan.costs import UNMEASURED, Meter
 from crossline.core.plan.layers import Layer
 from crossline.core.reevaluate.kernel import Reevaluation
 from crossline.core.route.facts import facts_from
+from crossline.core.route.parts import on_array
 from crossline.core.windows.batch import Cause, Hits, KeyedBatch, Places, texts_of
 
 MANY = 200_000  # records of a store; moving as many together takes some 20 ms
@@ -90,6 +91,7 @@ def judge(
     output = ShardOutput(meter=meter)
     for contexts in state.contexts.values():
         contexts.begin()
+    follow(plans, state.log_clock)
     for plan in plans:
         mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] != TOLD]
         told = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] == TOLD]
@@ -149,7 +151,7 @@ def _judge_stream(
     if horizon_ms is not None:
         output.without_context |= _given_up(plan, state, before_ms, horizon_ms)
         evict([each.layer for each in plan.layers], state, horizon_ms, meter)
-    if log_clock and plan.reports:
+    if log_clock and plan.reports and plan.clock is None:
         output.clocks[plan.stream] = StreamClocks(max(log_clock.values()), min(log_clock.values()), newest_ms)
 
 
@@ -356,6 +358,12 @@ def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
 def _report(judged: JudgedRows, known: BoolMask, parts: list[WirePart], output: ShardOutput) -> None:
     """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone."""
     plan, batch = judged.plan, judged.batch
+    if plan.clock is not None:
+        known = known & (batch.lateness_ms <= plan.lateness.at(batch.ingest_ms)[1])
+        if plan.stateless and "stateless" in judged.rows:
+            output.hits += judged.stateless_hits(known)
+            output.very_late += judged.very_late_hits()
+        return
     if not plan.reports:
         # A record that was hit is reported where it came in.
         if plan.stateless and "stateless" in judged.rows:
@@ -371,6 +379,8 @@ def _report(judged: JudgedRows, known: BoolMask, parts: list[WirePart], output: 
     duplicates = known & (batch.lateness_ms <= allowed_ms)
     output.reported.append(Reported(judged, duplicates, allowed_ms))
     late = batch.lateness_ms > late_after_ms
+    for number, lateness in enumerate(plan.clocks.values()):
+        late |= batch.ingest_ms - judged.rows[on_array(number)] > lateness.at(batch.ingest_ms)[0]
     partitions = [m["partition"] for m, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))]
     for marked, target in ((duplicates, output.duplicates), (late & ~duplicates, output.late)):
         for row in np.flatnonzero(marked).tolist():

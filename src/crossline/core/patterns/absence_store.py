@@ -308,4 +308,7 @@ def _origins(found: list[_Found], order: Any) -> pa.Table | None:
     taken = [tier.origins.take(pa.array(rows)) for *_, tier, rows in found if tier.origins is not None]
     if len(taken) < len(found):
         return None
-    return pa.concat_tables(taken).unify_dictionaries().take(pa.array(order)).combine_chunks()
+    # What a rule asked for that came while records waited, is missing in these.
+    return (
+        pa.concat_tables(taken, promote_options="default").unify_dictionaries().take(pa.array(order)).combine_chunks()
+    )

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crossline.core.conditions.condition import Condition
+from crossline.core.figures.carried import carried_record
 from crossline.core.figures.program import (
     Absent,
     Formed,
@@ -44,6 +45,7 @@ from crossline.core.plan.spaces import (
 from crossline.core.plan.windowed import entry_of_step, formula_of, line_of, telling_of
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
+from crossline.core.streams.clocks import EVENT, clock_spec
 from crossline.core.streams.schema import StreamSpec
 
 
@@ -72,6 +74,7 @@ class Stateless:
     """A rule judged at the record alone.
 
     ``scored_after_ms``: lateness beyond which its hits are for risk scores alone; None: there are no such hits.
+    ``key_fields``: of the key of its alerts.
     """
 
     version: RuleVersion
@@ -79,6 +82,7 @@ class Stateless:
     judge_lateness_ms: int | None
     shown_fields: tuple[str, ...]
     scored_after_ms: int | None = None
+    key_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,9 @@ class StreamPlan:
     rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
     ``corrected``: whether records of it may be taken back: hits of a rule that judges again.
     ``met``: where records of several sources meet in it. ``order``: all streams, as records of one ingest time count
-    one after the other. ``mixed``: whether what may change its answers is of several of these.
+    one after the other. ``mixed``: whether what may change its answers is of several of these. ``clock``: that of the
+    stream that its rules go by, in the place of event time; its records are reported in the stream's own plan, where
+    ``clocks`` say what rules on each of the others take.
     """
 
     stream: str
@@ -112,6 +118,8 @@ class StreamPlan:
     met: Meeting | None = None
     order: tuple[str, ...] = ()
     mixed: bool = False
+    clock: str | None = None
+    clocks: Mapping[str, LatenessInForce] = field(default_factory=dict)
 
     def origin(self, log: str) -> tuple[str, str]:
         """The stream that a ``log`` of its rows is of in the end, and what it is called there."""
@@ -156,11 +164,12 @@ class Origin:
     scored: Collection[str] = ()
     order: tuple[str, ...] = ()
     mixed: bool = False
+    clock: str | None = None
 
     @property
     def said(self) -> dict[str, Any]:
         """What the plan says of it as it is."""
-        return {name: getattr(self, name) for name in ("base", "level", "carried", "met", "order", "mixed")}
+        return {name: getattr(self, name) for name in ("base", "level", "carried", "met", "order", "mixed", "clock")}
 
 
 def compile_stream(
@@ -178,17 +187,20 @@ def compile_stream(
     ``change``: what becomes of each rule's program before it is compiled.
     """
     layout, of = layout or Layout(), of or Origin(name)
-    mine = [v for v in rules.versions if v.rule.reading.name == name]
+    mine = [v for v in rules.versions if v.rule.reading.name == (name if of.clock is None else of.base)]
     programs = [(v, _program(v, spec, defaults)) for v in mine]
     if change is not None:
         programs = [(version, change(version, program)) for version, program in programs]
     if of.met is not None:
         spec = wide_spec(spec, of.met.reading)
+    if of.clock is not None:
+        spec = clock_spec(spec)
     told = [(v, program if change is None else change(v, program)) for v, program in of.tellings]
     corrected = of.corrected_ms is not None
     judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
     windowed = [(version, program) for version, program in judged if program.verdict is not None] + told
     stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
+    carried = _carried(of, programs)
     lateness = lateness_of(
         [*((v, program.feed) for v, program in programs), *((v, v.rule.feed(defaults)) for v in of.beside)], defaults
     )
@@ -197,8 +209,8 @@ def compile_stream(
     for draft, members in assign(name, spec, windowed, layout, defaults):
         for version, program in members:
             _add(draft, version, program, spec)
-            shown = program.evidence.fields if corrected else ()
-            draft.facts |= dict.fromkeys((*of.carried.get(version.rule.rule_id, ()), *shown))
+            shown = (*program.evidence.fields, *program.entity) if corrected else ()
+            draft.facts |= dict.fromkeys((*carried.get(version.rule.rule_id, ()), *shown))
         if members:
             draft.layer = without_idle(draft.layer, draft.used, draft.programs, defaults)
             draft.layer = kept_for(draft.layer, of.corrected_ms or 0)
@@ -211,20 +223,31 @@ def compile_stream(
     return StreamPlan(
         stream=name,
         spec=spec,
-        layers=tuple(_finish(d) for d in drafts),
+        layers=tuple(_finish(d, () if of.clock is None else (EVENT,)) for d in drafts),
         stateless=stateless,
         conditions=conditions,
         reporter=reporter,
         lateness=lateness,
         programs={(v.rule.rule_id, v.rule.version): program for v, program in programs},
         corrected=corrected,
-        **of.said,
+        **{**of.said, "carried": carried},
     )
 
 
 def _program(version: RuleVersion, spec: StreamSpec, defaults: Defaults) -> Program:
-    program = version.rule.program(spec, defaults)
+    program, record = version.rule.program(spec, defaults), carried_record(version.rule, spec, defaults)
+    if record is not None:
+        program = replace(program, record=record)
     return replace(program, reevaluate=True) if version.rule.judges_again else program
+
+
+def _carried(of: Origin, programs: Iterable[tuple[RuleVersion, Program]]) -> dict[str, tuple[str, ...]]:
+    """By rule the fields that its hits carry: for other rules, and for alerts that carry their record."""
+    found = {rule_id: dict.fromkeys(fields) for rule_id, fields in of.carried.items()}
+    for version, program in programs:
+        if program.record is not None:
+            found.setdefault(version.rule.rule_id, {}).update(dict.fromkeys(program.record.names))
+    return {rule_id: tuple(fields) for rule_id, fields in found.items()}
 
 
 def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:
@@ -236,6 +259,7 @@ def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:
         min(bounds) if bounds else None,
         program.evidence.fields,
         program.feed.allowed_lateness_ms if scored else None,
+        program.entity,
     )
 
 
@@ -310,10 +334,11 @@ def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:
     return PaneSpacePlan(**common, resolution_ms=layer.resolution_ms, settled_ms=settled_ms, parts=layer.parts)
 
 
-def _finish(draft: Draft) -> LayerPlan:
+def _finish(draft: Draft, facts: tuple[str, ...]) -> LayerPlan:
+    """``facts``: what goes along with every record of the plan."""
     kernel = _kernel(draft)
     versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
-    return LayerPlan(draft.layer, kernel, versions, tuple(draft.facts))
+    return LayerPlan(draft.layer, kernel, versions, tuple(dict.fromkeys((*draft.facts, *facts))))
 
 
 def layout_of(plans: Iterable[StreamPlan], before: Layout | None = None) -> Layout:

@@ -7,19 +7,22 @@ first, for what they read of a hit is what the rule's own plan has to carry.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
+from crossline.core.basics.times import FOREVER_MS
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf
 from crossline.core.figures.program import Absent, Feed, Formed, Program, Telling
 from crossline.core.plan.compile import Origin, StreamPlan, compile_stream
+from crossline.core.plan.lateness import LatenessInForce, lateness_of
 from crossline.core.plan.layers import Layout
 from crossline.core.plan.meeting import Meeting, read_of, wide_program
-from crossline.core.rules.base import Defaults
+from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Sources, bases_of
 from crossline.core.rules.holds.hold import holds_of, is_hold
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
+from crossline.core.streams.clocks import clock_of, plan_name
 from crossline.core.streams.reading import HIT, RULE, Reading, rule_of, several_of
 from crossline.core.streams.schema import StreamSpec
 
@@ -55,9 +58,13 @@ def compile_all(
     tellings = _tellings(rules, sources, defaults, corrected)
     order = _order(read.values(), sources)
     plans: dict[str, StreamPlan] = {}
-    for name in [*way, *streams]:
-        reading = read.get(name) or Reading((name,))
-        here = {v.rule.rule_id for v in rules.versions if v.rule.reading.name == name}
+    clocked = _clocked(rules, streams)
+    apart = {id(version) for on in clocked.values() for version in on.rules.versions}
+    plain = RuleSet(tuple(version for version in rules.versions if id(version) not in apart))
+    for name in [*way, *streams, *clocked]:
+        on = clocked.get(name) or _OnClock(name, None, plain)
+        reading = read.get(name) or Reading((on.stream,))
+        here = {v.rule.rule_id for v in on.rules.versions if v.rule.reading.name == reading.name}
         mine = {rule_id: tuple(fields) for rule_id, fields in carried.items() if rule_id in here}
         level = sources.level_of(reading)
         corrected_ms = _corrected_by(reading, corrected)
@@ -72,12 +79,53 @@ def compile_all(
         mixed = len(_bases(reading, sources)) > 1
         given = (mine, corrected_ms, met, beside, told, scored, order, mixed)
         origin = Origin(sources.base(reading.judged[0]), level, *given)
+        origin = replace(origin, clock=on.clock)
+        mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
         spec = sources.of_reading(reading)
-        plan = plans[name] = compile_stream(rules, name, spec, defaults, layout, change=change, of=origin)
+        plan = plans[name] = compile_stream(on.rules, name, spec, mode, layout, change=change, of=origin)
         for rule_id, fields in _asked(plan, reading).items():
             carried.setdefault(rule_id, {}).update(dict.fromkeys(fields))
     plans = {name: _with_tables(plan, plans.values()) for name, plan in plans.items()}
+    for on in clocked.values():
+        if on.clock is not None:
+            known = {**plans[on.stream].clocks, on.clock: _taken_on(on, defaults)}
+            plans[on.stream] = replace(plans[on.stream], clocks=known)
     return dict(sorted(plans.items(), key=lambda each: each[1].level))
+
+
+@dataclass(frozen=True, slots=True)
+class _OnClock:
+    """Rules that read ``stream``, and judge by one of its clocks; None: by its event time."""
+
+    stream: str
+    clock: str | None
+    rules: RuleSet
+
+
+def _clocked(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> dict[str, _OnClock]:
+    """The rules that judge by other clocks than event time, by the name of their plan."""
+    found: dict[tuple[str, str], list[RuleVersion]] = {}
+    for version in rules.versions:
+        rule = version.rule
+        if _is_stream(rule.reading) and rule.reading.name in streams:
+            clock = clock_of(rule.timestamp_field, streams[rule.reading.name])
+            if clock is not None:
+                found.setdefault((rule.reading.name, clock), []).append(version)
+    return {plan_name(*each): _OnClock(*each, RuleSet(tuple(mine))) for each, mine in sorted(found.items())}
+
+
+def _mode_of(rule: Rule, streams: Mapping[str, StreamSpec], defaults: Defaults) -> Defaults:
+    """``defaults`` of a rule: one that names a clock goes by it, whatever others go by."""
+    spec = streams.get(rule.reading.name)
+    on_clock = spec is not None and clock_of(rule.timestamp_field, spec) is not None
+    return replace(defaults, time_mode="event_time") if on_clock else defaults
+
+
+def _taken_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
+    """What rules of a clock take by it; where none is in force, whatever comes."""
+    mode = replace(defaults, time_mode="event_time")
+    feeds = [(version, version.rule.feed(mode)) for version in on.rules.versions]
+    return lateness_of(feeds, replace(mode, allowed_lateness_ms=FOREVER_MS * 2 - 1))
 
 
 def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, int]:
@@ -91,7 +139,8 @@ def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str
         below = _corrected_by(head.reading, found)
         again = below is not None or any(rule.judges_again for rule in mine)
         if again and not head.reading.told_once:
-            found[rule_id] = max([below or 0, *(rule.lateness(defaults).allowed_ms or 0 for rule in mine)])
+            late_ms = (rule.lateness(_mode_of(rule, sources.streams, defaults)).allowed_ms for rule in mine)
+            found[rule_id] = max([below or 0, *(ms or 0 for ms in late_ms)])
     return found
 
 
@@ -132,6 +181,8 @@ def _with_tables(plan: StreamPlan, plans: Iterable[StreamPlan]) -> StreamPlan:
         return plan
     read = {*reads(plan)}
     for each in plans:
+        if each.clock is not None and each.base == plan.stream:
+            read |= {*reads(each)}
         if each.met is not None and plan.stream in each.met.specs:
             read |= {field for columns in columns_from(each, plan.stream).values() for field in columns.values()}
     read -= plan.spec.own_columns.keys()
@@ -228,7 +279,7 @@ def reads(plan: StreamPlan) -> tuple[str, ...]:
     for condition in plan.conditions.values():
         found += condition.fields()
     for rule in plan.stateless:
-        found += [*rule.shown_fields, *plan.carried.get(rule.version.rule.rule_id, ())]
+        found += [*rule.shown_fields, *rule.key_fields, *plan.carried.get(rule.version.rule.rule_id, ())]
     return tuple(dict.fromkeys(found))
 
 

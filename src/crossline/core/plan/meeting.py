@@ -28,8 +28,9 @@ _MEMBER = "\x1c"
 
 
 def arrow_type(spec: FieldSpec) -> pa.DataType:
-    """How a column of a field with one value is held."""
-    return _TYPES.get(spec.kind, pa.int64())
+    """How a column of a field is held."""
+    kind = _TYPES.get(spec.kind, pa.int64())
+    return pa.list_(kind) if spec.is_list else kind
 
 
 def told_log(stream: str, log: str, base: str) -> str:

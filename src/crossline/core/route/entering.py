@@ -13,6 +13,7 @@ from crossline.core.plan.compile import StreamPlan
 from crossline.core.plan.compose import columns_from, reads
 from crossline.core.plan.costs import UNMEASURED, Meter
 from crossline.core.plan.meeting import Meeting, wide_records
+from crossline.core.route.clocks import on_clock
 from crossline.core.route.parts import Chunk, Part, route
 
 # Arrays that go along with rows: which of the causes in the part's meta brought it about (-1: the row's own record),
@@ -35,6 +36,9 @@ def entering(
     for plan in plans:
         if plan.stream == records.stream:
             yield from ((plan.level, part) for part in route(plan, records, chunk, shards, lists, meter=meter))
+        elif plan.clock is not None and plan.base == records.stream:
+            own = on_clock(records, plan.stream, plan.spec, plan.clock)
+            yield from ((plan.level, part) for part in route(plan, own, chunk, shards, lists, meter=meter))
         elif plan.met is not None and records.stream in plan.met.specs:
             yield from (
                 (plan.level, part) for part in meeting(plan, plan.met, records, chunk, shards, lists, meter=meter)

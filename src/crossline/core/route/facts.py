@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.core.basics.values import Records
 from crossline.core.basics.wire import Arrays
-from crossline.core.streams.schema import StreamSpec
+from crossline.core.streams.schema import FieldSpec, StreamSpec
 
 Facts = list[tuple[Any, npt.NDArray[np.bool_]]]
 
@@ -22,6 +23,10 @@ def facts_of(names: Sequence[str], records: Records) -> Facts:
     found: Facts = []
     for name in names:
         column = records.fields[name]
+        if pa.types.is_list(column.type):
+            # Of many values nothing asks but alerts, which carry them as they stand.
+            texts = (None if each is None else orjson.dumps(each).decode() for each in column.to_pylist())
+            column = pa.array(texts, pa.string())
         valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
         if pa.types.is_string(column.type):
             found.append((pc.fill_null(column, "").dictionary_encode(), valid))
@@ -38,7 +43,11 @@ def valid_name(number: int) -> str:
 
 def facts_from(spec: StreamSpec, names: Sequence[str], rows: Arrays, first: int) -> Mapping[str, pa.Array]:
     """The fields again, null where missing, from the values that are numbered from ``first`` on."""
-    return {name: _fact(spec.columns[name].kind, number, rows) for number, name in enumerate(names, first)}
+    return {name: _fact(_kind(spec.columns[name]), number, rows) for number, name in enumerate(names, first)}
+
+
+def _kind(spec: FieldSpec) -> str:
+    return "string" if spec.is_list else spec.kind
 
 
 def _fact(kind: str, number: int, rows: Arrays) -> pa.Array:

@@ -24,6 +24,7 @@ from crossline.core.figures.kinds import ColumnKind
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.costs import UNMEASURED, Meter
 from crossline.core.plan.layers import RETIRED, EntrySpec, Layer
+from crossline.core.route.clocks import clock_times
 from crossline.core.route.facts import facts_of, valid_name
 from crossline.core.route.keys import KeyColumn, bytes_of
 from crossline.core.route.namings import Rows, rows_of
@@ -74,7 +75,8 @@ def route(
     """
     meter.start()
     running = records.ingest_ms is None
-    clock: I64 = np.maximum.accumulate(records.event_ms) if records.ingest_ms is None else records.ingest_ms
+    runs_along = records.event_ms if records.running_ms is None else records.running_ms
+    clock: I64 = np.maximum.accumulate(runs_along) if records.ingest_ms is None else records.ingest_ms
     holds = _holds(plan, records, clock, lists, base or plan.base, running=running)
     meter.condition(plan.stream)
     reached = records.reached_ms
@@ -95,11 +97,18 @@ def route(
         "last": chunk.last,
     }
     parts: list[Part] = []
+    clocks = {on_array(n): clock_times(records, plan.spec, name) for n, name in enumerate(plan.clocks)}
     for number, layer_plan in enumerate(plan.layers):
         reporter = number == plan.reporter
-        parts.extend(_layer_parts(plan, layer_plan, records, times, holds, meta, shards, reporter=reporter))
+        given = {**times, **clocks} if reporter else times
+        parts.extend(_layer_parts(plan, layer_plan, records, given, holds, meta, shards, reporter=reporter))
         meter.layer(layer_plan.layer.name)
     return parts
+
+
+def on_array(number: int) -> str:
+    """The array of the reporter's part that has the times of clock ``number`` of the plan."""
+    return f"on{number}_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,10 +317,10 @@ def _numpy(array: pa.Array, missing: float) -> npt.NDArray[Any]:
 def _figures(plan: StreamPlan, records: Records, holds: BoolMask, mine: I64) -> tuple[U8, I64]:
     """For each row of ``mine`` that some stateless rule holds on (``holds``), what its hit says of the record.
 
-    The fields that alerts show or other rules read, as a JSON object; nothing for the others.
+    The fields that alerts show or are known by, or other rules read, as a JSON object; nothing for the others.
     """
     carried = {f for rule in plan.stateless for f in plan.carried.get(rule.version.rule.rule_id, ())}
-    fields = sorted({f for rule in plan.stateless for f in rule.shown_fields} | carried)
+    fields = sorted({f for rule in plan.stateless for f in (*rule.shown_fields, *rule.key_fields)} | carried)
     index = pa.array(mine[holds])
     table = {f: records.fields[f].take(index).to_pylist() for f in fields}
     texts = [orjson.dumps({f: table[f][i] for f in fields if table[f][i] is not None}) for i in range(int(holds.sum()))]

@@ -14,16 +14,26 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
+from crossline.core.figures.carried import record_findings
 from crossline.core.figures.kinds import Operator, TimeMode
 from crossline.core.figures.program import Feed, Program
 from crossline.core.formula.formula import Formula
 from crossline.core.rules.breaker import Breaker
 from crossline.core.rules.holds.check import hold_findings
 from crossline.core.rules.sentence import Sentence, parse_description
+from crossline.core.streams.clocks import clock_findings
 from crossline.core.streams.reading import Reading, written_reading
-from crossline.core.streams.schema import StreamSpec, check_field
-from crossline.core.texts.fieldtypes import OptionalDuration, OptionalInstant, OptionalSeconds, RuleId, Texts
-from crossline.core.texts.problems import Finding, Path, shown
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.texts.fieldtypes import (
+    OptionalDuration,
+    OptionalInstant,
+    OptionalRecord,
+    OptionalSeconds,
+    RecordAsked,
+    RuleId,
+    Texts,
+)
+from crossline.core.texts.problems import Finding, Path
 from crossline.core.texts.validation import refusals
 
 NOT_YET = "Not in this version yet."
@@ -57,6 +67,11 @@ class Defaults:
     time_mode: TimeMode = "event_time"
     watermark_delay_ms: int = 45_000
     allowed_lateness_ms: int = 120_000
+    record: RecordAsked = "none"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.record, list):  # as JSON has it
+            object.__setattr__(self, "record", tuple(self.record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +150,11 @@ class Rule(BaseModel):
     time_mode: TimeMode | None = Field(
         None, description="Clock: `event_time`, or `processing_time`, which is ingest time. None: the pipeline's."
     )
-    timestamp_field: str | None = Field(None, description="Field of the event time; it must be the stream's own.")
+    timestamp_field: str | None = Field(
+        None,
+        description="The clock that windows and lateness are measured on: the field of the event time, or another of "
+        "the stream's `clocks`, by its name or its field. None: the event time.",
+    )
     watermark_delay: OptionalSeconds = Field(
         None,
         description="Up to this lateness a record is on time; a bare number is seconds. None: the pipeline's (45 s).",
@@ -153,6 +172,11 @@ class Rule(BaseModel):
         None,
         description="Keeps panes of this length instead of records, for long windows; of `velocity`, `burst` and "
         "`anomaly`, and of each figure of a `formula`. See Figures.",
+    )
+    record: OptionalRecord = Field(
+        None,
+        description="What its alerts carry of their record, fields of tables included: `none`, `all`, or a list of "
+        "fields, where `location` is all that is within it. None: the pipeline's (`none`).",
     )
     breaker: Breaker | None = Field(
         None,
@@ -311,19 +335,11 @@ class Rule(BaseModel):
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """What does not fit the stream ``name`` that the rule reads; ``lists``: names of the lists there are."""
         findings = check_conditions(self.filter.node, spec.columns, name, lists)
+        findings += record_findings(self.record, spec, name)
         if self.late_policy == "reevaluate" and self.reading.told_once:
             expected = "evaluate or skip beside a risk score, which is that of then; what is corrected, in another rule"
             findings.append(Finding(("late_policy",), "reevaluate", expected))
-        event_time = spec.event_time.field
-        if self.timestamp_field is not None and self.timestamp_field != event_time:
-            findings.append(
-                check_field(self.timestamp_field, spec.columns, name, ("timestamp_field",))
-                or Finding(
-                    ("timestamp_field",),
-                    shown(self.timestamp_field),
-                    f"{event_time}, the event time of stream {name}; other clocks are not in this version yet",
-                )
-            )
+        findings += clock_findings(self.timestamp_field, self.time_mode, self.reading, name, spec)
         if self.description is not None:
             findings += parse_description(self.description, self.rule_id, self.placeholder_names(spec))[1]
         return findings

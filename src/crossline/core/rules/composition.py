@@ -88,7 +88,8 @@ class _Reads(Protocol):
 
 def head_of(rule: _Reads) -> tuple[Rank, Head]:
     """Of a rule that was read, for ``head_of_versions``."""
-    keys = getattr(rule, "group_by", None) or getattr(rule, "key_fields", ())
+    given = (getattr(rule, name, None) for name in ("group_by", "entity", "key_fields"))
+    keys = next((each for each in given if each), ())
     return (rule.status != "draft", rule.version), Head(rule.reading, _key_fields(keys))
 
 

@@ -139,6 +139,7 @@ Write `{{` and `}}` for braces.
 _WORDS: list[tuple[Any, str]] = [
     (fieldtypes.Names, "a name or a list of names"),
     (fieldtypes.Texts, "a list of texts"),
+    (fieldtypes.OptionalRecord, "`none` `all` or a list of names"),
     (fieldtypes.Unit, "text"),
     (fieldtypes.OptionalDuration, "a duration"),
     (fieldtypes.OptionalSeconds, "a duration, or seconds"),

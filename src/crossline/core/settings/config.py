@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from crossline.core.basics.times import PARTITION_LAG_MS, format_duration
 from crossline.core.decide.policy import Deciding, Policy, load_policy
+from crossline.core.figures.carried import default_findings
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound
@@ -32,6 +33,7 @@ from crossline.core.settings.sources import (
 from crossline.core.settings.tables import AnyTable, TableSettings, check_tables, with_tables
 from crossline.core.settings.watch import BreakerSettings, WatchSettings
 from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
+from crossline.core.texts.fieldtypes import GivenRecord
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, nearest, one_of, shown
 from crossline.core.texts.report import Report, place
 from crossline.core.texts.validation import findings_from_validation, refusal
@@ -56,6 +58,7 @@ class PipelineDefaults(Settings):
     allowed_lateness: DurationMs = Field(
         default=120_000, description="Beyond this lateness a record is never judged; it is kept as a late record."
     )
+    record: GivenRecord = Field(default="none", description="What alerts carry of their record: `none`, `all`, fields.")
     breaker: BreakerSettings | None = Field(
         default=None, description="Most alerts of a rule in a time; with more it goes to shadow. None: any number."
     )
@@ -235,6 +238,7 @@ def rule_defaults(pipeline: PipelineConfig) -> Defaults:
         time_mode=given.time_mode,
         watermark_delay_ms=given.watermark_delay,
         allowed_lateness_ms=given.allowed_lateness,
+        record=given.record,
     )
 
 
@@ -270,7 +274,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
     _check_sources(document, report, streams)
     if file is not None and streams is not None:
         streams, findings = with_tables(streams, file.enrich)
-        for finding in findings:
+        for finding in (*findings, *default_findings(file.defaults.record, streams)):
             report.take(finding)
         _check_registries(file, streams, report)
     _check_paths(document.data, (), report)

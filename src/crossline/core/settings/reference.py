@@ -27,6 +27,7 @@ from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
 from crossline.core.settings.tables import TableOfFiles, TableOfTopic
 from crossline.core.settings.watch import BreakerSettings, OtlpSettings, WatchSettings
+from crossline.core.texts.fieldtypes import GivenRecord
 
 _HEAD = """\
 # pipeline.yaml
@@ -48,6 +49,7 @@ A stream file has `schema_version: 1` and `streams`, a mapping of names to these
 | `id` | text | required | The field that holds a record's id. |
 | `event_time` | mapping | required | `field`, and `unit` (`ms`, `s`, `us`, `ns`, `iso8601`): when it happened. |
 | `ingest_time` | mapping |  | The same: when it came in, where a field says so. |
+| `clocks` | mapping |  | By name, other times that every record has, each as `event_time`: rules may go by them. |
 | `future_bound` | duration | `60 min` | How much later than it was there to be read a record may be dated. |
 | `fields` | mapping | required | Types by name, nested as in the record; `?` marks what may be missing. |
 
@@ -80,6 +82,7 @@ A formula of a policy is written as in rules. It may name:
 Ids and tags with other characters than letters, digits, `_` and `.` cannot be named; a tag does for such a rule.
 """
 _DURATION = typing.get_args(DurationMs)[1]
+_RECORD = typing.get_args(GivenRecord)[1]
 _WORDS = {str: "text", int: "whole number", bool: "`true` or `false`", float: "number"}
 
 
@@ -123,6 +126,8 @@ def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
 def _value(field: FieldInfo) -> str:
     if _DURATION in field.metadata:
         return "duration"
+    if _RECORD in field.metadata:
+        return "`none` or `all` or list of texts"
     low = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
     return _type(field.annotation) + (f", {low} or more" if low is not None else "")
 

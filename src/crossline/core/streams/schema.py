@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
@@ -24,6 +24,7 @@ FUTURE_MS = 3_600_000
 KINDS: tuple[str, ...] = get_args(FieldKind)
 # A stream has a folder of its name in the checkpoint; as with Kafka's topics, these two names are none.
 _STREAM_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,249}", re.ASCII)
+_CLOCK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _TYPE = re.compile(r"(?P<open>\[?)\s*(?P<kind>[a-z]+)(?P<inner>\??)\s*(?P<close>\]?)(?P<outer>\??)", re.ASCII)
 _TYPE_FORM = f"a type ({', '.join(KINDS)}), with ? where it may be missing, [type] for a list, or nested fields"
 
@@ -119,7 +120,7 @@ class StreamSpec(_Model):
     """One stream. ``own_columns`` has every field of its records by its dotted name; nested fields are flattened.
 
     ``columns`` has those of tables too, each as ``TABLE.COLUMN``, and those of ``headers`` of messages, which may be
-    missing. ``future_bound``: how far ahead
+    missing. ``clocks``: by name, other times of a record that rules may go by. ``future_bound``: how far ahead
     of its being there to be read a record may be dated, in milliseconds. ``enrich``: tables by name, which a pipeline
     file declares.
     """
@@ -128,6 +129,7 @@ class StreamSpec(_Model):
     id: str
     event_time: TimeField
     ingest_time: TimeField | None = None
+    clocks: dict[str, TimeField] = {}
     future_bound: Duration = FUTURE_MS
     fields: Annotated[dict[str, Any], BeforeValidator(check_fields)]
     headers: Annotated[dict[str, Any], BeforeValidator(_check_headers)] = {}
@@ -161,20 +163,42 @@ class StreamSpec(_Model):
             raise refusals(findings)
         return self
 
-    def _findings(self) -> list[Finding]:
+    def _findings(self) -> Iterable[Finding]:
         roles: list[tuple[Path, str, TimeField | None]] = [
             (("id",), self.id, None),
             (("event_time", "field"), self.event_time.field, self.event_time),
         ]
         if self.ingest_time is not None:
             roles.append((("ingest_time", "field"), self.ingest_time.field, self.ingest_time))
+        for clock, time in self.clocks.items():
+            roles.append((("clocks", clock, "field"), time.field, time))
+        yield from self._clock_findings()
         taken = {name.partition(".")[0] for name in self.own_columns}
         twice = [
             Finding(("headers", name), shown(name), "a name that no field has", f"{{other_name: {{header: {name}}}}}")
             for name in self.header_fields
             if name in taken
         ]
-        return [*twice, *(found for path, name, time in roles if (found := self._role(path, name, time)))]
+        yield from twice
+        yield from (found for path, name, time in roles if (found := self._role(path, name, time)))
+
+    def _clock_findings(self) -> Iterator[Finding]:
+        """Names of clocks that are also those of other times or fields."""
+        by_field: dict[str, str] = {}
+        for clock, time in self.clocks.items():
+            first = by_field.setdefault(time.field, clock)
+            if first != clock:
+                yield Finding(
+                    ("clocks", clock, "field"), shown(time.field), f"another field than that of clock {first}"
+                )
+            if not _CLOCK_NAME.fullmatch(clock):
+                yield Finding(("clocks", clock), shown(clock), "a name of letters, digits, and . _ -, at most 64")
+            elif clock in self.own_columns and clock != time.field:
+                expected = f"a name that no other field has: {clock} is one of its own, and not {time.field}"
+                yield Finding(("clocks", clock), shown(clock), expected)
+            elif self.event_time.field in {clock, time.field}:
+                expected = "another time than the event time, which rules go by anyway"
+                yield Finding(("clocks", clock, "field"), shown(time.field), expected)
 
     def _role(self, path: Path, name: str, time: TimeField | None) -> Finding | None:
         spec = self.own_columns.get(name)

@@ -84,6 +84,25 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _record(value: Any) -> str | tuple[str, ...] | None:
+    if value is None:
+        return None
+    if value == "none" or value == "all":  # noqa: PLR1714 - so that it is known to be a text
+        return str(value)
+    form = "none, all, or a list of fields"
+    if isinstance(value, str):
+        raise refusal(form, nearest(value, ("none", "all")) or f"for one field [{value}]")
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(name, str) and name for name in value):
+        raise refusal(form)
+    if len(set(value)) < len(value):
+        raise refusal("each field once")
+    return tuple(value)
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         raise refusal("a list of texts")
@@ -121,4 +140,7 @@ Number = Annotated[int | float, BeforeValidator(_number)]
 OptionalNumber = Annotated[int | float | None, BeforeValidator(_number)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), PlainSerializer(list)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), PlainSerializer(list)]
+RecordAsked = str | tuple[str, ...]  # none, all, or fields
+GivenRecord = Annotated[RecordAsked, BeforeValidator(_record), PlainSerializer(_as_list)]
+OptionalRecord = Annotated[RecordAsked | None, BeforeValidator(_record), PlainSerializer(_as_list)]
 Unit = Annotated[str | None, BeforeValidator(_unit)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from crossline.core.plan.compile import LayerPlan, StreamPlan
@@ -44,6 +44,12 @@ def kept_by(plan: StreamPlan, rule_id: str) -> list[Kept]:
     return [_kept(plan, each, rule_id) for each in plan.layers if rule_id in _rules(each)]
 
 
+def kept_among(plans: Mapping[str, StreamPlan], reading: str, rule_id: str) -> list[Kept]:
+    """Those of a rule that reads ``reading``, whatever its clock."""
+    mine = [plan for name, plan in plans.items() if reading == (name if plan.clock is None else plan.base)]
+    return [kept for plan in mine for kept in kept_by(plan, rule_id)]
+
+
 def _rules(layer: LayerPlan) -> list[str]:
     return sorted({line.rule_id for line in layer.kernel.judging})
 
@@ -52,10 +58,10 @@ def _kept(plan: StreamPlan, layer_plan: LayerPlan, rule_id: str) -> Kept:
     layer = layer_plan.layer
     return Kept(
         layer=layer.name,
-        stream=plan.stream if plan.met is None else plan.met.reading.said,
+        stream=plan.met.reading.said if plan.met is not None else plan.stream if plan.clock is None else plan.base,
         base=plan.base,
         key_fields=layer.group_fields,
-        time_mode=layer.time_mode,
+        time_mode=plan.clock or layer.time_mode,
         columns=tuple(said_column(name) for name, _ in layer.columns),
         entries=tuple(sorted(set(_entries(layer_plan, rule_id)))),
         entries_of_layer=len(layer.entries),

@@ -39,7 +39,8 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     yield f"It looks at each {one}{_where(program.feed)}."
     verdict = program.verdict
     if verdict is None:
-        yield "Each of them is a hit."
+        of = f", its alert by {_and(program.entity)} (without a key where it lacks one)" if program.entity else ""
+        yield f"Each of them is a hit{of}."
     elif isinstance(verdict, Comparison):
         figure = figure_said(program.figures[0], program.feed, {})
         yield f"It fires where {figure} is {_line(verdict)}, {_emitted(program)}."
@@ -56,6 +57,8 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     remark = rule.remark()
     if remark:
         yield remark
+    if rule.timestamp_field is not None and program.feed.time_mode == "event_time":
+        yield f"Its clock is {rule.timestamp_field}."
     yield from _times(program, one)
     if rule.hold is not None:
         key, lasts = _and(rule.key_of_alerts), format_duration(rule.hold)

@@ -11,6 +11,7 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import EVERYTHING
 from crossline.core.figures.program import Comparison, Figure, Formed
 from crossline.core.rules.base import Action, Severity
+from crossline.core.streams.clocks import clock_of
 from crossline.core.workbench.claims import All, Denied
 from crossline.core.workbench.lint import LintFinding, Meant
 from crossline.core.workbench.solve import impossible
@@ -21,11 +22,12 @@ _GROWS = {"count": (">", ">="), "distinct_count": (">", ">="), "max": (">", ">="
 
 
 def subsumed(rules: Sequence[Meant]) -> list[LintFinding]:
-    """Of rules of the same stream, clock and key those that another one makes needless; of equals the later."""
+    """Of rules of the same stream, clock and keys those that another one makes needless; of equals the later."""
     groups: dict[object, list[Meant]] = defaultdict(list)
     for each in rules:
         feed = each.program.feed
-        groups[feed.stream, feed.time_mode, feed.key_fields].append(each)
+        clock = clock_of(each.rule.timestamp_field, each.spec)
+        groups[feed.stream, feed.time_mode, clock, feed.key_fields, each.program.entity].append(each)
     return [finding for group in groups.values() for finding in _in_group(group)]
 
 

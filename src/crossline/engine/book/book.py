@@ -130,7 +130,11 @@ class Book:
         """What the states of a level are kept by; level 0: what is known of records that were decided about."""
         if level:
             return self.plans()
-        return [deciding_plan(plan, self.revises_ms or 0) for plan in self.plans() if not plan.of_hits]
+        return [
+            deciding_plan(plan, self.revises_ms or 0)
+            for plan in self.plans()
+            if not plan.of_hits and plan.clock is None
+        ]
 
     @property
     def depth(self) -> int:

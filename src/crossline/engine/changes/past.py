@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -126,7 +127,8 @@ class PastReader:
             try:
                 reading = self._readings.get(layers)
                 if reading is None:
-                    reading = self._readings[layers] = self._begin(after, streams, layers, end, lists)
+                    begin = partial(self._begin, whole=plan.clock is not None)
+                    reading = self._readings[layers] = begin(after, streams, layers, end, lists)
                 self._go_on(reading, end)
             except StoppedError:
                 raise
@@ -149,7 +151,11 @@ class PastReader:
 
     def _read_by(self, plan: StreamPlan) -> tuple[int, ...] | None:
         """The numbers of the sources whose records enter ``plan``; None where hits do."""
-        read = {plan.stream} if plan.met is None else {source for _, source, _ in plan.met.parts}
+        read = (
+            {plan.stream if plan.clock is None else plan.base}
+            if plan.met is None
+            else {source for _, source, _ in plan.met.parts}
+        )
         if any(rule_of(source) is not None for source in read):
             return None
         return tuple(number for number, source in enumerate(self.sources) if source.stream in read)
@@ -159,8 +165,16 @@ class PastReader:
         return any(end.offsets[each] is not None and self.sources[each].stream in end.ingest_ms for each in numbers)
 
     def _begin(
-        self, book: Book, numbers: tuple[int, ...], layers: tuple[Layer, ...], end: Mark, lists: ListTimes
+        self,
+        book: Book,
+        numbers: tuple[int, ...],
+        layers: tuple[Layer, ...],
+        end: Mark,
+        lists: ListTimes,
+        *,
+        whole: bool = False,
     ) -> _Reading:
+        """``whole``: marks say nothing of the clock of these layers, so that all that there is, is read."""
         names, streams = tuple(layer.name for layer in layers), [self.sources[number].stream for number in numbers]
         log.info("backfill", streams=streams, layers=list(names))
         # As live stores are: what no record finds any more by the clock of the stream that is furthest is not kept.
@@ -169,14 +183,14 @@ class PastReader:
         )
         reach_ms = min(_reach_ms(layer, slowest_ms) for layer in layers)
         starts = [self.history.before(stream, reach_ms) for stream in streams]
-        begun = [mark for mark in starts if mark is not None]
+        begun = [mark for mark in starts if mark is not None and not whole]
         start = min(begun, key=lambda mark: mark.batch) if len(begun) == len(starts) else None
         # Layers that are only looked at ahead may be called as those that come instead: of a folder each.
         folder = blake2b(repr(layers).encode(), digest_size=8).hexdigest()
         # Of a run that ended before it was used.
         patiently(lambda: file_store(self.state_root).clear(f"{PASTS}/{folder}"), within_s=AWAY_S_MAX)
         clocks = {each: start.ingest_ms[each] for each in streams if each in start.ingest_ms} if start else {}
-        reached_ms = dict.fromkeys(streams, reach_ms - SLOWEST_MS)
+        reached_ms = dict.fromkeys(streams, 0 if whole else reach_ms - SLOWEST_MS)
         of_then = replace(book, lists=lists.since(reached_ms), tables=lists.tables_since(reached_ms, book.streams))
         alone = replace(of_then, only=names, clocks=clocks, pasts={}, deciding=None, levels=1)
         mine = replace(alone, _plans=None, _joins=None)

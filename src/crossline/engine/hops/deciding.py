@@ -138,7 +138,8 @@ def _decides(
     plan, batch = standing.judged.plan, standing.judged.batch
     stream = plan.base if plan.met is None else plan.met.bases[plan.met.reading.judged[0]]
     _, allowed_ms = lateness[stream].at(batch.ingest_ms[standing.rows])
-    in_time = batch.lateness_ms[standing.rows] <= _bound_ms(book, allowed_ms)
+    lateness_ms = batch.ingest_ms[standing.rows] - standing.judged.events_ms(standing.rows)
+    in_time = lateness_ms <= _bound_ms(book, allowed_ms)
     at_once = np.array([each.rule.rule_id not in later for each in standing.versions], np.bool_)
     chosen: npt.NDArray[np.bool_] = in_time[standing.reason_row] & at_once[standing.version]
     return chosen

@@ -65,18 +65,16 @@ def _by_shard(
         if not len(mine):
             continue
         id_bytes, id_offsets = take_bytes(*ids, mine)
-        records = {name: _column(judged, name)[rows[mine]] for name in OF_RECORDS}
+        records = {name: _column(judged, name, rows[mine]) for name in OF_RECORDS}
         records |= {"id_bytes": id_bytes, "id_offsets": id_offsets}
         block = block_of(chunks, versions, records, _reasons_of(reasons, mine, len(rows)))
         yield shard, wire.encode(block.meta, block.arrays)
 
 
-def _column(judged: JudgedRows, name: str) -> Any:
-    if name == "ingest_ms":
-        return judged.batch.ingest_ms
+def _column(judged: JudgedRows, name: str, rows: Any) -> Any:
     if name == "event_ms":
-        return judged.batch.ingest_ms - judged.batch.lateness_ms
-    return judged.rows[name].astype(np.int64)
+        return judged.events_ms(rows)
+    return judged.batch.ingest_ms[rows] if name == "ingest_ms" else judged.rows[name][rows].astype(np.int64)
 
 
 def _reasons_of(reasons: wire.Arrays | None, mine: Any, rows: int) -> wire.Arrays | None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from crossline.core.judge.output import LayerDelta, ShardOutput
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.workbench.kept import Kept, kept_by
+from crossline.core.workbench.kept import Kept, kept_among
 from crossline.replay.backtest import Judged
 from crossline.replay.workbench.sample import Batch, Jury
 
@@ -97,7 +97,7 @@ def stores(judged: Judged, sample: Sequence[Batch]) -> dict[str, list[Store]]:
     """By rule id, what each rule keeps, all judged together; rules of streams without records are left out."""
     jury = Jury(judged)
     kept = {
-        version.rule.rule_id: kept_by(jury.plans[version.rule.reading.name], version.rule.rule_id)
+        version.rule.rule_id: kept_among(jury.plans, version.rule.reading.name, version.rule.rule_id)
         for version in judged.rules.versions
         if version.rule.reading.name in jury.plans
     }

@@ -22,6 +22,7 @@ from crossline.core.formula.naive import evaluate
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import DrawnLine, Rule
 from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.clocks import clock_of
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.workbench.catch import Marks, Weighed, rests_on, weigh
 from crossline.core.workbench.lines import BEYOND, Judgings, Telling, emissions, lines_at, thinned
@@ -78,6 +79,9 @@ def suggest(judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, wa
     """
     sources = sources_of(judged.rules, judged.history.streams)
     spec = sources.of_reading(rule.reading)
+    if clock_of(rule.timestamp_field, spec) is not None:
+        said = f"rule {rule.rule_id}: found timestamp_field {rule.timestamp_field}"
+        raise UsageError(f"{said}; expected a rule on event time or ingest time: lines of other clocks are not drawn")
     drawn = rule.drawn(spec)
     if drawn is None or drawn.operator not in BEYOND:
         found = "no line" if drawn is None else f"a line drawn by {drawn.operator}"

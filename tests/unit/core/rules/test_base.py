@@ -63,7 +63,7 @@ def test_the_envelope_in_full() -> None:
         ("watermark_delay", "3 parsecs", "a duration such as"),
         ("time_mode", "ingest_time", "one of event_time, processing_time"),
         ("timestamp_field", "evnt_time", "did you mean event_time?"),
-        ("timestamp_field", "received_at", "not in this version yet"),
+        ("timestamp_field", "received_at", "clocks: {received_at: {field: received_at, unit: …}}"),
         ("sevrity", "high", "did you mean severity?"),
     ],
 )

@@ -171,7 +171,7 @@ def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None
         place=judged.place(row),
         key=judged.key_of(row),
         record_id=judged.record_id(row),
-        event_ms=ingest_ms - int(judged.batch.lateness_ms[row]),
+        event_ms=judged.event_ms(row),
         ingest_ms=ingest_ms,
         value=None,
         count=0,

@@ -12,9 +12,10 @@ from pydantic import Field
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf, ListRef, parse_conditions
 from crossline.core.figures.program import Evidence, Program
-from crossline.core.rules.base import Defaults, Rule
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.entity import RecordRule
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.sentence import RESERVED, Sentence, noun, placeholders
+from crossline.core.rules.sentence import RESERVED, Sentence, key_parts, noun, placeholders
 from crossline.core.streams.schema import StreamSpec, check_field
 from crossline.core.texts.problems import Finding
 
@@ -22,7 +23,7 @@ _Findings = list[Finding]  # in the class ``list`` is a field
 
 
 @rule_type("list")
-class ListRule(Rule):
+class ListRule(RecordRule):
     """Fires where a field is in a named list (or is not), as the list was at the record's ingest time."""
 
     rule_type: Literal["list"] = Field(description="`list`.")
@@ -37,6 +38,7 @@ rule_id: stolen_card
 version: 1
 rule_type: list
 source_topic: payments
+entity: card_hash
 severity: critical
 score: 100
 action: block
@@ -74,7 +76,8 @@ conditions:
         shown = {*self.filter.fields(), *(name for name in named if name in spec.columns)}
         notes = {"field": self.field, "operator": self.operator, "list": self.list}
         evidence = Evidence(tuple(sorted(shown)), notes=tuple(notes.items()))
-        return Program(self.feed(defaults), evidence=evidence, judge_lateness_ms=self.lateness(defaults).judged_ms)
+        judged_ms = self.lateness(defaults).judged_ms
+        return Program(self.feed(defaults), evidence=evidence, judge_lateness_ms=judged_ms, entity=self.entity)
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
         """Its id, its list, and any field of the record."""
@@ -84,7 +87,9 @@ conditions:
     def _sentence(self) -> Sentence:
         is_in = "is in" if self.operator == "in" else "is not in"
         whose = f"{noun(self.source_topic, one=True)} whose {self.field} "
-        return Sentence((("text", whose), ("figure", self.field), ("text", f" {is_in} list {self.list}")))
+        return Sentence(
+            (("text", whose), ("figure", self.field), ("text", f" {is_in} list {self.list}"), *key_parts(self.entity))
+        )
 
     def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - a record has no value
         """``payment whose card_hash c1 is in list stolen_cards``."""

@@ -11,15 +11,16 @@ from pydantic import Field
 
 from crossline.core.conditions.tree import ORDERING, AllOf, Leaf
 from crossline.core.figures.program import Evidence, Program
-from crossline.core.rules.base import Defaults, DrawnLine, Rule
+from crossline.core.rules.base import Defaults, DrawnLine
+from crossline.core.rules.entity import RecordRule
 from crossline.core.rules.registry import rule_type
-from crossline.core.rules.sentence import RESERVED, Sentence, noun, placeholders
+from crossline.core.rules.sentence import RESERVED, Sentence, key_parts, noun, placeholders
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding
 
 
 @rule_type("threshold")
-class ThresholdRule(Rule):
+class ThresholdRule(RecordRule):
     """Fires on every record that meets ``conditions``."""
 
     rule_type: Literal["threshold"] = Field(description="`threshold`.")
@@ -29,6 +30,7 @@ rule_id: large_web_payment
 version: 1
 rule_type: threshold
 source_topic: payments
+entity: account_id
 severity: high
 score: 40
 action: step_up
@@ -50,7 +52,8 @@ conditions:
         named = placeholders(self.description) if self.description else ()
         shown = {*self.filter.fields(), *(name for name in named if name not in RESERVED)}
         judged_ms = self.lateness(defaults).judged_ms
-        return Program(self.feed(defaults), evidence=Evidence(tuple(sorted(shown))), judge_lateness_ms=judged_ms)
+        evidence = Evidence(tuple(sorted(shown)))
+        return Program(self.feed(defaults), evidence=evidence, judge_lateness_ms=judged_ms, entity=self.entity)
 
     def drawn(self, spec: StreamSpec) -> DrawnLine | None:  # noqa: ARG002 - the conditions say it
         """Of conditions that all must hold the one that orders a number; None where there are several, or none."""
@@ -81,7 +84,8 @@ conditions:
 
     @cached_property
     def _sentence(self) -> Sentence:
-        return Sentence((("text", f"{noun(self.source_topic, one=True)} where {self.filter.text}"),))
+        what = f"{noun(self.source_topic, one=True)} where {self.filter.text}"
+        return Sentence((("text", what), *key_parts(self.entity)))
 
     def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - a record has no value
         """``payment where amount_cents >= 1000000``."""
