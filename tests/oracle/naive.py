@@ -17,7 +17,7 @@ from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
 from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
 from .rulebook import DEFAULTS, Rule, duration_ms, read_book
 from .sequences import by_step, completed
-from .spaces import Space, key_spaces
+from .spaces import Space, in_powers, key_spaces
 
 # Written out, not imported: alert ids are a promise to other programs, so a change of the package's own must fail here.
 NAMESPACE = uuid.UUID("7d0f6f8e-8c1c-5e0b-9a53-2f1b2c3d4e5f")
@@ -102,15 +102,18 @@ def naive_detect(
     stands in the end, by which absences are told (None: at the highest ingest time).
 
     Each key space remembers the ids of the records that entered one of its windows, and judges no record of the same
-    key and id. A record whose id came before is reported as a duplicate if it is not too late for every rule in force
-    when it comes. A record is late if it is too late for any of these, and no duplicate.
+    key and id. A record whose id came before is reported as a duplicate if it is not too late for every rule on event
+    time in force when it comes; or if one is in force on the ingest clock, and it came within the pipeline's allowed
+    lateness, rounded up to a power of two seconds. A record is late if it is too late for any of them and no copy.
     """
     book = read_book(rules, defaults or {})
     default_ms = duration_ms({**DEFAULTS, **(defaults or {})}["allowed_lateness"])
     spaces = key_spaces(book, default_ms)
     edges = {-math.inf, *(edge for rule in book for edge in (rule.from_ms, rule.until_ms))} - {math.inf}
-    widest_ms = max(ms for edge in edges for ms in _allowed_at(book, edge, default_ms))
+    widest_ms = max((ms for e in edges for ms in _allowed_at(book, e, default_ms) if ms != math.inf), default=-1)
     known: set[str] = set()
+    copied: dict[str, int] = {}  # when each came that is no copy on the ingest clock
+    only_ingest = bool(book) and not any(rule.event_time for rule in book)
     thresholds = [rule for rule in book if rule.rule_type == "threshold"]
     result = NaiveResult()
     memories: dict[tuple[str, int, str], Memory] = {}
@@ -123,7 +126,11 @@ def naive_detect(
         repeated = {space: _is_repeated(space, record, earlier) for space, earlier in taken.items()}
         allowed = _allowed_at(book, record.ingest_ms, default_ms)
         looked_at = record.fields.get("_stream") is not None  # by figures, or it takes a step
-        reported = record.record_id in known and _lateness_ms(record) <= max(allowed)
+        again = record.ingest_ms - copied.get(record.record_id, -math.inf) <= in_powers(default_ms)
+        on_event = [ms for ms in allowed if ms != math.inf]
+        before = again if only_ingest else record.record_id in known
+        reported = before and _lateness_ms(record) <= max(on_event, default=-math.inf)
+        reported |= again and math.inf in allowed
         if reported and not looked_at:
             result.duplicates.append(position)
         elif _lateness_ms(record) > min(allowed) and not looked_at:
@@ -137,6 +144,8 @@ def naive_detect(
                     result.hits.extend(_judge(rule, record, key, earlier, memory, lists or {}))
         if _lateness_ms(record) <= widest_ms and not looked_at:
             known.add(record.record_id)
+        if not again and not looked_at:
+            copied[record.record_id] = record.ingest_ms
         for space, earlier in taken.items():
             pieces = [piece for rule in space.rules for piece in rule.pieces]
             if not repeated[space] and any(_enters(piece, record, lists or {}) for piece in pieces):
@@ -186,8 +195,8 @@ def _is_repeated(space: Space, record: Record, earlier: Sequence[Record]) -> boo
 
 
 def _allowed_at(book: Sequence[Rule], ingest_ms: float, default_ms: int) -> list[float]:
-    """What the rules allow that are in force then; the pipeline's bound where there are none."""
-    found = [r.allowed_lateness_ms for r in book if r.event_time and r.from_ms <= ingest_ms < r.until_ms]
+    """What the rules allow that are in force then, anything on the ingest clock; the pipeline's bound without rules."""
+    found = [r.allowed_lateness_ms for r in book if r.from_ms <= ingest_ms < r.until_ms]
     return found or [default_ms]
 
 

@@ -19,6 +19,7 @@ from crossline.core.plan.meeting import Meeting, read_of, wide_program
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.composition import Sources, bases_of
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
+from crossline.core.rules.shared import TableRule
 from crossline.core.streams.reading import HIT, RULE, Reading, rule_of, several_of
 from crossline.core.streams.schema import StreamSpec
 
@@ -65,7 +66,8 @@ def compile_all(
         if met is not None:
             scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}
         mixed = len(_bases(reading, sources)) > 1
-        given = (mine, corrected_ms, met, beside, told, scored, order, mixed)
+        tables = [_table(v, sources, defaults) for v in rules.versions if name in v.rule.reading.judged and _tells(v)]
+        given = (mine, corrected_ms, met, beside, told, scored, order, mixed, tables)
         origin = Origin(sources.base(reading.judged[0]), level, *given)
         spec = sources.of_reading(reading)
         plan = plans[name] = compile_stream(rules, name, spec, defaults, layout, change=change, of=origin)
@@ -148,6 +150,14 @@ def _tellings(
                 told = replace(each.program, reevaluate=True) if again else each.program
                 found.setdefault(each.reading.name, []).append((version, told))
     return found
+
+
+def _tells(version: RuleVersion) -> bool:
+    return isinstance(version.rule, TableRule)
+
+
+def _table(version: RuleVersion, sources: Sources, defaults: Defaults) -> Program:
+    return version.rule.program(sources.of_reading(version.rule.reading), defaults)
 
 
 def _is_stream(reading: Reading) -> bool:

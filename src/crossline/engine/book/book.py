@@ -85,7 +85,7 @@ class Book:
 
     def _chosen(self, plan: StreamPlan) -> StreamPlan:
         layers = tuple(lp for lp in plan.layers if lp.layer.name in self.only)
-        return replace(plan, layers=layers, reporter=0, stateless=())
+        return replace(plan, layers=layers, reporter=0, copies=None, stateless=())
 
     def decoder(self, stream: str) -> DecodeLayout:
         """How records of one stream are decoded."""
