@@ -52,6 +52,7 @@ def compile_all(
     tellings = _tellings(rules, sources, defaults, corrected)
     order = _order(read.values(), sources)
     plans: dict[str, StreamPlan] = {}
+    bases: dict[str, set[str]] = {}
     for name in [*way, *streams]:
         reading = read.get(name) or Reading((name,))
         here = {v.rule.rule_id for v in rules.versions if v.rule.reading.name == name}
@@ -65,7 +66,7 @@ def compile_all(
         told = tellings.get(name, ())
         if met is not None:
             scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}
-        mixed = len(_bases(reading, sources)) > 1
+        mixed = len(_bases(reading, sources, bases)) > 1
         tables = [_table(v, sources, defaults) for v in rules.versions if name in v.rule.reading.judged and _tells(v)]
         given = (mine, corrected_ms, met, beside, told, scored, order, mixed, tables)
         origin = Origin(sources.base(reading.judged[0]), level, *given)
@@ -98,15 +99,19 @@ def _corrected_by(reading: Reading, corrected: Mapping[str, int]) -> int | None:
     return max((late_ms for rule_id, late_ms in corrected.items() if rule_id in read), default=None)
 
 
-def _bases(reading: Reading, sources: Sources) -> set[str]:
-    """The streams that what is read rests on."""
+def _bases(reading: Reading, sources: Sources, known: dict[str, set[str]]) -> set[str]:
+    """The streams that what is read rests on; ``known``: those that the hits of rules do, found once each."""
     found: set[str] = set()
     for source in reading.sources:
         rule_id = rule_of(source)
         if several_of(source) is not None:
             found |= {*bases_of(source, sources.heads)}
+        elif rule_id is None:
+            found.add(source)
         else:
-            found |= {source} if rule_id is None else _bases(sources.heads[rule_id].reading, sources)
+            if rule_id not in known:
+                known[rule_id] = _bases(sources.heads[rule_id].reading, sources, known)
+            found |= known[rule_id]
     return found
 
 

@@ -21,8 +21,8 @@ Marks = np.ndarray[Any, np.dtype[np.bool_]]
 class LatenessInForce:
     """What the rules in force at an ingest time leave unjudged, and what they take: from ``from_ms[i]`` on the i-th.
 
-    ``late_after_ms``: lateness past which some rule leaves a record unjudged; on the ingest clock none does.
-    ``allowed_ms``: past which every rule on event time does; before all times where there are but others.
+    ``late_after_ms``: lateness past which some rule leaves a record unjudged; for ever where all are on the ingest clock.
+    ``allowed_ms``: past which every rule on event time does; the pipeline's own bound where none is.
     ``on_ingest``: whether some rule is on the ingest clock, where nothing is late. ``widest_ms``: the greatest lateness
     that any rule on event time takes at any time; None: there are but others.
     """
@@ -34,13 +34,11 @@ class LatenessInForce:
     widest_ms: int | None
 
     def at(self, ingest_ms: I64) -> tuple[I64 | int, I64 | int]:
-        """The lateness past which some rule leaves a record of these ingest times unjudged, and past which all do."""
-        pairs = zip(self.allowed_ms, self.on_ingest, strict=True)
-        beyond = [FOREVER_MS if on_ingest else ms for ms, on_ingest in pairs]
+        """``late_after_ms`` and ``allowed_ms`` for records of these ingest times."""
         if len(self.from_ms) == 1:
-            return self.late_after_ms[0], beyond[0]
+            return self.late_after_ms[0], self.allowed_ms[0]
         place = self._place(ingest_ms)
-        return np.array(self.late_after_ms)[place], np.array(beyond)[place]
+        return np.array(self.late_after_ms)[place], np.array(self.allowed_ms)[place]
 
     def duplicates(self, ingest_ms: I64, lateness_ms: I64, known: Marks, copies: Marks | None) -> Marks:
         """Which records are reported as duplicates, of those whose ids came before.
@@ -49,7 +47,8 @@ class LatenessInForce:
         event time takes. ``copies``: by what knows records on the ingest clock, None where no rule is on it.
         """
         place = self._place(ingest_ms)
-        found = known & (lateness_ms <= np.array(self.allowed_ms)[place])
+        on_event = np.array(self.late_after_ms)[place] != FOREVER_MS
+        found = known & on_event & (lateness_ms <= np.array(self.allowed_ms)[place])
         return found if copies is None else found | (copies & np.array(self.on_ingest)[place])
 
     def _place(self, ingest_ms: I64) -> I64:
@@ -67,9 +66,9 @@ def lateness_of(judged: Sequence[tuple[RuleVersion, Feed]], defaults: Defaults) 
         in_force = [ms for start, end, ms in bounds if start <= edge < end]
         allowed = [ms for ms in in_force if ms is not None]
         on_ingest = len(allowed) < len(in_force)
-        if not in_force:
-            allowed = [defaults.allowed_lateness_ms]
-        found = (min(allowed, default=FOREVER_MS), max(allowed, default=BEGINNING_MS), on_ingest)
+        own_ms = defaults.allowed_lateness_ms
+        late_after_ms = min(allowed, default=FOREVER_MS if on_ingest else own_ms)
+        found = (late_after_ms, max(allowed, default=own_ms), on_ingest)
         if not spans or spans[-1][1:] != found:
             spans.append((edge, *found))
     starts, late_after, widest, clocks = zip(*spans, strict=True)
