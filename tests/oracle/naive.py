@@ -14,10 +14,11 @@ import orjson
 from .absences import in_vain
 from .aggregates import aggregate
 from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
+from .copies import Copies
 from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
 from .rulebook import DEFAULTS, Rule, duration_ms, read_book
 from .sequences import by_step, completed
-from .spaces import Space, in_powers, key_spaces
+from .spaces import Space, key_spaces
 
 # Written out, not imported: alert ids are a promise to other programs, so a change of the package's own must fail here.
 NAMESPACE = uuid.UUID("7d0f6f8e-8c1c-5e0b-9a53-2f1b2c3d4e5f")
@@ -102,18 +103,12 @@ def naive_detect(
     stands in the end, by which absences are told (None: at the highest ingest time).
 
     Each key space remembers the ids of the records that entered one of its windows, and judges no record of the same
-    key and id. A record whose id came before is reported as a duplicate if it is not too late for every rule on event
-    time in force when it comes; or if one is in force on the ingest clock, and it came within the pipeline's allowed
-    lateness, rounded up to a power of two seconds. A record is late if it is too late for any of them and no copy.
+    key and id. Which records are reported as duplicates, and which as late, says ``Copies``.
     """
     book = read_book(rules, defaults or {})
     default_ms = duration_ms({**DEFAULTS, **(defaults or {})}["allowed_lateness"])
     spaces = key_spaces(book, default_ms)
-    edges = {-math.inf, *(edge for rule in book for edge in (rule.from_ms, rule.until_ms))} - {math.inf}
-    widest_ms = max((ms for e in edges for ms in _allowed_at(book, e, default_ms) if ms != math.inf), default=-1)
-    known: set[str] = set()
-    copied: dict[str, int] = {}  # when each came that is no copy on the ingest clock
-    only_ingest = bool(book) and not any(rule.event_time for rule in book)
+    copies = Copies(book, default_ms)
     thresholds = [rule for rule in book if rule.rule_type == "threshold"]
     result = NaiveResult()
     memories: dict[tuple[str, int, str], Memory] = {}
@@ -124,28 +119,18 @@ def naive_detect(
         times = fields["_event_ms"], fields["_ingest_ms"]
         record = Record(position, fields["_id"], *times, _with_one_zero(fields), reached_ms)
         repeated = {space: _is_repeated(space, record, earlier) for space, earlier in taken.items()}
-        allowed = _allowed_at(book, record.ingest_ms, default_ms)
         looked_at = record.fields.get("_stream") is not None  # by figures, or it takes a step
-        again = record.ingest_ms - copied.get(record.record_id, -math.inf) <= in_powers(default_ms)
-        on_event = [ms for ms in allowed if ms != math.inf]
-        before = again if only_ingest else record.record_id in known
-        reported = before and _lateness_ms(record) <= max(on_event, default=-math.inf)
-        reported |= again and math.inf in allowed
-        if reported and not looked_at:
-            result.duplicates.append(position)
-        elif _lateness_ms(record) > min(allowed) and not looked_at:
-            result.late.append(position)
+        fate = "" if looked_at else copies.fate(record.record_id, _lateness_ms(record), record.ingest_ms)
+        if fate:
+            (result.duplicates if fate == "duplicate" else result.late).append(position)
         new_to = [space for space, is_known in repeated.items() if not is_known]
         windowed = [(rule, taken[s]) for s in new_to for rule in s.rules if rule.steps or not looked_at]
-        for rule, earlier in windowed + ([] if reported or looked_at else [(rule, []) for rule in thresholds]):
+        alone = [] if fate == "duplicate" or looked_at else [(rule, list[Record]()) for rule in thresholds]
+        for rule, earlier in windowed + alone:
             if rule.rule_type != "absence" and _judges(rule, record, lists or {}):
                 for key in _keys(rule, record, lists or {}):
                     memory = memories.setdefault((rule.rule_id, rule.version, canonical(key)), Memory())
                     result.hits.extend(_judge(rule, record, key, earlier, memory, lists or {}))
-        if _lateness_ms(record) <= widest_ms and not looked_at:
-            known.add(record.record_id)
-        if not again and not looked_at:
-            copied[record.record_id] = record.ingest_ms
         for space, earlier in taken.items():
             pieces = [piece for rule in space.rules for piece in rule.pieces]
             if not repeated[space] and any(_enters(piece, record, lists or {}) for piece in pieces):
@@ -192,12 +177,6 @@ def _is_repeated(space: Space, record: Record, earlier: Sequence[Record]) -> boo
         and old.ingest_ms >= record.ingest_ms - space.remembers_ms
         for old in earlier
     )
-
-
-def _allowed_at(book: Sequence[Rule], ingest_ms: float, default_ms: int) -> list[float]:
-    """What the rules allow that are in force then, anything on the ingest clock; the pipeline's bound without rules."""
-    found = [r.allowed_lateness_ms for r in book if r.from_ms <= ingest_ms < r.until_ms]
-    return found or [default_ms]
 
 
 def _judges(rule: Rule, record: Record, lists: Lists) -> bool:

@@ -21,7 +21,7 @@ Marks = np.ndarray[Any, np.dtype[np.bool_]]
 class LatenessInForce:
     """What the rules in force at an ingest time leave unjudged, and what they take: from ``from_ms[i]`` on the i-th.
 
-    ``late_after_ms``: lateness past which some rule leaves a record unjudged; for ever where all are on the ingest clock.
+    ``late_after_ms``: lateness past which some rule leaves a record unjudged; none where all are on the ingest clock.
     ``allowed_ms``: past which every rule on event time does; the pipeline's own bound where none is.
     ``on_ingest``: whether some rule is on the ingest clock, where nothing is late. ``widest_ms``: the greatest lateness
     that any rule on event time takes at any time; None: there are but others.
@@ -48,8 +48,10 @@ class LatenessInForce:
         """
         place = self._place(ingest_ms)
         on_event = np.array(self.late_after_ms)[place] != FOREVER_MS
-        found = known & on_event & (lateness_ms <= np.array(self.allowed_ms)[place])
-        return found if copies is None else found | (copies & np.array(self.on_ingest)[place])
+        found: Marks = known & on_event & (lateness_ms <= np.array(self.allowed_ms)[place])
+        if copies is not None:
+            found |= copies & np.array(self.on_ingest)[place]
+        return found
 
     def _place(self, ingest_ms: I64) -> I64:
         place: I64 = np.searchsorted(np.array(self.from_ms), ingest_ms, side="right") - 1
@@ -72,6 +74,6 @@ def lateness_of(judged: Sequence[tuple[RuleVersion, Feed]], defaults: Defaults) 
         if not spans or spans[-1][1:] != found:
             spans.append((edge, *found))
     starts, late_after, widest, clocks = zip(*spans, strict=True)
-    every = [ms for _, _, ms in bounds if ms is not None]
-    at_most = max(every) if every else None if bounds else defaults.allowed_lateness_ms
-    return LatenessInForce(starts, late_after, widest, clocks, at_most)
+    timely = any(ms is not None for _, _, ms in bounds) or not bounds
+    taken = [ms for late_ms, ms in zip(late_after, widest, strict=True) if late_ms != FOREVER_MS]
+    return LatenessInForce(starts, late_after, widest, clocks, max(taken) if timely else None)
