@@ -70,8 +70,9 @@ def _function_of(call: Call) -> Function:  # noqa: PLR0911 - a table
             return lambda given: _haversine_km([real(each) for each in given])
         case Call("hour" | "weekday" as name, (_, Constant(str() as where))):
             return lambda given: _clock(name, given[0], where)
-        case Call(name):
+        case Call("hour" | "weekday" as name):
             return lambda given: _clock(name, given[0], "")
+    raise ValueError(f"{call.function} is no function of columns")
 
 
 def operands_of(call: Call) -> int:
