@@ -29,16 +29,7 @@ def test_panes_know_no_such_aggregate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(panes._KINDS, UNKNOWN, panes._KINDS["count"])
     lines: tuple[Line, ...] = (line(threshold=3),)
     parts = (PanePart("count", 0, -1), PanePart(UNKNOWN, 0, -1))
-    plan = PaneSpacePlan(
-        (),
-        1,
-        (Cursor(0, 10, False, False, True),),
-        (Group(0, -1, UNKNOWN),),
-        lines,
-        10,
-        resolution_ms=5,
-        settled_ms=0,
-        parts=parts,
-    )
+    groups, cursors = (Group(0, -1, UNKNOWN),), (Cursor(0, 10, False, False, True),)
+    plan = PaneSpacePlan((), 1, cursors, groups, lines, 10, resolution_ms=5, settled_ms=0, parts=parts)
     with pytest.raises(ValueError, match="median is not defined on panes"):
         panes.compile_plan(plan)
