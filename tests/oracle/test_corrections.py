@@ -351,6 +351,8 @@ def again(op: Op) -> Op:
     if happens in {"publish", "ahead"}:
         kept = {name: value for name, value in what.items() if name not in _LATENESS}
         bounds = {name: what[name] for name in ("watermark_delay", "allowed_lateness") if name in what}
+        if what["rule_type"] == "absence":
+            bounds = {}  # of records in order the twin does not know how far the log had come at each
         return happens, kept if what["rule_type"] == "threshold" else {**kept, **WITHIN, **bounds}
     if happens in {"batch", "killed", "uncommitted"} and what[2] is not None:
         return happens, (*what[:2], again(("publish", what[2]))[1])
