@@ -58,3 +58,18 @@ def test_a_hit_is_taken_back_that_its_reader_never_took_in() -> None:
     assert [(each["rule_id"], each["record_id"]) for each in last_words(path.alerts)] == [
         *(("src", "t0"), ("src", "t1"), ("reader", "t0")),
     ]
+
+
+def test_a_hit_is_taken_back_that_readers_on_both_clocks_took_in() -> None:
+    """By hand: t1 takes 150 off the sum at t0, which both readers counted; nothing is left for either."""
+    made = came([(50_000, 50_000, 200), (45_000, 60_000, -150)])
+    on_ingest = {**_READER, "rule_id": "on_ingest", "time_mode": "processing_time"}
+    path = FastPath.of(plans_of([_SRC, _READER, on_ingest], stream_spec(ingest_column=True), {}), 1)
+    run(path, Shape(1, [(0, 1), (1, 2)], []), made, ["log"] * len(made))
+    assert sorted(told_of(path), key=str) == sorted(
+        [
+            *((name, "t0", None, None) for name in ("src", "reader", "on_ingest")),
+            *((name, "t0", "retracted", "t1") for name in ("src", "reader", "on_ingest")),
+        ],
+        key=str,
+    )

@@ -351,11 +351,12 @@ def _report(
     ``copies``: which rows what looks at the ingest clock knows again.
     """
     plan, batch = judged.plan, judged.batch
+    # A record that was hit is reported where it came in; what may be taken back has no such hits.
+    if not plan.reports and not (plan.stateless and "stateless" in judged.rows):
+        return
     duplicates = plan.lateness.duplicates(batch.ingest_ms, batch.lateness_ms, known, copies)
     if not plan.reports:
-        # A record that was hit is reported where it came in.
-        if plan.stateless and "stateless" in judged.rows:
-            output.hits += once(judged.stateless_hits(duplicates))
+        output.hits += once(judged.stateless_hits(duplicates))
         return
     output.records += len(batch.clock_ms)
     output.by_stream[plan.stream] = output.by_stream.get(plan.stream, 0) + len(batch.clock_ms)
