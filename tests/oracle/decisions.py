@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .naive import Hit, NaiveResult, Standing, _allowed_at
+from .copies import allowed_on_event_time
+from .naive import Hit, NaiveResult, Standing
 from .rulebook import DEFAULTS, duration_ms, read_book
 
 # Written out, not imported: ids are a promise to other programs, so a change of the package's own must fail here.
@@ -93,7 +94,8 @@ def naive_decisions(
     found = []
     for position, record in enumerate(records):
         lateness_ms = record["_ingest_ms"] - record["_event_ms"]
-        taken_ms = max(_allowed_at(book, record["_ingest_ms"], duration_ms(standing["allowed_lateness"])))
+        own_ms = duration_ms(standing["allowed_lateness"])
+        taken_ms = max(allowed_on_event_time(book, record["_ingest_ms"], own_ms))
         in_time = lateness_ms <= duration_ms(standing["watermark_delay"]) and lateness_ms <= taken_ms
         if position in result.duplicates or not in_time:
             continue

@@ -6,7 +6,7 @@ import itertools
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -14,7 +14,9 @@ import orjson
 from .absences import in_vain
 from .aggregates import aggregate
 from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
+from .copies import Copies
 from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
+from .results import Hit, Memory, NaiveResult, Standing
 from .rulebook import DEFAULTS, Rule, duration_ms, read_book
 from .sequences import by_step, completed
 from .spaces import Space, key_spaces
@@ -38,68 +40,6 @@ class Record:
     reached_ms: float = 0
 
 
-@dataclass(frozen=True)
-class Hit:
-    """``known_ms``: of an absence, the first instant of the clock at which it is one.
-
-    ``value`` and the window's ends are None for a threshold rule, which has no window and rests on its record.
-    """
-
-    alert_id: str
-    rule_id: str
-    version: int
-    key: Key
-    record_id: str
-    position: int
-    kind: str
-    value: float | int | None
-    count: int
-    window_start_ms: int | None
-    window_end_ms: int | None
-    evidence: tuple[str, ...]
-    figures: Mapping[str, tuple[Any, int]] = field(default_factory=dict)  # value, and records in the window
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    steps: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    known_ms: int | None = None
-    times: tuple[int, int, int] | None = None  # of what it is at, where that is a hit: event, ingest, reached
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where a rule version is satisfied and emits nothing; ``alert_id``: of what it emitted for the key last.
-
-    ``beyond``: that lies further back than the windows and the cooldown of the rule reach.
-    """
-
-    rule_id: str
-    version: int
-    position: int
-    alert_id: str | None
-    kind: str
-    beyond: bool
-
-
-@dataclass
-class NaiveResult:
-    """``duplicates`` and ``late`` are positions in the records given, ascending."""
-
-    hits: list[Hit] = field(default_factory=list)
-    standing: list[Standing] = field(default_factory=list)
-    duplicates: list[int] = field(default_factory=list)
-    late: list[int] = field(default_factory=list)
-
-
-@dataclass
-class Memory:
-    """What the text says is remembered of a rule version and key: its last judged record, and its last emission."""
-
-    satisfied: bool = False
-    judged_clock_ms: int = 0
-    emitted_clock_ms: int | None = None
-    stands: bool = False  # at the record that was judged last: satisfied, and nothing emitted
-    alert_id: str | None = None
-
-
 def running_max_ingest(event_ms: Sequence[int]) -> list[int]:
     """Ingest times of a log that gives none: at each record the greatest event time up to and including it."""
     return list(itertools.accumulate(event_ms, max))
@@ -120,15 +60,12 @@ def naive_detect(
     stands in the end, by which absences are told (None: at the highest ingest time).
 
     Each key space remembers the ids of the records that entered one of its windows, and judges no record of the same
-    key and id. A record whose id came before is reported as a duplicate if it is not too late for every rule in force
-    when it comes. A record is late if it is too late for any of these, and no duplicate.
+    key and id. Which records are reported as duplicates, and which as late, says ``Copies``.
     """
     book = read_book(rules, defaults or {})
     default_ms = duration_ms({**DEFAULTS, **(defaults or {})}["allowed_lateness"])
     spaces = key_spaces(book, default_ms)
-    edges = {-math.inf, *(edge for rule in book for edge in (rule.from_ms, rule.until_ms))} - {math.inf}
-    widest_ms = max(ms for edge in edges for ms in _allowed_at(book, edge, default_ms))
-    known: set[str] = set()
+    copies = Copies(book, default_ms)
     thresholds = [rule for rule in book if rule.rule_type == "threshold"]
     result = NaiveResult()
     memories: dict[tuple[str, int, str], Memory] = {}
@@ -139,16 +76,14 @@ def naive_detect(
         times = fields["_event_ms"], fields["_ingest_ms"]
         record = Record(position, fields["_id"], *times, _with_one_zero(fields), reached_ms)
         repeated = {space: _is_repeated(space, record, earlier) for space, earlier in taken.items()}
-        allowed = _allowed_at(book, record.ingest_ms, default_ms)
         looked_at = record.fields.get("_stream") is not None  # by figures, or it takes a step
-        reported = record.record_id in known and _lateness_ms(record) <= max(allowed)
-        if reported and not looked_at:
-            result.duplicates.append(position)
-        elif _lateness_ms(record) > min(allowed) and not looked_at:
-            result.late.append(position)
+        fate = "" if looked_at else copies.fate(record.record_id, _lateness_ms(record), record.ingest_ms)
+        if fate:
+            (result.duplicates if fate == "duplicate" else result.late).append(position)
         new_to = [space for space, is_known in repeated.items() if not is_known]
         windowed = [(rule, taken[s]) for s in new_to for rule in s.rules if rule.steps or not looked_at]
-        for rule, earlier in windowed + ([] if reported or looked_at else [(rule, []) for rule in thresholds]):
+        alone = [] if fate == "duplicate" or looked_at else [(rule, list[Record]()) for rule in thresholds]
+        for rule, earlier in windowed + alone:
             if rule.rule_type != "absence" and _judges(rule, record, lists or {}):
                 for key in _keys(rule, record, lists or {}):
                     memory = memories.setdefault((rule.rule_id, rule.version, canonical(key)), Memory())
@@ -159,8 +94,6 @@ def naive_detect(
                         memory.alert_id = hit.alert_id
                     if memory.stands:
                         result.standing.append(_standing(rule, record, memory))
-        if _lateness_ms(record) <= widest_ms and not looked_at:
-            known.add(record.record_id)
         for space, earlier in taken.items():
             pieces = [piece for rule in space.rules for piece in rule.pieces]
             if not repeated[space] and any(_enters(piece, record, lists or {}) for piece in pieces):
@@ -214,12 +147,6 @@ def _is_repeated(space: Space, record: Record, earlier: Sequence[Record]) -> boo
         and old.ingest_ms >= record.ingest_ms - space.remembers_ms
         for old in earlier
     )
-
-
-def _allowed_at(book: Sequence[Rule], ingest_ms: float, default_ms: int) -> list[float]:
-    """What the rules allow that are in force then; the pipeline's bound where there are none."""
-    found = [r.allowed_lateness_ms for r in book if r.event_time and r.from_ms <= ingest_ms < r.until_ms]
-    return found or [default_ms]
 
 
 def _judges(rule: Rule, record: Record, lists: Lists) -> bool:

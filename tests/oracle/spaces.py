@@ -49,7 +49,12 @@ def _remembers_ms(rule: Rule, allowed_lateness_ms: int) -> float:
         kept_ms = rule.window_ms + rule.cooldown_ms
     if rule.panes_ms:
         kept_ms = max([0, *(each.reach_ms for _, each in rule.figures if not each.resolution_ms)])
+    return in_powers(kept_ms + allowed_lateness_ms)
+
+
+def in_powers(ms: float) -> int:
+    """Rounded up to a power of two seconds."""
     power_ms = 1000
-    while power_ms < kept_ms + allowed_lateness_ms:
+    while power_ms < ms:
         power_ms *= 2
     return power_ms

@@ -12,8 +12,9 @@ from .composites import composite_hits, told_by_alert_of_composite, told_of_comp
 from .corrected import in_event_order, last_words
 from .fastpath import told_by_hit
 from .naive import Hit, naive_detect
+from .rulebook import duration_ms
 from .strategies import LISTS, STREAM, Body, Record
-from .test_corrections import _COUNT, BUSY, WITHIN, as_told, reevaluated
+from .test_corrections import _COUNT, BUSY, WITHIN, as_told, bounded, reevaluated
 from .test_corrections_met import both, judged, read_in_order
 from .test_detect_equals_naive import DEEP, many, shapes
 from .test_meeting import OTHER
@@ -70,6 +71,7 @@ def test_what_stands_of_composites_and_of_what_reads_them(
     composite = {"rule_id": "c", "rule_type": "composite", "any_of": ["r0", "r1", "r2"], **line, **common}
     reader = {**_COUNT, **WITHIN, "rule_id": "z", "version": 1, "source_topic": "rule:c", "group_by": "kind"}
     reader |= {"window": "4s", "aggregation_threshold": 2}
+    *rules, composite, reader = data.draw(bounded(st.just([*rules, composite, reader])))
     path = judged([*rules, composite, reader], made, logs, data.draw(shapes(len(made))))
     standing = last_words(path.alerts)
     below = hits_of(rules, made)
@@ -81,6 +83,7 @@ def test_what_stands_of_composites_and_of_what_reads_them(
         ((record["_event_ms"], record["_ingest_ms"], hit.rule_id, place[_name(record)]), hit, record)
         for hit, record in below
         for record in [_there(hit, record)]
+        if record["_ingest_ms"] - record["_event_ms"] <= duration_ms(composite["allowed_lateness"])
     ]
     hits = composite_hits(composite, ordered)
     record_of = {hit.record_id: record for _, hit, record in ordered}

@@ -21,7 +21,7 @@ from .living import Feed, Life
 from .naive import naive_detect
 from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body
 from .test_corrections import BUSY as BELOW
-from .test_corrections import PIECES, READERS, WITHIN, as_told, corrections, disordered, judging, reevaluated
+from .test_corrections import PIECES, READERS, WITHIN, as_told, bounded, corrections, disordered, judging, reevaluated
 from .test_corrections_met import POLICIES, both, judged
 from .test_detect_equals_naive import DEEP, Shape, many, run, shapes
 from .test_meeting import OTHER, _there
@@ -80,7 +80,9 @@ def _of(bodies: Sequence[Body]) -> list[Body]:
     return [reevaluated(body, number) for number, body in enumerate(bodies)]
 
 
-RULES = st.lists(st.one_of(st.sampled_from(BUSY), st.sampled_from(BUSY), drawn()), min_size=1, max_size=3).map(_of)
+RULES = bounded(
+    st.lists(st.one_of(st.sampled_from(BUSY), st.sampled_from(BUSY), drawn()), min_size=1, max_size=3).map(_of)
+)
 
 
 def told(rules: Sequence[Body], made: Sequence[Record], shape: Shape, piece: int) -> FastPath:
@@ -118,6 +120,7 @@ def test_corrections_travel_to_those_who_read_such_a_rule(
     for number, reader in enumerate(readers):
         named = {"rule_id": f"q{number}", "version": 1, "source_topic": f"rule:{'q0' if number else 'r0'}"}
         rules.append({**reader, **WITHIN, **named, "late_policy": data.draw(st.sampled_from(POLICIES))})
+    rules = data.draw(bounded(st.just(rules)))
     path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
     assert as_told(last_words(path.alerts)) == composed_in_order(rules, made)
 
@@ -132,6 +135,7 @@ def test_such_a_rule_reads_hits_that_are_taken_back(
     for number, reader in enumerate(_of(readers)):
         named = {"rule_id": f"q{number}", "source_topic": f"rule:{'q0' if number else 'r0'}"}
         rules.append({**reader, **named, "late_policy": data.draw(st.sampled_from(POLICIES))})
+    rules = data.draw(bounded(st.just(rules)))
     path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
     assert as_told(last_words(path.alerts)) == composed_in_order(rules, made)
 
@@ -157,7 +161,7 @@ def of_both(draw: st.DrawFn) -> Body:
     return {**body, "figures": figures}
 
 
-MET = st.lists(of_both(), min_size=1, max_size=2).map(_of)
+MET = bounded(st.lists(of_both(), min_size=1, max_size=2).map(_of))
 
 
 @few

@@ -20,7 +20,7 @@ from .naive import Hit, naive_detect
 from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body, sequence_body
 from .test_contexts import ALLOWED_MS, RULE
 from .test_contexts import naive as in_context
-from .test_corrections import WITHIN, as_told, corrections, disordered, judging, reevaluated
+from .test_corrections import WITHIN, as_told, bounded, corrections, disordered, judging, reevaluated
 from .test_detect_equals_naive import DEEP, Shape, at_instants, many, run, shapes
 from .test_meeting import OTHER, _named_otherwise, _there, other_spec
 
@@ -94,8 +94,10 @@ def drawn(draw: st.DrawFn) -> Body:
     return body
 
 
-RULES = st.lists(st.one_of(st.sampled_from(BUSY), st.sampled_from(BUSY), drawn()), min_size=1, max_size=2).map(
-    lambda bodies: [reevaluated(body, number) for number, body in enumerate(bodies)]
+RULES = bounded(
+    st.lists(st.one_of(st.sampled_from(BUSY), st.sampled_from(BUSY), drawn()), min_size=1, max_size=2).map(
+        lambda bodies: [reevaluated(body, number) for number, body in enumerate(bodies)]
+    )
 )
 
 
@@ -167,6 +169,7 @@ def test_corrections_by_either_stream_travel_to_readers(
         named = {"rule_id": f"q{number}", "version": 1, "source_topic": "rule:r0"}
         key = {"group_by": "device"} if reader["rule_type"] == "velocity" else {}
         rules.append({**reader, **WITHIN, **named, **key, "late_policy": data.draw(st.sampled_from(POLICIES))})
+    rules = data.draw(bounded(st.just(rules)))
     path = judged(rules, made, logs, data.draw(shapes(len(made))))
     ordered = in_event_order(made)
     plainly = [{**body, "late_policy": "evaluate"} for body in rules]

@@ -16,10 +16,10 @@ from crossline.core.texts.yamltext import load_yaml
 from crossline.engine.hops.told import TOLD, ToldBatch
 from crossline.replay.figures import types_of
 
-from .fastpath import FastPath, stream_spec
+from .fastpath import FastPath, plans_of, stream_spec
 from .naive import naive_detect, running_max_ingest
-from .strategies import LISTS, STREAM, Body, Record, formula_body, records
-from .test_detect_equals_naive import DEEP, many, run, shapes, with_ingest
+from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body, records
+from .test_detect_equals_naive import DEEP, Shape, many, run, shapes, with_ingest
 from .test_tellings import exact
 
 
@@ -101,3 +101,55 @@ def test_the_table_is_the_twins(data: st.DataObject, made: list[Record], ingest_
     table: Body = {"source_topic": STREAM, "figures": figures, "allowed_lateness": lateness}
     shape = data.draw(shapes(len(made)))
     assert plain(written(table, made, shape, ingest_column=ingest_column), table) == plain(twins(table, made), table)
+
+
+LARGE = 6 * 10**18  # as an integer of 64 bits, of which two have a sum that is none
+
+
+def _large(number: int) -> Record:
+    at = START_MS + 1000 * number
+    return {"_id": f"t{number}", "_event_ms": at, "_ingest_ms": at, "account": "a1", "device": 1, "amount": LARGE}
+
+
+def test_an_average_of_panes_is_told_however_large_the_sum() -> None:
+    """By hand: three times 6e18 are 18e18, and on average 6e18; without panes as with them."""
+    made = [_large(number) for number in range(3)]
+    figure = {"avg": "amount", "group_by": "account", "window": "10s"}
+    figures = {"panes": {**figure, "resolution": "2s"}, "exact": figure}
+    for name, each in figures.items():
+        table: Body = {"source_topic": STREAM, "figures": {name: each}, "allowed_lateness": "1s"}
+        rows = written(table, made, Shape(1, [(0, 3)], []), ingest_column=True)
+        assert [row[name] for row in rows] == [6e18] * 3
+
+
+def test_an_average_of_panes_that_is_brought_is_that_of_its_key() -> None:
+    body: Body = {
+        "rule_id": "r0",
+        "version": 1,
+        "rule_type": "formula",
+        "source_topic": STREAM,
+        "figures": {
+            "mine": {"count": True, "group_by": "account", "window": "10s", "resolution": "2s"},
+            "all": {"avg": "amount", "group_by": "device", "window": "10s", "resolution": "2s"},
+        },
+        "when": "mine >= 1 and all >= 1",
+        "value": "all",
+        "emit": "every",
+    }
+    made = [_large(number) for number in range(3)]
+    path = FastPath.of(plans_of([body], stream_spec(ingest_column=True), {}), 2)
+    run(path, Shape(2, [(0, 3)], []), made, ["log"] * 3)
+    assert [alert["value"] for alert in path.alerts] == [6e18] * 3
+
+
+def test_a_copy_of_a_record_that_is_long_past_has_no_row_on_the_ingest_clock() -> None:
+    """By hand: p1 comes 200 s after it happened, and p2 at once; each comes twice, p2 also after 10 min, in an hour."""
+    times = [("p1", 0, 200), ("p1", 0, 201), ("p2", 202, 202), ("p2", 202, 203), ("p2", 202, 802), ("p3", 900, 900)]
+    made: list[Record] = [
+        {"_id": name, "_event_ms": START_MS + 1000 * at, "_ingest_ms": START_MS + 1000 * then, "account": "a1"}
+        for name, at, then in times
+    ]
+    figure = {"count": True, "group_by": "account", "window": "1h"}
+    table: Body = {"source_topic": STREAM, "figures": {"tries": figure}, "time_mode": "processing_time"}
+    rows = written(table, made, Shape(2, [(0, 2), (2, 6)], []), ingest_column=True)
+    assert [(row["record_id"], row["tries"]) for row in rows] == [("p1", 1), ("p2", 2), ("p3", 3)]

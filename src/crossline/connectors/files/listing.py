@@ -15,9 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from crossline.connectors.chunks import ChunkRef
+from crossline.connectors.files import noted
+from crossline.connectors.once_file import sync_path
 
 # How a file is known again: up to which byte, and the digests of its first bytes and of those before that one.
 Mark = tuple[int, str | None, str | None]
+_TO_DO = (
+    "restore the list from a copy, or move the checkpoint away: what the source still has is then judged again, "
+    "and its alerts have the same ids"
+)
 _OF_PACKED = ("packed", "fault", "row_bytes")
 
 
@@ -73,9 +79,15 @@ class ChunkList:
             file.seek(self._read)
             raw = file.read()
         size = raw.rfind(b"\n") + 1
-        for line in raw[:size].splitlines():
-            self._apply(json.loads(line))
+        for number, line in enumerate(raw[:size].splitlines(), 1):
+            noted.read(self._path, line, self._apply_line, f"that is line {number}{self._since()}; {_TO_DO}")
         self._read += size
+
+    def _since(self) -> str:
+        return f" after the first {self._read} bytes" if self._read else ""
+
+    def _apply_line(self, line: bytes) -> None:
+        self._apply(json.loads(line))
 
     def take_over(self) -> None:
         """Begin to write: a line cut off by a kill goes, as it was never given out."""
@@ -180,12 +192,15 @@ class ChunkList:
         return {**line, "head": head, "tail": tail, "listed_ms": listed_ms, **known}
 
     def write(self, lines: Sequence[dict[str, Any]]) -> None:
-        """Put lines on disk, synced."""
+        """Put lines on disk, synced, and the name of the list with the first of them."""
         with self._path.open("ab") as file:
+            begins = file.tell() == 0
             file.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
             file.flush()
             os.fsync(file.fileno())
             self._read = file.tell()
+        if begins:
+            sync_path(self._path.parent)
 
     def chunks(self, start: int, end: int) -> list[ChunkRef]:
         """Chunks number ``start`` to ``end`` - 1, each with where its file is now."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 RETRACTED = "retracted"
+_STANDS = ("amended", "reinstated")  # the others
 
 
 def last_words(alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -23,6 +24,8 @@ def last_words(alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             found[alert["alert_id"]] = dict(alert)
         elif alert["outcome"] == RETRACTED:
             found.pop(corrected["alert_id"], None)
+        elif alert["outcome"] not in _STANDS:
+            raise ValueError(f"a correction says {alert['outcome']} of {corrected['alert_id']}, which is no outcome")
         else:
             named = {name: corrected[name] for name in ("alert_id", "kind", "corrects")}
             kept = {name: value for name, value in alert.items() if name not in _OF_CORRECTIONS}

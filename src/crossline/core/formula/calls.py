@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.core.basics.values import F64, I64
-from crossline.core.formula.naive import EARTH_KM, LATITUDE_MAX, PASSING, RADIAN, hour, weekday
+from crossline.core.formula.naive import EARTH_KM, LATITUDE_MAX, RADIAN, hour, weekday
 from crossline.core.formula.tree import Call, Constant
 from crossline.core.formula.vectors import (
     Vector,
@@ -37,7 +37,7 @@ _HALVES = 2.0**52  # from here on doubles have none
 def function_of(call: Call) -> Function:
     """What computes ``call`` from the vectors of its arguments, but for the option, which is a constant of the call."""
     function = _function_of(call)
-    if call.function in PASSING or call.function in {"missing", "coalesce"}:
+    if call.function in {"abs", "min", "max", "missing", "coalesce"}:  # the first three see to it themselves
         return function
     return lambda given: function([_finite(each) for each in given])
 
@@ -70,8 +70,9 @@ def _function_of(call: Call) -> Function:  # noqa: PLR0911 - a table
             return lambda given: _haversine_km([real(each) for each in given])
         case Call("hour" | "weekday" as name, (_, Constant(str() as where))):
             return lambda given: _clock(name, given[0], where)
-        case Call(name):
+        case Call("hour" | "weekday" as name):
             return lambda given: _clock(name, given[0], "")
+    raise ValueError(f"{call.function} is no function of columns")
 
 
 def operands_of(call: Call) -> int:

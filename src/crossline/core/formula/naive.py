@@ -1,8 +1,9 @@
 """A formula evaluated for one record: the naive twin of the columns, plain enough to be seen to be right.
 
 Missing is None. A comparison or ``in`` with a missing side is false, ``!=`` and ``not in`` too; to ``and``, ``or`` and
-``not`` a missing truth is false. Arithmetic and functions of something missing are missing; so are quotients by zero,
-real results that are not finite, logarithms and roots of what has none, and local times outside the years 1 to 9999.
+``not`` a missing truth is false. Arithmetic and functions of something missing are missing; so is whatever is reckoned
+with an infinite figure, which compares as what it is; quotients by zero, real results that are not finite, logarithms
+and roots of what has none, and local times outside the years 1 to 9999.
 Integers are Python's: exact at any size. Where a real number is asked for, one that no double reaches is missing.
 """
 
@@ -49,7 +50,7 @@ def evaluate(node: Node, record: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a
         case Name(name, kind):
             return as_kind(lookup(record, name), kind)
         case Negate(operand):
-            value = evaluate(operand, record)
+            value = finite(evaluate(operand, record))
             return None if value is None else -value
         case Not(operand):
             return evaluate(operand, record) is not True
@@ -95,7 +96,7 @@ def finite(value: Any) -> Any:
 
 def arithmetic(sign: str, left: Any, right: Any, kind: FieldKind) -> Any:
     """``left sign right``; a quotient of integers is the double nearest to the exact one."""
-    if left is None or right is None:
+    if finite(left) is None or finite(right) is None:
         return None
     try:
         return finite(as_kind(_ARITHMETIC[sign](left, right), kind))
@@ -111,8 +112,7 @@ def call(function: str, arguments: list[Any], kind: FieldKind) -> Any:
         return next((each for each in (as_kind(each, kind) for each in arguments) if each is not None), None)
     if kind == "number":
         arguments = [as_kind(each, kind) if function != "round" else each for each in arguments]
-    if function not in PASSING:
-        arguments = [finite(each) for each in arguments]
+    arguments = [finite(each) for each in arguments]
     return None if any(each is None for each in arguments) else _FUNCTIONS[function](*arguments)
 
 
@@ -148,7 +148,6 @@ def weekday(ms: int, where: str = "") -> int | None:
     return None if shown is None else shown.weekday()
 
 
-PASSING = frozenset({"abs", "min", "max"})  # what an infinite figure goes through; other functions have no answer to it
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "min": min,

@@ -83,7 +83,7 @@ def there(values: Any, valid: Mask | None) -> Vector:
 
 
 def finite(values: Any, valid: Mask | None) -> Vector:
-    """Doubles, of which those that are not finite are missing."""
+    """Doubles, of which those that are not finite are missing, as is what is reckoned with such a one."""
     good = np.isfinite(values)
     return settled(values, valid if good.all() else both(valid, good))
 
@@ -162,8 +162,10 @@ def _reals(operator: str, left: Vector, right: Vector) -> Vector:
 
 
 def _divisors(right: Vector, valid: Mask | None) -> tuple[Any, Mask | None]:
-    """The values without zeros, and where there were none."""
+    """The values without zeros, and where there were none; an infinite one is none that anything is divided by."""
     usable: Mask = right.values != 0
+    if right.values.dtype.kind == "f":
+        usable &= np.isfinite(right.values)
     if usable.all():
         return right.values, valid
     return np.where(usable, right.values, right.values.dtype.type(1) if not right.wide else 1), both(valid, usable)
@@ -191,14 +193,17 @@ def absolute(operand: Vector) -> Vector:
 
 def _unary(function: Callable[[Any], Any], operand: Vector) -> Vector:
     if not operand.whole:
-        return Vector(function(operand.values), operand.valid)
+        return finite(function(operand.values), operand.valid)
     values = objects(operand) if operand.wide or operand.reach > I64_MAX else operand.values
     return integers(function(values), operand.valid, operand.reach)
 
 
 def furthest(operator: str, vectors: list[Vector]) -> Vector:
-    """The least (``<``) or greatest (``>``) of each row, the first of equals; missing where one is. All of one kind."""
-    found, *others = vectors
+    """The least (``<``) or greatest (``>``) of each row, the first of equals; missing where one is or is infinite.
+
+    All are of one kind.
+    """
+    found, *others = [each if each.whole else finite(each.values, each.valid) for each in vectors]
     for each in others:
         better = _COMPARE[operator](each.values, found.values)
         values, valid = np.where(better, each.values, found.values), both(found.valid, each.valid)

@@ -90,4 +90,5 @@ def deciding_plan(plan: StreamPlan, late_ms: int) -> StreamPlan:
     """What is kept of the records of ``plan`` where decisions may be revised by records that are so late."""
     layer = Layer(f"{plan.stream}|decided", (), "event_time", (), (), 0, late_ms)
     kept: Any = DecidedPlan()
-    return replace(plan, layers=(LayerPlan(layer, kept, ()),), stateless=(), reporter=0, conditions={})
+    layers = (LayerPlan(layer, kept, ()),)
+    return replace(plan, layers=layers, stateless=(), reporter=0, copies=None, conditions={})

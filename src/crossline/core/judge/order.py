@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
-from crossline.core.plan.compile import StreamPlan
+from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.meeting import merged_log
 from crossline.core.route.keys import bytes_of
 
@@ -169,3 +169,20 @@ def take_bytes(data: U8, offsets: I64, rows: I64) -> tuple[U8, I64]:
         [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(data))],
     )
     return bytes_of(array.take(pa.array(rows)).cast(pa.binary()))
+
+
+def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
+    """``bits`` without the entries that each record is too late for."""
+    allowed: dict[int, list[int]] = {}
+    for number, entry in enumerate(layer_plan.layer.entries):
+        if entry.allowed_lateness_ms is not None:
+            allowed.setdefault(entry.allowed_lateness_ms, []).append(number)
+    timely = bits
+    for bound, numbers in allowed.items():
+        late = lateness_ms > bound
+        if late.any():
+            flags = np.zeros(bits.shape[1] * 8, dtype=np.bool_)
+            flags[numbers] = True
+            timely = timely.copy() if timely is bits else timely
+            timely[late] &= ~np.packbits(flags, bitorder="little")
+    return timely

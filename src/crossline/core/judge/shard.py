@@ -10,13 +10,13 @@ import numpy as np
 from crossline.core.alerts.corrections import caused, told_again
 from crossline.core.alerts.hits import Hit, JudgedRows, once
 from crossline.core.alerts.waited import due_hits, origins_of
-from crossline.core.basics.values import I64, U8
+from crossline.core.basics.values import I64
 from crossline.core.basics.wire import Arrays, WirePart
 from crossline.core.judge.brought import TOLD, brought_to
 from crossline.core.judge.changes import by_cause, places_of
 from crossline.core.judge.contexts import Contexts, waits
 from crossline.core.judge.kernels import Kernel, new_kernel
-from crossline.core.judge.order import NO_FLOOR, chunk_floors, follow, in_ingest_order, settled
+from crossline.core.judge.order import NO_FLOOR, chunk_floors, entries_in_time, follow, in_ingest_order, settled
 from crossline.core.judge.output import BoolMask, LayerDelta, Position, Reported, ShardOutput, StreamClocks
 from crossline.core.judge.standing.again import stand, standing_again
 from crossline.core.judge.standing.crossings import Crossings
@@ -128,7 +128,9 @@ def _judge_stream(
     horizon_ms = state.horizon_ms(plan.stream, bounds)
     meter = output.meter
     meter.start()
-    for number, layer_plan in enumerate(plan.layers):
+    copies = None
+    for number in sorted(range(len(plan.layers)), key=lambda number: number != plan.copies):
+        layer_plan = plan.layers[number]
         store = store_of(state, layer_plan)
         mine = [settled(p, floors) for p in parts if p[0]["layer"] == layer_plan.layer.name]
         if mine:
@@ -140,7 +142,10 @@ def _judge_stream(
             if number == plan.reporter and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
             given = _Given(rows, mine, causes, len(logs), told, bounds.decides)
-            _judge_layer(plan, layer_plan, state, given, output, reporter=number == plan.reporter)
+            known = _judge_layer(plan, layer_plan, state, given, output)
+            copies = known[1] if number == plan.copies else copies
+            if number == plan.reporter:
+                _report(*known, copies, mine, output)
         elif told and layer_plan.brought and isinstance(store, Reevaluation) and store.records:
             _judge_brought(plan, layer_plan, store, told, output, len(logs), decides=bounds.decides)
         meter.layer(layer_plan.layer.name)
@@ -246,8 +251,9 @@ class _Given:
 
 
 def _judge_layer(
-    plan: StreamPlan, layer_plan: LayerPlan, state: ShardState, given: _Given, output: ShardOutput, *, reporter: bool
-) -> None:
+    plan: StreamPlan, layer_plan: LayerPlan, state: ShardState, given: _Given, output: ShardOutput
+) -> tuple[JudgedRows, BoolMask]:
+    """Judge the rows of a layer; with them, which of them it knows again."""
     rows, parts, meter = given.rows, given.parts, output.meter
     lateness, store = rows["ingest_ms"] - rows["event_ms"], state.stores[layer_plan.layer.name]
     chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
@@ -286,8 +292,7 @@ def _judge_layer(
         output.hits += contexts.judge(judged, hits.without, hits.duplicates)
     meter.told()
     output.tellings += tellings_of(judged, hits.told)
-    if reporter:
-        _report(judged, hits.duplicates, parts, output)
+    return judged, hits.duplicates
 
 
 def _judge_brought(
@@ -338,45 +343,32 @@ def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutpu
     return hits
 
 
-def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
-    """``bits`` without the entries that each record is too late for."""
-    allowed: dict[int, list[int]] = {}
-    for number, entry in enumerate(layer_plan.layer.entries):
-        if entry.allowed_lateness_ms is not None:
-            allowed.setdefault(entry.allowed_lateness_ms, []).append(number)
-    timely = bits
-    for bound, numbers in allowed.items():
-        late = lateness_ms > bound
-        if late.any():
-            flags = np.zeros(bits.shape[1] * 8, dtype=np.bool_)
-            flags[numbers] = True
-            timely = timely.copy() if timely is bits else timely
-            timely[late] &= ~np.packbits(flags, bitorder="little")
-    return timely
+def _report(
+    judged: JudgedRows, known: BoolMask, copies: BoolMask | None, parts: list[WirePart], output: ShardOutput
+) -> None:
+    """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone.
 
-
-def _report(judged: JudgedRows, known: BoolMask, parts: list[WirePart], output: ShardOutput) -> None:
-    """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone."""
+    ``copies``: which rows what looks at the ingest clock knows again.
+    """
     plan, batch = judged.plan, judged.batch
+    # A record that was hit is reported where it came in; what may be taken back has no such hits.
+    if not plan.reports and not (plan.stateless and "stateless" in judged.rows):
+        return
+    duplicates = plan.lateness.duplicates(batch.ingest_ms, batch.lateness_ms, known, copies)
     if plan.clock is not None:
-        known = known & (batch.lateness_ms <= plan.lateness.at(batch.ingest_ms)[1])
         if plan.stateless and "stateless" in judged.rows:
-            output.hits += judged.stateless_hits(known)
+            output.hits += judged.stateless_hits(duplicates)
             output.very_late += judged.very_late_hits()
         return
     if not plan.reports:
-        # A record that was hit is reported where it came in.
-        if plan.stateless and "stateless" in judged.rows:
-            output.hits += once(judged.stateless_hits(known))
+        output.hits += once(judged.stateless_hits(duplicates))
         return
     output.records += len(batch.clock_ms)
     output.by_stream[plan.stream] = output.by_stream.get(plan.stream, 0) + len(batch.clock_ms)
     for number, table in enumerate(plan.tables if "missed" in judged.rows else ()):
         count = int((judged.rows["missed"][:, number // 8] >> (number % 8) & 1).sum())
         output.missed[table] = output.missed.get(table, 0) + count
-    # Past what any rule takes, the store may have forgotten the first one or not: a copy is then late, like others.
     late_after_ms, allowed_ms = plan.lateness.at(batch.ingest_ms)
-    duplicates = known & (batch.lateness_ms <= allowed_ms)
     output.reported.append(Reported(judged, duplicates, allowed_ms))
     late = batch.lateness_ms > late_after_ms
     for number, lateness in enumerate(plan.clocks.values()):

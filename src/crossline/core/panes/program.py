@@ -37,6 +37,8 @@ _KINDS = {"sum": (P_SUM_INT, P_SUM_FLOAT), "avg": (P_SUM_INT, P_SUM_FLOAT), "min
 _KINDS |= {"max": (P_MOST_INT, P_MOST_FLOAT), "stddev": (P_SQUARES_INT, P_SQUARES_FLOAT), "first": (P_FIRST, P_FIRST)}
 _KINDS |= {"last": (P_LAST, P_LAST), "distinct_count": (P_CODES, P_CODES), "quantile": (P_BUCKETS_INT, P_BUCKETS_FLOAT)}
 _KINDS |= {"count": (P_COUNT, P_COUNT), "since": (P_CLOCK, P_CLOCK), "streak": (P_STREAK, P_STREAK)}
+_PLAIN = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "since": SINCE, "streak": STREAK}
+_PLAIN |= {"quantile": QUANTILE}
 MILLION = 1_000_000
 CHUNK_BYTES = (64, 128, 256, 512, 1024)
 
@@ -138,8 +140,9 @@ class _Groups:
                 return (SUM_INT if group.aggregate == "sum" else AVG_INT) + is_float
             case "min" | "max" | "first" | "last":
                 return VALUE_INT + is_float
-        plain = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "since": SINCE, "streak": STREAK}
-        return plain.get(group.aggregate, QUANTILE)
+            case aggregate if aggregate in _PLAIN:
+                return _PLAIN[aggregate]
+        raise ValueError(f"{group.aggregate} is not defined on panes")
 
     def shown(self) -> I64:
         """The kinds, in order; those of quantiles are floats, as they stand outside of ``INT_KINDS``."""

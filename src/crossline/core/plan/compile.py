@@ -22,6 +22,8 @@ from crossline.core.plan.layers import (
     Layer,
     Layout,
     assign,
+    copies_known_ms,
+    copies_layer,
     home_layer,
     kept_for,
     remembering,
@@ -90,8 +92,9 @@ class StreamPlan:
     """Everything that routing and the shards need for one stream.
 
     ``conditions``: canonical JSON -> compiled condition. ``reporter``: number of the layer that reports duplicates
-    and late records and judges the stateless rules. ``programs``: by rule id and version. ``tables``: those whose
-    fields some rule reads.
+    and late records and judges the stateless rules. ``copies``: of the one that knows records again on the ingest
+    clock, which is that one or has its key; None where no rule is on that clock. ``programs``: by rule id and version.
+    ``tables``: those whose fields some rule reads.
 
     Of the hits of a rule, ``base`` is the stream whose records were hit, and ``level`` one more than that of what the
     rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
@@ -120,6 +123,7 @@ class StreamPlan:
     mixed: bool = False
     clock: str | None = None
     clocks: Mapping[str, LatenessInForce] = field(default_factory=dict)
+    copies: int | None = None
 
     def origin(self, log: str) -> tuple[str, str]:
         """The stream that a ``log`` of its rows is of in the end, and what it is called there."""
@@ -151,7 +155,8 @@ class Origin:
     ``corrected_ms``: how late a record may be that takes hits back; None: none does.
     ``beside``: rule versions that judge its records where those of other streams meet them.
     ``tellings``: what is told of its records for rules that judge them by another key. ``scored``: the rules whose hits
-    are part of risk scores. ``order``, ``mixed``: see ``StreamPlan``.
+    are part of risk scores. ``tables``: what is told of its records as tables of figures. ``order``, ``mixed``: see
+    ``StreamPlan``.
     """
 
     base: str
@@ -164,6 +169,7 @@ class Origin:
     scored: Collection[str] = ()
     order: tuple[str, ...] = ()
     mixed: bool = False
+    tables: Sequence[Program] = ()
     clock: str | None = None
 
     @property
@@ -217,9 +223,9 @@ def compile_stream(
         if members or draft.layer.home:
             drafts.append(draft)
     if of.met is None:
-        reporter = _reporter(drafts, name, spec, lateness.widest_ms, layout)
+        reporter, copies = _reporters(drafts, name, spec, lateness, layout, copies_known_ms(of.tables, defaults))
     else:
-        reporter, drafts = 0, [draft for draft in drafts if not draft.idle]
+        reporter, copies, drafts = 0, None, [draft for draft in drafts if not draft.idle]
     return StreamPlan(
         stream=name,
         spec=spec,
@@ -230,6 +236,7 @@ def compile_stream(
         lateness=lateness,
         programs={(v.rule.rule_id, v.rule.version): program for v, program in programs},
         corrected=corrected,
+        copies=copies,
         **{**of.said, "carried": carried},
     )
 
@@ -298,17 +305,39 @@ def _prolonged(line: _Judging, name: tuple[str, int], span: tuple[int, int]) -> 
     return replace(line, spans=(*line.spans, span)) if (line.rule_id, line.version) == name else line
 
 
-def _reporter(drafts: list[Draft], stream: str, spec: StreamSpec, widest_ms: int, layout: Layout) -> int:
-    """The number of the layer that every record passes through; it is added to ``drafts`` where there is none.
+def _reporters(
+    drafts: list[Draft], stream: str, spec: StreamSpec, lateness: LatenessInForce, layout: Layout, copies_ms: int
+) -> tuple[int, int | None]:
+    """The numbers of the layers that every record passes through: the reporter, and what knows copies on that clock.
 
-    The first that can, so that old layers, which know the past, come before new ones. Homes that are not it go.
+    The first that can, so that old layers, which know the past, come before new ones; they are added to ``drafts``
+    where there are none. Both are one where no rule is on event time. Homes that are neither go.
     """
-    chosen = next((d for d in drafts if d.layer.takes_all(spec, widest_ms)), None)
-    if chosen is None:
-        chosen = Draft(home_layer(stream, spec, layout.made + len(drafts), widest_ms))
-        drafts.append(chosen)
-    drafts[:] = [d for d in drafts if d is chosen or not d.idle]
-    return drafts.index(chosen)
+
+    def found(fits: Callable[[Layer], bool], make: Callable[[int], Layer]) -> Draft:
+        chosen = next((draft for draft in drafts if fits(draft.layer)), None)
+        if chosen is None:
+            chosen = Draft(make(layout.made + len(drafts)))
+            drafts.append(chosen)
+        return chosen
+
+    reporter = copies = None
+    widest_ms = lateness.widest_ms
+    if widest_ms is not None:
+        reporter = found(
+            lambda layer: layer.takes_all(spec, widest_ms), lambda number: home_layer(stream, spec, number, widest_ms)
+        )
+    if any(lateness.on_ingest):
+        fields = reporter.layer.group_fields if reporter is not None else None
+        copies = found(
+            lambda layer: fields in {None, layer.group_fields} and layer.knows_copies(spec, copies_ms),
+            lambda number: copies_layer(stream, (spec.id,) if fields is None else fields, number, copies_ms),
+        )
+    told = reporter or copies
+    assert told is not None  # noqa: S101 - of all rules some are on one of the clocks, or there are none
+    drafts[:] = [each for each in drafts if each is reporter or each is copies or not each.idle]
+    numbers = {id(draft): number for number, draft in enumerate(drafts)}
+    return numbers[id(told)], None if copies is None else numbers[id(copies)]
 
 
 def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:

@@ -22,6 +22,7 @@ from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Sources, bases_of
 from crossline.core.rules.holds.hold import holds_of, is_hold
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
+from crossline.core.rules.shared import TableRule
 from crossline.core.streams.clocks import clock_of, plan_name
 from crossline.core.streams.reading import HIT, RULE, Reading, rule_of, several_of
 from crossline.core.streams.schema import StreamSpec
@@ -58,6 +59,7 @@ def compile_all(
     tellings = _tellings(rules, sources, defaults, corrected)
     order = _order(read.values(), sources)
     plans: dict[str, StreamPlan] = {}
+    bases: dict[str, set[str]] = {}
     clocked = _clocked(rules, streams)
     apart = {id(version) for on in clocked.values() for version in on.rules.versions}
     plain = RuleSet(tuple(version for version in rules.versions if id(version) not in apart))
@@ -76,8 +78,9 @@ def compile_all(
         told = tellings.get(name, ())
         if met is not None:
             scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}
-        mixed = len(_bases(reading, sources)) > 1
-        given = (mine, corrected_ms, met, beside, told, scored, order, mixed)
+        mixed = len(_bases(reading, sources, bases)) > 1
+        tables = [_table(v, sources, defaults) for v in rules.versions if name in v.rule.reading.judged and _tells(v)]
+        given = (mine, corrected_ms, met, beside, told, scored, order, mixed, tables)
         origin = Origin(sources.base(reading.judged[0]), level, *given)
         origin = replace(origin, clock=on.clock)
         mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
@@ -150,15 +153,19 @@ def _corrected_by(reading: Reading, corrected: Mapping[str, int]) -> int | None:
     return max((late_ms for rule_id, late_ms in corrected.items() if rule_id in read), default=None)
 
 
-def _bases(reading: Reading, sources: Sources) -> set[str]:
-    """The streams that what is read rests on."""
+def _bases(reading: Reading, sources: Sources, known: dict[str, set[str]]) -> set[str]:
+    """The streams that what is read rests on; ``known``: those that the hits of rules do, found once each."""
     found: set[str] = set()
     for source in reading.sources:
         rule_id = rule_of(source)
         if several_of(source) is not None:
             found |= {*bases_of(source, sources.heads)}
+        elif rule_id is None:
+            found.add(source)
         else:
-            found |= {source} if rule_id is None else _bases(sources.heads[rule_id].reading, sources)
+            if rule_id not in known:
+                known[rule_id] = _bases(sources.heads[rule_id].reading, sources, known)
+            found |= known[rule_id]
     return found
 
 
@@ -204,6 +211,14 @@ def _tellings(
                 told = replace(each.program, reevaluate=True) if again else each.program
                 found.setdefault(each.reading.name, []).append((version, told))
     return found
+
+
+def _tells(version: RuleVersion) -> bool:
+    return isinstance(version.rule, TableRule)
+
+
+def _table(version: RuleVersion, sources: Sources, defaults: Defaults) -> Program:
+    return version.rule.program(sources.of_reading(version.rule.reading), defaults)
 
 
 def _is_stream(reading: Reading) -> bool:

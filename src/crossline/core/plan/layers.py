@@ -11,7 +11,7 @@ worked out anew from the rules that happen to be there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -105,15 +105,18 @@ class Layer:
 
     def takes_all(self, spec: StreamSpec, allowed_lateness_ms: int) -> bool:
         """Whether every record of the stream enters that is no later than ``allowed_lateness_ms``."""
-        return (
-            self.time_mode == "event_time"
-            and len(self.namings) == 1
-            and all(not spec.columns[f].optional for f in self.group_fields)
-            and any(
-                not e.condition and e.column is None and (e.allowed_lateness_ms or 0) >= allowed_lateness_ms
-                for e in self.entries
-            )
-        )
+        entries = (entry.allowed_lateness_ms or 0 for entry in self._of_all(spec, "event_time"))
+        return any(each >= allowed_lateness_ms for each in entries)
+
+    def knows_copies(self, spec: StreamSpec, known_ms: int) -> bool:
+        """Whether every record of the stream enters on the ingest clock, and is known for ``known_ms``."""
+        return self.known_ms == known_ms and any(True for _ in self._of_all(spec, "processing_time"))
+
+    def _of_all(self, spec: StreamSpec, time_mode: TimeMode) -> Iterator[EntrySpec]:
+        """The entries of all records of the stream, but for late ones, on that clock."""
+        keyed = len(self.namings) == 1 and all(not spec.columns[name].optional for name in self.group_fields)
+        if keyed and self.time_mode == time_mode:
+            yield from (entry for entry in self.entries if not entry.condition and entry.column is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +223,23 @@ def home_layer(stream: str, spec: StreamSpec, number: int, allowed_lateness_ms: 
     everything = EntrySpec("", None, allowed_lateness_ms)
     name = f"{stream}|event_time|{spec.id}#{number}"
     return Layer(name, (spec.id,), "event_time", (), (everything,), 0, allowed_lateness_ms, home=True)
+
+
+def copies_layer(stream: str, fields: tuple[str, ...], number: int, known_ms: int) -> Layer:
+    """A layer that knows every record again for so long on the ingest clock, however late; by the key of ``fields``."""
+    everything = EntrySpec("", None, None)
+    name = f"{stream}|processing_time|{','.join(fields)}#{number}"
+    return Layer(name, fields, "processing_time", (), (everything,), known_ms, 0, home=True)
+
+
+def copies_known_ms(tables: Iterable[Program], defaults: Defaults) -> int:
+    """How long a record is known on the ingest clock for rules that keep nothing, and for what tells of duplicates.
+
+    Of ``tables`` of figures every row is told, so that no copy may be new there which one of these knows.
+    """
+    on_ingest = [program for program in tables if program.feed.time_mode == "processing_time"]
+    spans_ms = [(fresh_of if program.resolution_ms else kept_of)(program, defaults) for program in on_ingest]
+    return max([_in_powers(defaults.allowed_lateness_ms), *spans_ms])
 
 
 def kept_of(program: Program, defaults: Defaults) -> int:

@@ -43,11 +43,14 @@ class Entered:
         return np.append(gone, [before for before, _, _ in self.amended]).astype(np.int64) if self.amended else gone
 
     def apart(self, table: Table) -> I32:
-        """The numbers of the keys under which something else changes than that rows came."""
+        """The numbers of the keys under which something else changes than that rows came.
+
+        A hit that did not enter, too late for who reads it, changes nothing when it goes, or comes with another value.
+        """
         places, found = self.batch.places, table.key[[after for _, after, _ in self.amended]]
         if places is None or not len(places.cause):
             return found
-        return np.append(found, self.keys[places.cause >= 0])
+        return np.append(found, self.keys[(places.cause >= 0) & (self.row >= 0)])
 
     def changes(self, table: Table, keys: Any) -> dict[int, list[Change]]:
         """What changes under each of ``keys``, in the order in which the batch has it."""

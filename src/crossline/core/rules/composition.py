@@ -142,6 +142,8 @@ class Sources(Mapping[str, StreamSpec]):
     @staticmethod
     def of(streams: Mapping[str, StreamSpec], heads: Mapping[str, Head]) -> Sources:
         """``streams``, which may be sources already, with more ``heads``."""
+        if isinstance(streams, Sources) and all(streams.heads.get(rule_id) == head for rule_id, head in heads.items()):
+            return streams  # with what it has worked out
         if isinstance(streams, Sources):
             return Sources(streams.streams, {**streams.heads, **heads})
         return Sources(streams, heads)
@@ -217,14 +219,27 @@ class Sources(Mapping[str, StreamSpec]):
         return tuple(
             rule_id
             for rule_id in sorted(self.heads)
-            if self.finding(f"{RULE}{rule_id}") is None and not self._rests_on_risk(f"{RULE}{rule_id}")
+            if self.finding(f"{RULE}{rule_id}") is None and rule_id not in self._on_risk
         )
 
-    def _rests_on_risk(self, source: str) -> bool:
-        if several_of(source) is not None:
-            return True
-        head = self.heads.get(rule_of(source) or "")
-        return head is not None and any(map(self._rests_on_risk, head.reading.sources))
+    @cached_property
+    def _on_risk(self) -> set[str]:
+        """The rules that rest on a risk score: those that read one, those that read their hits, and so on."""
+        read = {rule_id: {*head.reading.sources} for rule_id, head in self.heads.items()}
+        readers: dict[str, set[str]] = {}
+        for rule_id, sources in read.items():
+            for source in sources:
+                readers.setdefault(source, set()).add(rule_id)
+        found, left = (
+            set[str](),
+            [rule_id for rule_id, sources in read.items() if any(several_of(each) is not None for each in sources)],
+        )
+        while left:
+            rule_id = left.pop()
+            if rule_id not in found:
+                found.add(rule_id)
+                left += readers.get(f"{RULE}{rule_id}", ())
+        return found
 
     def base(self, name: str) -> str:
         """The stream whose records are hit in the end. Raises KeyError where ``name`` cannot be read."""

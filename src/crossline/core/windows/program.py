@@ -129,8 +129,10 @@ def is_float(plan: KeySpacePlan, group: Group) -> bool:
 
 
 def check(plan: KeySpacePlan) -> None:
-    """Raises ValueError where an aggregate is not defined on its column."""
+    """Raises ValueError where an aggregate is not defined on its column, or on windows at all."""
     for group in plan.groups:
+        if group.aggregate not in {*_KINDS, *_KINDS_OF_NUMBERS, *_POINTERS}:
+            raise ValueError(f"{group.aggregate} is not defined on windows of records")
         if group.aggregate in {"count", "since", "age", "streak"}:
             continue
         kind = plan.columns[group.column][1] if group.column >= 0 else "absent"
@@ -176,7 +178,8 @@ class _Parts:
         number = self.number[kind][key] if kind else -1
         if group.aggregate in _KINDS:
             return _KINDS[group.aggregate], number
-        return _KINDS_OF_NUMBERS.get(group.aggregate, VALUE_INT) + is_float(self.plan, group), number
+        kind_of = VALUE_INT if group.aggregate in _POINTERS else _KINDS_OF_NUMBERS[group.aggregate]
+        return kind_of + is_float(self.plan, group), number
 
     def starts(self, cursors: Iterable[int]) -> I32:
         """Where each cursor's part of a sorted list begins; one more for the end."""

@@ -60,7 +60,9 @@ def _of_column(figure: Figure, fields: Mapping[str, FieldSpec], known: Known, *,
         most = high if itself and high <= 0 else 0
         ends = (least if low >= 0 else -math.inf, most if high <= 0 else math.inf)
         return Values(kind, False, *(_loose(*ends) if kind == "number" else ends))
-    return Values("number")
+    if figure.aggregate in {"quantile", "decayed"}:
+        return Values("number")
+    raise ValueError(f"nothing is known of what {figure.aggregate} may be")
 
 
 def _loose(low: float, high: float) -> tuple[float, float]:

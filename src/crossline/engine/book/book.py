@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from crossline.connectors.files import noted
 from crossline.core.basics.errors import StateError
 from crossline.core.conditions.lists import Lists, list_from_json
 from crossline.core.decide.policy import Deciding
@@ -32,6 +33,12 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.rules.shared import read_telling
 from crossline.core.streams.schema import StreamSpec
 from crossline.engine.book.tables import join_of
+
+_ANEW = (
+    "restore the checkpoint from a copy, or move it away: what the source still has is then judged again, and its "
+    "alerts have the same ids"
+)
+_AGAIN = "move it away: what the tables hold is read again from their logs as the pipeline starts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class Book:
 
     def _chosen(self, plan: StreamPlan) -> StreamPlan:
         layers = tuple(lp for lp in plan.layers if lp.layer.name in self.only)
-        return replace(plan, layers=layers, reporter=0, stateless=())
+        return replace(plan, layers=layers, reporter=0, copies=None, stateless=())
 
     def decoder(self, stream: str) -> DecodeLayout:
         """How records of one stream are decoded."""
@@ -223,6 +230,11 @@ class Book:
         )
 
 
+def read_book(path: Path, raw: bytes | None = None) -> Book:
+    """The book in ``path``, or in its bytes ``raw``. Raises StateError where it is damaged or of another format."""
+    return noted.read(path, path.read_bytes() if raw is None else raw, book_from_json, _ANEW)
+
+
 def book_from_json(raw: bytes) -> Book:
     """Inverse of ``Book.to_json``. Raises StateError for a book of another format."""
     data = orjson.loads(raw)
@@ -252,6 +264,11 @@ def book_from_json(raw: bytes) -> Book:
 
 def _tables_of(data: Mapping[str, Any]) -> Tables:
     return {name: tuple(TableVersion(**version) for version in each) for name, each in data.items()}
+
+
+def _tables_said(raw: bytes) -> dict[str, Any]:
+    said = orjson.loads(raw)
+    return {"of": tuple(said["of"]), "tables": _tables_of(said["tables"])}
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -338,7 +355,7 @@ class BookFile:
         stamp = _stamp(Path(self.path))
         known = _READ.get(self.path)
         if known is None or known[0] != stamp:
-            _READ[self.path] = known = (stamp, book_from_json(Path(self.path).read_bytes()))
+            _READ[self.path] = known = (stamp, read_book(Path(self.path)))
             _READ.pop(str(self._tables), None)
         return self._with_tables(stamp, known[1])
 
@@ -352,10 +369,10 @@ class BookFile:
             mine = _stamp(self._tables)
             known = _READ.get(str(self._tables))
             if known is None or known[0] != mine:
-                said = orjson.loads(self._tables.read_bytes())
-                given = tuple(said["of"]) == stamp
+                said = noted.read(self._tables, self._tables.read_bytes(), _tables_said, _AGAIN)
+                given = said["of"] == stamp
                 last = None if known is None else known[1]
-                known = (mine, book.with_tables(_tables_of(said["tables"]), last) if given else book)
+                known = (mine, book.with_tables(said["tables"], last) if given else book)
                 _READ[str(self._tables)] = known
         except FileNotFoundError:
             return book
@@ -367,14 +384,8 @@ class BookFile:
         That may be so each second, and a book of a thousand rules takes long to read and to compile.
         """
         said = {"of": _stamp(Path(self.path)), "tables": book.tables}
-        aside = self._tables.with_suffix(".tmp")
-        aside.write_bytes(orjson.dumps(said))
-        aside.replace(self._tables)
+        noted.put(self._tables, orjson.dumps(said))
 
     def replace(self, book: Book) -> None:
         """Make ``book`` the current one, atomically."""
-        target = Path(self.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_suffix(".tmp")
-        aside.write_bytes(book.to_json())
-        aside.replace(target)
+        noted.put(Path(self.path), book.to_json())

@@ -8,12 +8,17 @@ from typing import Any
 
 import orjson
 
+from crossline.connectors.files import noted
 from crossline.core.alerts.breaker import Counts, Guarded, Name, Trip, counted, guarded
 from crossline.core.rules.breaker import Bound
 from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.sparklog import unfinished_batch
 
 NOTE = "alert-counts.json"
+_TO_DO = (
+    "move it away, and the bounds on alerts (breaker) count anew from here on, or restore it from a copy; rules that "
+    "were paused stay so"
+)
 
 
 class Floods:
@@ -49,13 +54,18 @@ class Floods:
         """By batch, the older first."""
         if not self._path.exists():
             return []
-        return [(each["batch"], _counts_of(each["counts"])) for each in orjson.loads(self._path.read_bytes())]
+        return noted.read(self._path, self._path.read_bytes(), _counts_in, _TO_DO)
 
-    def _write(self, noted: Sequence[tuple[int, Counts]]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._path.with_suffix(".tmp")
-        aside.write_bytes(orjson.dumps([{"batch": batch, "counts": _rows_of(counts)} for batch, counts in noted]))
-        aside.replace(self._path)
+    def _write(self, counts_of: Sequence[tuple[int, Counts]]) -> None:
+        rows = [{"batch": batch, "counts": _rows_of(counts)} for batch, counts in counts_of]
+        noted.put(self._path, orjson.dumps(rows))
+
+
+def _counts_in(raw: bytes) -> list[tuple[int, Counts]]:
+    batches = orjson.loads(raw)
+    if not isinstance(batches, list):
+        raise TypeError(f"{type(batches).__name__} instead of a list of batches")
+    return [(int(each["batch"]), _counts_of(each["counts"])) for each in batches]
 
 
 def _rows_of(counts: Counts) -> list[list[Any]]:

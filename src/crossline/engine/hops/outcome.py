@@ -103,8 +103,10 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
             outcome.told.append(body)
         elif kind == "spent":
             outcome.spent.add(body)
-        else:
+        elif kind == "figures":
             _add(outcome, orjson.loads(body))
+        else:
+            raise ValueError(f"an outcome of kind {kind}, which nobody takes")
     for name, failed in outcome.figures.get("failed", {}).items():
         _tell_unscored(name, failed["why"])
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from crossline.connectors.chunks import ChunkLog, ChunkRef, GeneratorChunks, Most
+from crossline.connectors.files import noted
 from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.log import FileChunks
 from crossline.engine.source.references import CHUNK_SCHEMA, CHUNKS_MAX, chunk_rows, dealt
@@ -28,6 +29,17 @@ from crossline.logs import configure_helper
 LOOK_PART = 10
 LOOK_PAUSE_S = 1.0
 LEFT = "left.json"
+_TO_DO = (
+    'restore it from a copy, or write {"chunk": N} into it, where N is the number that the last file of spark/offsets '
+    "in the checkpoint has for this stream"
+)
+
+
+def _given_in(raw: bytes) -> int:
+    number = json.loads(raw)["chunk"]
+    if not isinstance(number, int) or number < 0:
+        raise ValueError(f"chunk {number!r} instead of a number of chunks")
+    return number
 
 
 @dataclass
@@ -114,7 +126,7 @@ class _Reader(DataSourceStreamReader):
         log = self._open()
         if self._given is None:
             mark = self._folder / "given.json"
-            self._given = json.loads(mark.read_text())["chunk"] if mark.exists() else 0
+            self._given = noted.read(mark, mark.read_bytes(), _given_in, _TO_DO) if mark.exists() else 0
         self._look(log)
         target = log.reach(self._given, Most(int(self._options["batchsize"]), CHUNKS_MAX))
         if target > self._given:
@@ -136,10 +148,7 @@ class _Reader(DataSourceStreamReader):
         self._left = left
 
     def _write(self, name: str, value: Any) -> None:
-        aside = self._folder / f"{name}.tmp"
-        aside.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps(value))
-        aside.replace(self._folder / name)
+        noted.put(self._folder / name, json.dumps(value).encode())
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Chunks dealt out in runs of about the same size, one run a task."""

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import orjson
 
+from crossline.connectors.files import noted
 from crossline.connectors.objects.place import under
 from crossline.connectors.once_file import sync_path
 from crossline.core.basics.errors import StateError, UsageError
 from crossline.core.judge.reshard import Blob, resharded
-from crossline.engine.book.book import Book, book_from_json
+from crossline.engine.book.book import Book, read_book
 from crossline.engine.book.checkpoint import OWNER
 from crossline.engine.book.sparklog import last_committed, unfinished
 from crossline.engine.book.stored import StoredCheckpoint
@@ -32,6 +33,7 @@ from crossline.engine.state.statelog import StateLog, logs_in
 BEGUN, WHOLE = "resharding", "resharded"  # folders in a checkpoint
 _STATE, _BOOK, _BEFORE = "state", "book.json", "before"
 _LEVEL, _DECIDED = "level-", "decided"
+_RESTORE = "it says whose the checkpoint is: restore it from a copy"
 _WRITE_BYTES = 64 << 20  # of all shards together that wait to be written
 
 
@@ -54,7 +56,7 @@ def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
     """
     settle(checkpoint)
     raw = _book_of(checkpoint, str(checkpoint), pipeline)
-    book = book_from_json(raw)
+    book = read_book(checkpoint / _BOOK, raw)
     done = Resharded(shards, book.shards)
     if shards == book.shards:
         return done
@@ -81,16 +83,14 @@ def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
 def reshard_stored(held: StoredCheckpoint, pipeline: str, shards: int) -> Resharded:
     """The same of a checkpoint on a store that is held; raises the same."""
     raw = _book_of(held.folder, held.shown, pipeline)
-    book = book_from_json(raw)
+    book = read_book(held.folder / _BOOK, raw)
     done = Resharded(shards, book.shards)
     if shards == book.shards:
         return done
     _check_finished(held.folder, held.shown, book)
     with held.new_state() as root:
         _write_all(held.state_root, root, held.folder, book, done)
-        aside = held.folder / f"{_BOOK}.tmp"
-        aside.write_bytes(_with_shards(raw, shards))
-        aside.replace(held.folder / _BOOK)
+        noted.put(held.folder / _BOOK, _with_shards(raw, shards))
     return done
 
 
@@ -147,7 +147,7 @@ def _book_of(checkpoint: Path, shown: str, pipeline: str) -> bytes:
             "of a new one is engine.shards in the pipeline file"
         )
     if owner.is_file():
-        known = orjson.loads(owner.read_bytes()).get("pipeline")
+        known = noted.read(owner, owner.read_bytes(), lambda raw: orjson.loads(raw).get("pipeline"), _RESTORE)
         if known != pipeline:
             raise UsageError(f"{shown} is the checkpoint of pipeline {known}, found {pipeline}")
     return path.read_bytes()

@@ -76,4 +76,4 @@ def test_an_entry_that_lost_its_rule_is_never_used_again() -> None:
 
 def test_lateness_past_which_a_record_is_kept_apart() -> None:
     plan = compile_stream(rules({"allowed_lateness": "5m"}, {"allowed_lateness": "3m"}), "s", SPEC, DEFAULTS)
-    assert plan.lateness == LatenessInForce((BEGINNING_MS,), (180_000,), (300_000,))
+    assert plan.lateness == LatenessInForce((BEGINNING_MS,), (180_000,), (300_000,), (False,), 300_000)

@@ -96,10 +96,15 @@ def test_a_duplicate_without_its_bytes_says_why(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_shards_did_not_score_is_added_up() -> None:
     mine: dict[str, Any] = {"records": 5, "retained": 0, "clocks": {}, "failed": [["m", 2, "no number", 3]]}
-    frame = Frame(figures=mine, figures_too={**mine, "failed": [["m", 2, "no number", 1], ["n", 1, "raised", 2]]})
-    found = collect(cast("DataFrame", frame), {})
+    other = {**mine, "failed": [["m", 2, "no number", 1], ["n", 1, "raised", 2]]}
+    found = outcome.gathered([("figures", orjson.dumps(each)) for each in (mine, other)], {})
     assert found.figures["failed"] == {
         "m@2": {"records": 4, "why": "no number"},
         "n@1": {"records": 2, "why": "raised"},
     }
     assert "failed" not in collected(Source()).figures
+
+
+def test_an_outcome_of_a_kind_that_nobody_takes_is_an_error() -> None:
+    with pytest.raises(ValueError, match="an outcome of kind rumours, which nobody takes"):
+        outcome.gathered([("rumours", b"{}")], None)

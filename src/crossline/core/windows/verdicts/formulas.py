@@ -202,7 +202,7 @@ class Formulas:
 
     def _wide(self, told: Told, facts: Mapping[str, pa.Array]) -> Any:
         """bool[rows]: where a figure, told or brought, is an integer of more than 64 bits."""
-        wide = told.up.any(axis=1)
+        wide = told.up[:, np.flatnonzero(self._is_int)].any(axis=1)  # lines may have others told behind them
         for name in self._ups & facts.keys():
             wide |= facts[name].fill_null(0).to_numpy(zero_copy_only=False) != 0
         return wide

@@ -39,9 +39,10 @@ class Tellings:
             mine = np.flatnonzero(judged.by(line))
             pieces.rows.append(mine + judged.rows.start)
             for name, (column, count) in columns.items():
-                values = (told.whole if self._is_int[column] else told.real)[mine, column]
-                defined = told.defined[mine, column].view(np.bool_)
-                piece = (values, told.up[mine, column], defined, told.whole[mine, count])
+                whole = self._is_int[column]  # of an average of integers there is a sum, of more than 64 bits or not
+                values = (told.whole if whole else told.real)[mine, column]
+                up = told.up[mine, column] if whole else np.zeros(len(mine), np.int64)
+                piece = (values, up, told.defined[mine, column].view(np.bool_), told.whole[mine, count])
                 pieces.figures.setdefault(name, []).append(piece)
 
     def told(self) -> tuple[ToldRows, ...]:
