@@ -89,6 +89,13 @@ class Decisions(Sequence[Mapping[str, Any]]):
         return Counter(self._words)
 
 
+def in_order(few: Sequence[Placed], blocks: Sequence[bytes | memoryview]) -> Sequence[Mapping[str, Any]]:
+    """All decisions of a batch, of ``few`` that are values and of ``blocks`` of lines."""
+    if blocks:
+        return Decisions(few, blocks)
+    return [decision for _, decision in sorted(few, key=lambda each: tuple(each[0]))]
+
+
 def counted(decisions: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
     """How many decisions there are, by what was decided."""
     return decisions.counts() if isinstance(decisions, Decisions) else Counter(each["decision"] for each in decisions)

@@ -207,9 +207,8 @@ def compile_stream(
     windowed = [(version, program) for version, program in judged if program.verdict is not None] + told
     stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
     carried = _carried(of, programs)
-    lateness = lateness_of(
-        [*((v, program.feed) for v, program in programs), *((v, v.rule.feed(defaults)) for v in of.beside)], defaults
-    )
+    beside = [(v, v.rule.feed(defaults)) for v in of.beside]
+    lateness = lateness_of([*((v, program.feed) for v, program in programs), *beside], defaults)
     conditions = {c.canonical: c for _, program in (*programs, *told) for c in program.conditions if c.canonical}
     drafts = []
     for draft, members in assign(name, spec, windowed, layout, defaults):

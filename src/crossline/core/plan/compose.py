@@ -89,11 +89,16 @@ def compile_all(
         for rule_id, fields in _asked(plan, reading).items():
             carried.setdefault(rule_id, {}).update(dict.fromkeys(fields))
     plans = {name: _with_tables(plan, plans.values()) for name, plan in plans.items()}
-    for on in clocked.values():
+    _tell_clocks(plans, clocked.values(), defaults)
+    return dict(sorted(plans.items(), key=lambda each: each[1].level))
+
+
+def _tell_clocks(plans: dict[str, StreamPlan], clocked: Iterable[_OnClock], defaults: Defaults) -> None:
+    """Have the plans of streams know what rules on each of their other clocks take."""
+    for on in clocked:
         if on.clock is not None:
             known = {**plans[on.stream].clocks, on.clock: _taken_on(on, defaults)}
             plans[on.stream] = replace(plans[on.stream], clocks=known)
-    return dict(sorted(plans.items(), key=lambda each: each[1].level))
 
 
 @dataclass(frozen=True, slots=True)

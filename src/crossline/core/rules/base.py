@@ -230,11 +230,8 @@ class Rule(BaseModel):
     def keys_written(cls, body: Mapping[str, Any]) -> Any:
         """The fields of its key, or of that of its first figure or step, as they are written; None: none."""
         figures, steps = body.get("figures"), body.get("steps")
-        parts = [
-            body,
-            *(figures.values() if isinstance(figures, dict) else ()),
-            *(steps if isinstance(steps, list) else ()),
-        ]
+        more = figures.values() if isinstance(figures, dict) else ()
+        parts = [body, *more, *(steps if isinstance(steps, list) else ())]
         given = (part.get("group_by") for part in parts if isinstance(part, dict))
         return next((each for each in given if each is not None), None)
 

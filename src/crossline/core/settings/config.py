@@ -17,7 +17,7 @@ from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound
 from crossline.core.settings.decisions import DecisionSettings
-from crossline.core.settings.fields import DurationMs, FolderOrUri, Settings, SparkSettings
+from crossline.core.settings.fields import DurationMs, FolderOrUri, Settings, SparkSettings, not_empty
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
 from crossline.core.settings.secrets import A_SECRET
 from crossline.core.settings.sinks import Sink, same_topic, takes_decisions
@@ -144,15 +144,6 @@ def _check_streams(value: Any) -> Any:
     raise refusal("the name of a stream file, or streams by name")
 
 
-def _not_empty(what: str) -> BeforeValidator:
-    def check(value: Any) -> Any:
-        if value in ({}, []):
-            raise refusal(what)
-        return value
-
-    return BeforeValidator(check)
-
-
 class PipelineFile(Settings):
     """The file pipeline.yaml as it is written."""
 
@@ -163,7 +154,7 @@ class PipelineFile(Settings):
     streams: Annotated[Any, BeforeValidator(_check_streams)] = Field(
         description="A stream file, or streams by name, written as in one."
     )
-    sources: Annotated[dict[str, Source], _not_empty("at least one source, by the name of its stream")] = Field(
+    sources: Annotated[dict[str, Source], not_empty("at least one source, by the name of its stream")] = Field(
         description="Where the records of each stream come from, by the name of the stream."
     )
     rules: RulesFrom = Field(description="Where the rules are; they are taken up as they change.")
@@ -180,7 +171,7 @@ class PipelineFile(Settings):
         description="Tables by name, whose rows become fields of records, as rules write them: `NAME.COLUMN`; taken up "
         "as they change.",
     )
-    sinks: Annotated[list[Sink], _not_empty("at least one sink, for example {kind: console}")] = Field(
+    sinks: Annotated[list[Sink], not_empty("at least one sink, for example {kind: console}")] = Field(
         description="Where alerts go, each to all of these."
     )
     defaults: PipelineDefaults = Field(

@@ -43,6 +43,17 @@ def _duration_ms(value: Any) -> int:
 DurationMs = Annotated[int, BeforeValidator(_duration_ms)]
 
 
+def not_empty(what: str) -> BeforeValidator:
+    """A validator that asks for ``what`` where there is an empty mapping or list."""
+
+    def check(value: Any) -> Any:
+        if value in ({}, []):
+            raise refusal(what)
+        return value
+
+    return BeforeValidator(check)
+
+
 def by_kind(kinds: Mapping[str, type[Settings]]) -> Callable[[Any], Settings]:
     """A validator that reads a mapping with the model that its ``kind`` names.
 

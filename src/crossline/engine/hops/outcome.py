@@ -14,7 +14,7 @@ import orjson
 from crossline.connectors.base import LateRecord
 from crossline.core.alerts.alertjson import read_alerts
 from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.decide.batch import Decisions, Placed
+from crossline.core.decide.batch import Placed, in_order
 from crossline.core.judge.output import StreamClocks
 from crossline.core.plan.costs import Meter
 from crossline.core.route.pack import dead_from_json
@@ -112,10 +112,7 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
     outcome.alerts = [alert for _, alert in ordered]
     outcome.positions = [(partition, offset) for (*_, offset, partition), _ in ordered]
-    if blocks:
-        outcome.decisions = Decisions(decided, blocks)
-    else:
-        outcome.decisions = [decision for _, decision in sorted(decided, key=lambda each: tuple(each[0]))]
+    outcome.decisions = in_order(decided, blocks)
     if duplicates or late:
         every = [*duplicates, *late]
         raws = _unread(every) if fetchers is None else fetched(every, fetchers, time.monotonic() + FETCH_S)
