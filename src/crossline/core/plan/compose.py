@@ -81,8 +81,7 @@ def compile_all(
         mixed = len(_bases(reading, sources, bases)) > 1
         tables = [_table(v, sources, defaults) for v in rules.versions if name in v.rule.reading.judged and _tells(v)]
         given = (mine, corrected_ms, met, beside, told, scored, order, mixed, tables)
-        origin = Origin(sources.base(reading.judged[0]), level, *given)
-        origin = replace(origin, clock=on.clock)
+        origin = Origin(sources.base(reading.judged[0]), level, *given, clock=on.clock)
         mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
         spec = sources.of_reading(reading)
         plan = plans[name] = compile_stream(on.rules, name, spec, mode, layout, change=change, of=origin)
