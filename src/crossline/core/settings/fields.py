@@ -23,6 +23,10 @@ class Settings(BaseModel):
         """What is wrong with these settings taken together; nothing unless a kind overrides it."""
         return []
 
+    def takes_decisions(self) -> bool:
+        """Of a sink whether decisions get to it as alerts do; one that keeps them says so here."""
+        return False
+
     @model_validator(mode="after")
     def _check(self) -> Settings:
         findings = self.findings()

@@ -44,6 +44,10 @@ class PostgresSettings(SinkSettings, Password):
         default=SCHEMA, alias="schema", description="Schema of its tables; made where it is not there."
     )
 
+    def takes_decisions(self) -> bool:
+        """It keeps all of them."""
+        return True
+
     def findings(self) -> list[Finding]:
         """Two ways to the database or none, a password from two places, a schema that needs quotes."""
         found = super().findings()

@@ -40,3 +40,7 @@ class RedisSettings(SinkSettings, Password):
         description="How long ids of alerts, and decisions, stay: what comes again by then is known.",
     )
     stream_max: int = Field(default=100_000, ge=1, description="How many alerts the stream holds, about.")
+
+    def takes_decisions(self) -> bool:
+        """It keeps all of them."""
+        return True

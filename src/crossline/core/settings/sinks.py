@@ -28,6 +28,10 @@ class SqliteSettings(SinkSettings):
     kind: Literal["sqlite"] = Field(description="Which kind of sink this is.")
     path: str = Field(min_length=1, description="Database file; made where it is not there.")
 
+    def takes_decisions(self) -> bool:
+        """It keeps all of them."""
+        return True
+
 
 class JsonlSettings(SinkSettings):
     """Alerts as JSON, one a line, appended to a file."""
@@ -38,6 +42,10 @@ class JsonlSettings(SinkSettings):
     path: str = Field(min_length=1, description="File for alerts.")
     dead_letters: str | None = Field(default=None, min_length=1, description="File for dead letters; by default, none.")
     decisions: str | None = Field(default=None, min_length=1, description="File for decisions; by default, none.")
+
+    def takes_decisions(self) -> bool:
+        """Into a file of their own."""
+        return self.decisions is not None
 
 
 class ConsoleSettings(SinkSettings):
@@ -105,14 +113,9 @@ def takes_decisions(sinks: Sequence[Settings], decisions: DecisionSettings | Non
                 found = f"a sink {'that batches do not wait for' if sink.behind else 'without transactions'}"
                 expected = "behind: false and transactions: true, for tasks send it decisions (emit: all)"
                 return [Finding(("sinks", number), found, expected)]
-    # Of a kind that is registered from elsewhere nobody knows here what it takes.
-    takes_none = all(
-        isinstance(sink, ConsoleSettings | KafkaSinkSettings)
-        or (isinstance(sink, JsonlSettings) and sink.decisions is None)
-        or (isinstance(sink, WebhookSettings) and not sink.decisions)
-        for sink in sinks
-    )
-    if topic is not None or (decisions is not None and decisions.path is not None) or not takes_none:
+    if topic is not None or (decisions is not None and decisions.path is not None):
+        return []
+    if any(sink.takes_decisions() for sink in sinks):
         return []
     hint = "a sqlite, postgres or redis sink, decisions: FILE of a jsonl sink, or decisions: {sink_topic: …} with Kafka"
     return [Finding(("policy",), "a policy, and no sink that takes decisions", "a place for them", hint)]

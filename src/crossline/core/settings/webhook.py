@@ -32,6 +32,10 @@ class WebhookSettings(SinkSettings, Password):
     parallel: int = Field(default=4, ge=1, le=64, description="How many entities are posted about at once.")
     ca_file: str | None = Field(default=None, description="File with the certificates to trust, in PEM form.")
 
+    def takes_decisions(self) -> bool:
+        """Where it is told to."""
+        return self.decisions
+
     def findings(self) -> list[Finding]:
         """An address that is none, that holds a password, or that would send alerts in the clear."""
         found = super().findings()
