@@ -20,6 +20,11 @@ def tied(descriptor: int = 0) -> Iterator[None]:
     that the process may fork. The system's own signal of a parent's death comes with the end of the thread that started
     a process; this goes by processes, whichever thread starts them.
     """
+    try:
+        os.fstat(descriptor)
+    except OSError:  # it is closed, and its number may be that of the pipe below
+        yield
+        return
     over, ends = os.pipe()
     watch = threading.Thread(target=_watch, args=(descriptor, over), name="tied", daemon=True)
     watch.start()

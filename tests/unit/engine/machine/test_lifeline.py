@@ -120,8 +120,14 @@ def test_what_is_no_pipe_or_has_another_end_ends_nothing() -> None:
         assert threading.active_count() == before
     for descriptor in (reads, writes, nothing):
         os.close(descriptor)
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    while taken[-1] < reads:  # so that a pipe that is opened next has the number of the closed one
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+    os.close(taken.pop())
     with tied(reads):  # closed: it says nothing of anybody's end
         pass
+    for descriptor in taken:
+        os.close(descriptor)
 
 
 def test_unread_bytes_do_not_hide_the_end() -> None:
