@@ -40,7 +40,10 @@ def told(decision: dict[str, Any]) -> Told:
         decision["record_id"],
         decision["decision"],
         decision["score"],
-        tuple((each["rule_id"], each["rule_version"], each["alert_id"]) for each in decision["reasons"]),
+        tuple(
+            (each["rule_id"], each["rule_version"], each["alert_id"], each.get("standing", False))
+            for each in decision["reasons"]
+        ),
         round(datetime.fromisoformat(decision["ingest_time"]).timestamp() * 1000),
     )
 

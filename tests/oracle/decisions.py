@@ -119,9 +119,8 @@ def naive_decisions(
 
 def _counts(hit: Hit | Standing, position: int, body_of: Mapping[tuple[str, int], Mapping[str, Any]]) -> bool:
     delivered = body_of[hit.rule_id, hit.version].get("emit_to_sink", True)
-    at_once = (
-        isinstance(hit, Standing) or hit.known_ms is None
-    )  # what is known long after its record decides nothing about it
+    # What is known long after its record decides nothing about it.
+    at_once = isinstance(hit, Standing) or hit.known_ms is None
     return hit.position == position and hit.kind == "alert" and delivered and at_once
 
 

@@ -287,9 +287,10 @@ RELEASES = st.lists(
 
 
 def held_of(found: Sequence[dict[str, Any]], alert_of: dict[str, str]) -> bool:
-    """Whether ``held_by`` stands exactly where the alert is on another record."""
+    """Whether ``held_by`` is said exactly where the alert is on another record, and the rule does not stand here."""
     return all(
-        why.get("held_by", "") == ("" if alert_of[why["alert_id"]] == each["record_id"] else why["alert_id"])
+        why.get("held_by", "")
+        == ("" if "standing" in why or alert_of[why["alert_id"]] == each["record_id"] else why["alert_id"])
         for each in found
         for why in each["reasons"]
     )
