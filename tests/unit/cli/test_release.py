@@ -77,6 +77,7 @@ def test_what_cannot_be_released_is_told_at_once(project: Path) -> None:
         (("brust", *A1, "--reason", "x"), PermanentError, "found no rule brust; expected burst; did you mean burst"),
         (("burst", "--key", "account=a1", "--reason", "x"), PermanentError, "a value for each of account, device"),
         (("burst", "--key", "a1", "--reason", "x"), UsageError, "--key takes field=value"),
+        (("burst", *A1, "--key", "account=a2", "--reason", "x"), UsageError, "found account=a1 and account=a2"),
         (("burst", *A1, "--reason", " "), UsageError, "found no reason"),
         (("burst", *A1, "--reason", "x", "--as", "bob"), UsageError, "of files in a folder who owns them counts"),
     ]

@@ -60,6 +60,14 @@ def test_explain_says_what_rules_mean(run: Run) -> None:
     ]
 
 
+def test_explain_says_what_a_hold_keeps_where_its_rule_keeps_nothing(run: Run) -> None:
+    large = Path("rules/large_payment.yaml")
+    held = large.read_text(encoding="utf-8").rstrip() + "\n  entity: account_id\n  hold: 5m\n"
+    large.write_text(held, encoding="utf-8")
+    said = run("explain", "rules", *HERE, "--rule", "large_payment")
+    assert "It keeps nothing of the past, but for what its hold needs: records for 5 min." in said
+
+
 def test_explain_measures_on_a_sample(run: Run) -> None:
     told = rows(run("explain", "rules", *SAMPLE, "--rule", "spending", "--cost", "--json"))
     assert told[0]["rule_id"] == "spending"

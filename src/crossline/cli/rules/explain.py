@@ -100,6 +100,7 @@ def _head(rule: Rule) -> dict[str, Any]:
         "severity": rule.severity,
         "score": rule.score,
         "action": rule.action,
+        "hold_ms": rule.hold,
     }
 
 
@@ -137,7 +138,12 @@ def _tell(rows: Sequence[dict[str, Any]]) -> None:
         show(*([""] if number else []), f"{row['rule_id']} version {row['version']}, {row['rule_type']}; {weight}")
         show(fitted(f"  {row['said']}"))
         if not row["keeps"]:
-            show("  It keeps nothing of the past.")
+            held = (
+                ""
+                if row["hold_ms"] is None
+                else f", but for what its hold needs: records for {format_duration(row['hold_ms'])}"
+            )
+            show(f"  It keeps nothing of the past{held}.")
         for keeps in row["keeps"]:
             show(Pairs(_pairs(keeps)))
 

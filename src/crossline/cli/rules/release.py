@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,7 @@ def release(
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
 ) -> None:
     """Release a key: records that come from then on are not held by alerts that came before."""
-    wanted, why, now_ms = release_key(dict(map(_pair, key))), reason.strip(), time.time_ns() // 1_000_000
+    wanted, why, now_ms = release_key(_key(key)), reason.strip(), time.time_ns() // 1_000_000
     if not why:
         raise UsageError("found no reason; expected why the key is held no more: --reason TEXT")
     if pipeline is not None and goes_to_topic(pipeline):
@@ -88,6 +89,14 @@ def _write(rules: Path, figures: Path | None, rule_id: str, key: Key, text: byte
         beside.mkdir(exist_ok=True)
         file = beside / f"{rule_id}.{release_name(rule_id, key).mark}.json"
         replace_file(file, text, content_in_folder(file, BYTES_MAX))
+
+
+def _key(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in map(_pair, texts):
+        if found.setdefault(name, value) != value:
+            raise UsageError(f"--key: found {name}={found[name]} and {name}={value}; expected one key, each field once")
+    return found
 
 
 def _pair(text: str) -> tuple[str, str]:

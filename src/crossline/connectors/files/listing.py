@@ -20,7 +20,8 @@ from crossline.connectors.once_file import sync_path
 
 # How a file is known again: up to which byte, and the digests of its first bytes and of those before that one.
 Mark = tuple[int, str | None, str | None]
-_TO_DO = (
+LIST = "chunks.jsonl"
+TO_DO = (
     "restore the list from a copy, or move the checkpoint away: what the source still has is then judged again, "
     "and its alerts have the same ids"
 )
@@ -60,7 +61,7 @@ class ChunkList:
     """The list in ``folder``, as read up to now and as written by its one writer."""
 
     def __init__(self, folder: str) -> None:
-        self._path = Path(folder) / "chunks.jsonl"
+        self._path = Path(folder) / LIST
         self._read = 0
         self._names: dict[str, list[int]] = {}
         self._written: dict[int, tuple[Any, ...]] = {}
@@ -80,7 +81,7 @@ class ChunkList:
             raw = file.read()
         size = raw.rfind(b"\n") + 1
         for number, line in enumerate(raw[:size].splitlines(), 1):
-            noted.read(self._path, line, self._apply_line, f"that is line {number}{self._since()}; {_TO_DO}")
+            noted.read(self._path, line, self._apply_line, f"that is line {number}{self._since()}; {TO_DO}")
         self._read += size
 
     def _since(self) -> str:

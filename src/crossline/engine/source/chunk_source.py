@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from crossline.connectors.chunks import ChunkLog, ChunkRef, GeneratorChunks, Most
 from crossline.connectors.files import noted
-from crossline.connectors.files.listing import ChunkList
+from crossline.connectors.files.listing import LIST, TO_DO, ChunkList
 from crossline.connectors.files.log import FileChunks
 from crossline.engine.source.references import CHUNK_SCHEMA, CHUNKS_MAX, chunk_rows, dealt
 from crossline.logs import configure_helper
@@ -105,14 +105,20 @@ class _Reader(DataSourceStreamReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
         self._log: ChunkLog | None = None
-        self._given: int | None = None
+        self._given = 0
         self._look_again_s = 0.0
         self._left: list[str] | None = None
 
     def _open(self) -> ChunkLog:
         if self._log is None:
             configure_helper()
-            self._log = open_log(self._options)
+            log = open_log(self._options)
+            mark = self._folder / "given.json"
+            self._given = noted.read(mark, mark.read_bytes(), _given_in, _TO_DO) if mark.exists() else 0
+            if self._given and not log.chunks(self._given - 1, self._given):
+                found = f"not all of the chunks that were given out ({self._given:,})"
+                raise noted.damaged(self._folder / LIST, found, TO_DO)
+            self._log = log
         return self._log
 
     @property
@@ -124,9 +130,6 @@ class _Reader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         log = self._open()
-        if self._given is None:
-            mark = self._folder / "given.json"
-            self._given = noted.read(mark, mark.read_bytes(), _given_in, _TO_DO) if mark.exists() else 0
         self._look(log)
         target = log.reach(self._given, Most(int(self._options["batchsize"]), CHUNKS_MAX))
         if target > self._given:

@@ -40,7 +40,8 @@ def _with_header(layout: RecordLayout, header: list[str], decoded: Decoded) -> D
     lacking = [each.name for each in layout.columns if not each.spec.optional and each.name not in header]
     if not lacking:
         return decoded
-    said = f"the header has no {listed(lacking)}: {header_said(header, lacking)}"
+    declared = [each.name for each in layout.columns]
+    said = f"the header has no {listed(lacking)}: {header_said(header, lacking, declared)}"
     told = (
         replace(letter, detail=f"{letter.detail}; {said}") if letter.reason == "missing_field" else letter
         for letter in decoded.dead

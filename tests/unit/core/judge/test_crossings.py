@@ -23,10 +23,11 @@ def alert_of(number: int) -> bytes:
     return number.to_bytes(ALERT_BYTES, "big")
 
 
-@given(BATCHES, st.sampled_from([1, 1 << 22]), st.booleans())
+@given(BATCHES, st.sampled_from([1, 1 << 22]), st.booleans(), st.integers(1, 6))
 def test_it_names_the_last_alert_up_to_each_row(
-    batches: list[list[tuple[int, list[int]]]], dense_max: int, restart: bool
+    batches: list[list[tuple[int, list[int]]]], dense_max: int, restart: bool, of_chunk: int
 ) -> None:
+    """``of_chunk``: how many rows a chunk of a batch has; each numbers keys anew."""
     known: dict[tuple[int, int], bytes] = {}
     crossings, log, alerts, clock = Crossings(), list[Crossed](), 0, 0
     for rows in batches:
@@ -43,9 +44,10 @@ def test_it_names_the_last_alert_up_to_each_row(
                     wanted.append(known.get((line, key)))
         if not held:
             continue
-        index = np.array([key for key, _ in rows], np.int32)
-        offsets = np.concatenate([[0], np.cumsum([len(name) for name in NAMES])]).astype(np.int64)
-        keys = Keys(index, np.frombuffer(b"".join(NAMES), np.uint8), offsets, len(rows))
+        index = np.array([key + row // of_chunk * len(NAMES) for row, (key, _) in enumerate(rows)], np.int32)
+        names = NAMES * (1 + (len(rows) - 1) // of_chunk)
+        offsets = np.concatenate([[0], np.cumsum([len(name) for name in names])]).astype(np.int64)
+        keys = Keys(index, np.frombuffer(b"".join(names), np.uint8), offsets, len(rows))
         clock_ms = np.arange(clock, clock + len(rows))
         clock += len(rows)
         given_ids = np.frombuffer(b"".join(ids), np.uint8).reshape(-1, ALERT_BYTES)

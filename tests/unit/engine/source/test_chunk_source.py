@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from crossline.connectors.chunks import ChunkRef
 from crossline.connectors.files.identity import read_chunk
+from crossline.core.basics.errors import StateError
 from crossline.engine.source import chunk_source
 from crossline.engine.source.chunk_source import ChunkSource, chunks_given, left_of
 from crossline.engine.source.references import chunk_rows, chunks_of
@@ -78,6 +79,26 @@ def test_a_restart_does_not_go_behind_what_was_given_out(folder: Path) -> None:
     assert [len(run) for run in runs] == [5, 5]
     assert [c.sequence for run in runs for c in run] == list(range(10))
     assert again.latestOffset() == {"chunk": 11}
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"seq', "half"])
+def test_a_list_that_lost_what_was_given_out_is_damaged(folder: Path, left: bytes | str | None) -> None:
+    """Else what comes next would be taken for what was judged, and never be."""
+    give(folder, 2, 10, first=1)
+    assert reader(folder.parent).latestOffset() == {"chunk": 2}
+    chunks = folder.parent / "list/chunks.jsonl"
+    if left is None:
+        chunks.unlink()
+    else:
+        chunks.write_bytes(b"".join(chunks.read_bytes().splitlines(True)[:2]) if isinstance(left, str) else left)
+    give(folder, 1, 10)
+    again = reader(folder.parent)
+    for ask in (again.latestOffset, lambda: again.partitions({"chunk": 0}, {"chunk": 2})):
+        with pytest.raises(
+            StateError, match=r"chunks\.jsonl is damaged: found not all of the chunks that were given out"
+        ):
+            ask()
+    assert not chunks.exists() or chunks.stat().st_size < 400, "nothing is written"
 
 
 def test_tasks_get_about_the_same_number_of_bytes(folder: Path) -> None:

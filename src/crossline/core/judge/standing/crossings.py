@@ -121,8 +121,11 @@ class Crossings:
         row and then by line. ``clock_ms``: of all rows of the batch.
         """
         number, first = _numbered(held, keys)
+        of_keys = keyed_many(keys.data, keys.offsets)
+        hashes = _hashes(lines, held.line[first], of_keys[keys.index[held.row[first]]])
+        hashes, chosen, same = np.unique(hashes, return_index=True, return_inverse=True)
+        number, first = same.astype(np.int64)[number], first[chosen]
         pairs = held.line[first], keys.index[held.row[first]]
-        hashes = _hashes(lines, pairs[0], keyed_many(keys.data, keys.offsets)[pairs[1]])
         alert, named = self._find(hashes)
         last_ms = np.full(len(first), np.iinfo(np.int64).min)
         np.maximum.at(last_ms, number, clock_ms[held.row])
@@ -168,7 +171,10 @@ class Crossings:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a batch of ``rows`` rows: the number of each row's (``index``), and their bytes."""
+    """The keys of a batch of ``rows`` rows: the number of each row's (``index``), and their bytes.
+
+    A key has a number in each chunk of the batch that it is in.
+    """
 
     index: I32
     data: U8
@@ -177,7 +183,7 @@ class Keys:
 
 
 def _numbered(held: Pairs, keys: Keys) -> tuple[I64, I64]:
-    """A number for each pair of line and key that is there; of each number the first of ``held`` that has it."""
+    """A number for each pair of line and number of a key that is there; of each the first of ``held`` that has it."""
     count = len(keys.offsets) - 1
     pair = held.line * np.int64(count) + keys.index[held.row]
     if not len(pair) or int(pair.max()) >= _DENSE_MAX:
