@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from unittest import mock
 
@@ -39,7 +40,8 @@ def decided(judged: Judged, folder: Path, shards: int, batch_bytes: int, judge: 
     source = StaticBook(judged.book(judged.rules, shards).to_json())
     found: list[dict[str, Any]] = []
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):
-        inputs = in_process.Inputs.of(judged.history.files(), folder, 1)
+        # What was cut once in a folder stays cut so.
+        inputs = in_process.Inputs.of(judged.history.files(), Path(mkdtemp(dir=folder)), 1)
         hops = hops_of(source, inputs.intake, judge(source))
         for number, dealt in enumerate(inputs.batches(1)):
             rows = in_one(hops, Task(batch_id=number), iter(dealt[0]))

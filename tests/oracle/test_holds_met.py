@@ -10,6 +10,7 @@ import orjson
 
 from crossline.core.decide.policy import Deciding, load_policy
 from crossline.core.judge.shard import Bounds
+from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
@@ -66,3 +67,30 @@ def test_the_records_of_both_streams_are_held(tmp_path: Path) -> None:
             ("payments@32", "block", True),
             ("payments@9", "block", True),
         ]
+
+
+def test_a_record_is_late_as_its_own_stream_says(tmp_path: Path) -> None:
+    """Worked by hand: payments may be 1 s late and logins 20 s; a login of 3 s is decided about by all that holds."""
+    own = STREAM.replace("ingest_time: {field: at, unit: ms}", "ingest_time: {field: came, unit: ms}")
+    streams = load_streams(own.replace("at: integer", "at: integer, came: integer"), "stream.yaml")
+    one = {**OFTEN, "aggregation_threshold": 1, "window": "20s", "emit": "every", "emit_to_sink": True}
+    strict = {"watermark_delay": "1s", "allowed_lateness": "1s"}
+    written = [{**one, "rule_id": "paid", "source_topic": "payments", **strict}]
+    written += [{**one, "rule_id": "seen", "source_topic": "logins"}]
+    either = {name: value for name, value in BOTH.items() if name not in {"all_of", "hold"}}
+    written += [{**either, "any_of": ["paid", "seen"], "at_least": 1}]
+    rules = RuleSet.from_rules(each.rule for each in load_rules_text(json.dumps(written), "rules.yaml", streams))
+    inputs = {}
+    for stream, times in {"payments": [(0, 0)], "logins": [(5, 5), (6, 9), (10, 10)]}.items():
+        lines = [
+            {"id": f"{stream}@{at}", "account": "a1", "at": START_MS + 1000 * at, "came": START_MS + 1000 * came}
+            for at, came in times
+        ]
+        path = tmp_path / f"{stream}.jsonl"
+        path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
+        inputs[stream] = [str(path)]
+    deciding = Deciding(load_policy("{schema_version: 1, version: 1}", "policy.yaml"))
+    defaults = Defaults("event_time", 10_000, 20_000)
+    judged = Judged(rules, Recorded(streams, inputs), defaults=defaults, bounds=Bounds(0), deciding=deciding)
+    said = {each["record_id"]: each["decision"] for each in decisions_of(judged, tmp_path)}
+    assert said == dict.fromkeys(["payments@0", "logins@5", "logins@6", "logins@10"], "block")

@@ -66,7 +66,8 @@ def outcomes(judged: Judged, folder: Path, shards: int, batch_bytes: int) -> lis
     source = StaticBook(judged.book(judged.rules, shards).to_json())
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):
         # Cut as the pool cuts: what is known later than its record comes with the batch in which it is known.
-        inputs = in_process.Inputs.of(judged.history.files(), folder, shards)
+        # What was cut once in a folder stays cut so, hence a new one.
+        inputs = in_process.Inputs.of(judged.history.files(), Path(tempfile.mkdtemp(dir=folder)), shards)
         hops = hops_of(source, inputs.intake, MemoryJudge(source))
         found = []
         for number, dealt in enumerate(inputs.batches(1)):

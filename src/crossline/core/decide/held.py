@@ -28,8 +28,13 @@ def holding(came: Sequence[str], alerts: Sequence[str], released_ms: int | None)
 
 
 def one_a_rule(hits: Iterable[DecidingHit]) -> list[DecidingHit]:
-    """``hits`` without the holds of rules that hit the record themselves; of a rule's versions that hold, the last."""
+    """``hits`` without the holds of rules that hit the record themselves; of a rule's versions that hold, the last.
+
+    What stands by an alert of this very record, of which several rows are judged, is that alert itself.
+    """
     found = list(hits)
+    raised = {hit.alert_id for hit in found if not hit.standing and not hit.held_by}
+    found = [hit for hit in found if not (hit.standing and hit.alert_id in raised)]
     if not any(hit.held_by for hit in found):
         return found
     own = {hit.rule_id for hit in found if not hit.held_by}

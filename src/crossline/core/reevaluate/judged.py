@@ -194,7 +194,9 @@ def _told_of(table: Table, piece: Piece, of_hits: I64, lines: Any, shared: Calla
     def named(row: int) -> tuple[int, str, int]:
         return int(table.key[row]), shared(table.id_of(row)), table.clock(row)
 
-    rows = np.unique(piece.rows)
+    # Also of those that were taken back since: they are in no piece, and what was told of them was told.
+    gone = np.flatnonzero(~table.live)
+    rows = np.union1d(piece.rows, gone[np.isin(table.key[gone], table.key[np.unique(of_hits)])])
     for row in rows[told[rows].any(axis=1)].tolist():
         bits = np.flatnonzero(np.unpackbits(told[row], bitorder="little")).tolist()
         found |= {(*named(row), line) for line in bits}

@@ -25,7 +25,7 @@ import orjson
 import pyarrow as pa
 import xxhash
 
-from crossline.core.alerts.hits import Hit, told_at
+from crossline.core.alerts.hits import Hit, origin_of, told_at
 from crossline.core.alerts.standing import RETRACTED
 from crossline.core.basics.errors import SinkError
 from crossline.core.basics.values import I64
@@ -135,9 +135,13 @@ def _decides(
     book: Book, standing: StandingRows, lateness: Mapping[str, LatenessInForce], later: Collection[str]
 ) -> npt.NDArray[np.bool_]:
     """Which of the reasons count: those at records in time, but for what may be known long after these."""
-    plan, batch = standing.judged.plan, standing.judged.batch
-    stream = plan.base if plan.met is None else plan.met.bases[plan.met.reading.judged[0]]
-    _, allowed_ms = lateness[stream].at(batch.ingest_ms[standing.rows])
+    judged, batch = standing.judged, standing.judged.batch
+    # Of each record that of its own stream: a rule may judge hits of several.
+    streams = [origin_of(judged.plan, log)[0] for log, _, _ in judged.chunks]
+    chunk, allowed_ms = judged.rows["chunk"][standing.rows], np.zeros(len(standing.rows), np.int64)
+    for stream in set(streams):
+        mine = np.isin(chunk, [number for number, each in enumerate(streams) if each == stream])
+        _, allowed_ms[mine] = lateness[stream].at(batch.ingest_ms[standing.rows[mine]])
     lateness_ms = batch.ingest_ms[standing.rows] - standing.judged.events_ms(standing.rows)
     in_time = lateness_ms <= _bound_ms(book, allowed_ms)
     at_once = np.array([each.rule.rule_id not in later for each in standing.versions], np.bool_)

@@ -38,6 +38,8 @@ def held_hits(rules: RuleSet, held: Iterable[Hit]) -> Iterator[StandingChange]:
         before = None if was is None else _counts(made.held, was, releases)
         retracted = hit.correction is not None and hit.correction.outcome == RETRACTED
         standing, either = (None if retracted else now), now or before
+        if before is not None and standing == before:
+            continue  # other alerts of the key hold it besides, or hold it no more
         if either is not None and (standing is not None or hit.correction is not None):
             plainly = hit.correction is None and hit.cause is None
             because = None if plainly else _because(hit, standing, before)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, I64, U8
+from crossline.core.windows.batch import KeyedBatch
 from crossline.core.windows.memory.hashing import keyed_many
 
 U64 = npt.NDArray[np.uint64]
@@ -180,6 +181,16 @@ class Keys:
     data: U8
     offsets: I64
     rows: int
+
+    @classmethod
+    def of(cls, batch: KeyedBatch, *, parts: int) -> Self:
+        """Of one key one number, though each of the ``parts`` of a batch has numbered its own."""
+        index = batch.key_index
+        if parts > 1:
+            hashes = keyed_many(batch.key_bytes, batch.key_offsets)
+            _, first, same = np.unique(hashes, return_index=True, return_inverse=True)
+            index = first[same.reshape(-1)].astype(np.int32)[index]
+        return cls(index, batch.key_bytes, batch.key_offsets, len(batch))
 
 
 def _numbered(held: Pairs, keys: Keys) -> tuple[I64, I64]:
