@@ -142,11 +142,9 @@ class Given:
             which = table.which(number)
             if which not in self.records:
                 self.records[which] = table.place(number), table.record(number)
-            own = {hit.alert_id for hit in self.hits.get(which, ())}
-            # An alert of this record that another of its rows goes by is the alert itself.
-            held = [hit for hit in table.hits(number) if hit.alert_id is None or hit.alert_id not in own]
-            if held:
-                self.hits[which] += held
+            standing = table.hits(number)
+            if standing:
+                self.hits[which] += standing
 
     def decidable(self) -> Iterator[tuple[Place, DecidedRecord, Sequence[DecidingHit]]]:
         """The records that are decided about, in their order."""

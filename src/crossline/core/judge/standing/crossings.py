@@ -183,14 +183,9 @@ class Keys:
     rows: int
 
     @classmethod
-    def of(cls, batch: KeyedBatch, *, parts: int) -> Self:
-        """Of one key one number, though each of the ``parts`` of a batch has numbered its own."""
-        index = batch.key_index
-        if parts > 1:
-            hashes = keyed_many(batch.key_bytes, batch.key_offsets)
-            _, first, same = np.unique(hashes, return_index=True, return_inverse=True)
-            index = first[same.reshape(-1)].astype(np.int32)[index]
-        return cls(index, batch.key_bytes, batch.key_offsets, len(batch))
+    def of(cls, batch: KeyedBatch) -> Self:
+        """Those of ``batch``."""
+        return cls(batch.key_index, batch.key_bytes, batch.key_offsets, len(batch))
 
 
 def _numbered(held: Pairs, keys: Keys) -> tuple[I64, I64]:

@@ -83,7 +83,7 @@ def standing_rows(
     ids = b"".join(alert_bytes(alert_id_of(found[number])) for number in at.tolist())
     alerts = np.frombuffer(ids, np.uint8).reshape(-1, ALERT_BYTES)
     batch = judged.batch
-    keys = Keys.of(batch, parts=len(judged.chunks))
+    keys = Keys.of(batch)
     lines = [(line.rule_id, line.version) for line in judged.layer_plan.kernel.judging]
     alert, named, crossed = crossings.follow(held, emitted, alerts, lines, keys, batch.clock_ms)
     standing = np.ones(len(held), np.bool_)
