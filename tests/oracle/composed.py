@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .conditions import Lists
-from .naive import Hit, NaiveResult, alert_id_of, naive_detect
+from .naive import Hit, NaiveResult, Standing, alert_id_of, naive_detect
 from .rulebook import read_book
 from .strategies import STREAM, Body, Record
 
@@ -38,7 +38,12 @@ def composed_detect(
         read = [hit for hit in result.hits if hit.rule_id == topic.removeprefix("rule:")]
         readers = [body for body in rules if body["source_topic"] == topic]
         for strict in (True, False):
-            result.hits += _judged(readers, rules, read, records, strict, defaults, lists, passed_ms)
+            hits, standing = _looked_at(readers, rules, read, records, strict, defaults, lists, passed_ms)
+            result.hits += hits
+            raised = {(hit.alert_id, hit.position) for hit in hits}
+            # A record that was hit several times is one: where it raised the alert itself, nothing else stands by that.
+            known = dict.fromkeys(each for each in standing if (each.alert_id, each.position) not in raised)
+            result.standing += known
     return result
 
 
@@ -52,13 +57,38 @@ def _judged(
     lists: Lists | None,
     passed_ms: float,
 ) -> list[Hit]:
-    """Hits of versions that were active at some time (``strict``), which see none of shadow rules; or of the others."""
+    """The hits of ``_looked_at``."""
+    return _looked_at(readers, rules, hits, records, strict, defaults, lists, passed_ms)[0]
+
+
+def _looked_at(
+    readers: list[Body],
+    rules: Sequence[Body],
+    hits: Sequence[Hit],
+    records: Sequence[Record],
+    strict: bool,
+    defaults: Mapping[str, str] | None,
+    lists: Lists | None,
+    passed_ms: float,
+) -> tuple[list[Hit], list[Standing]]:
+    """Hits of versions that were active at some time (``strict``), which see none of shadow rules; or of the others.
+
+    And where these stand.
+    """
     active = {(body["rule_id"], body["version"]) for body in readers if body.get("status", "active") == "active"}
-    mine = [hit for hit in hits if not (strict and hit.kind == "shadow")]
-    seen = sorted(mine, key=lambda hit: _place(hit, records[hit.position]))
+    read = [hit for hit in hits if not (strict and hit.kind == "shadow")]
+    seen = sorted(read, key=lambda hit: _place(hit, records[hit.position]))
     made = [_as_record(hit, records[hit.position], rules) for hit in seen]
-    found = naive_detect(readers, made, defaults=defaults, lists=lists, passed_ms=passed_ms).hits
-    return [_plainly(hit, seen, made, readers) for hit in found if ((hit.rule_id, hit.version) in active) == strict]
+    found = naive_detect(readers, made, defaults=defaults, lists=lists, passed_ms=passed_ms)
+    mine = [hit for hit in found.hits if ((hit.rule_id, hit.version) in active) == strict]
+    plain = [_plainly(hit, seen, made, readers) for hit in mine]
+    known = {hit.alert_id: each.alert_id for hit, each in zip(mine, plain, strict=True)}
+    standing = [
+        replace(each, position=seen[each.position].position, alert_id=known.get(str(each.alert_id)))
+        for each in found.standing
+        if ((each.rule_id, each.version) in active) == strict
+    ]
+    return plain, standing
 
 
 def _place(hit: Hit, record: Record) -> tuple[float, str, int]:
