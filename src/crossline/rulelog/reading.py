@@ -88,15 +88,15 @@ def folder_of_rules(path: FilePath) -> Folder:
     return Folder(path, SUFFIXES, SIZE_MAX)
 
 
-def files_at(path: FilePath) -> dict[str, FileContent]:
-    """The rule file that a person named, or those of a folder, by their paths.
+def files_at(path: FilePath, *, empty: bool = False) -> dict[str, FileContent]:
+    """The rule file that a person named, or those of a folder, by their paths; ``empty``: there may be none in it.
 
     Raises UsageError where there is none, or the file cannot be read.
     """
     if not is_folder(path):
         return {str(path): content_of(path)}
     files = folder_of_rules(path).changed() or {}
-    if not files:
+    if not files and not empty:
         raise UsageError(f"found no rule files in {path}; expected names that end in {', '.join(SUFFIXES)}")
     return {str(path / name): content for name, content in files.items()}
 

@@ -167,7 +167,9 @@ def _said(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for reason in decision.get("reasons") or ():
         rule = f"{reason['rule_id']}@{reason['rule_version']}"
         yield "because", f"{rule} asks for {reason['action']} (score {reason['score']}): {reason['message']}"
-        if reason.get("alert_id"):
+        if reason.get("standing"):
+            yield "", f"alert {reason.get('alert_id') or 'not known'}, raised when it began to hold"
+        elif reason.get("alert_id"):
             yield "", f"alert {reason['alert_id']}"
     yield "happened", decision["event_time"]
     for name, at in (("ingested", "ingest_time"), ("decided", "decided_at")):
