@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal
+from typing import Literal, get_args
 
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
@@ -35,16 +35,7 @@ Kind = Literal[
     "unread_figure",
     "decides_rarely",
 ]
-KINDS: tuple[Kind, ...] = (
-    "never_true",
-    "always_true",
-    "contradictory",
-    "subsumed",
-    "short_window",
-    "unbounded_key",
-    "unread_figure",
-    "decides_rarely",
-)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _SAID = 160  # characters of a condition that a finding repeats
 
 
