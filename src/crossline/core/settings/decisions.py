@@ -15,7 +15,8 @@ class DecisionSettings(Settings):
 
     emit: Literal["hits", "all"] = Field(
         default="hits",
-        description="`hits`: those on records at which some delivered rule holds. `all`: on every record that came in time.",
+        description="`hits`: those on records at which some delivered rule holds. `all`: on every record that came in "
+        "time.",
     )
     sink_topic: str | None = Field(
         default=None,
