@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import signal
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -58,7 +60,8 @@ class Pool:
             # A terminal sends its signals to all processes of a run: this one alone acts on them.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
             try:
-                self._start()
+                with _no_garbage():
+                    self._start()
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a signal that came is acted on here
         except BaseException:
@@ -136,7 +139,7 @@ class Pool:
         for process in self._processes:
             if process.sentinel in gone:
                 process.join(END_S)
-        codes = ", ".join(str(process.exitcode) for process in self._processes if process.exitcode is not None)
+        codes = ", ".join(_code(process.exitcode) for process in self._processes if process.exitcode is not None)
         return PermanentError(
             f"a process that judges ended (exit code {codes or 'unknown'}); see the system's log for the "
             "reason (out of memory?)"
@@ -170,6 +173,26 @@ class Pool:
             rows = tuple(sorted(batch.rows.pop((batch.hop, number), ())))
             self._ask(connection, Asked(done.batch_id, batch.hop, rows))
         return None
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """What is garbage is destroyed here, where its threads are, and not by a copy of this process.
+
+    A copy that destroys a client of a broker, say, waits for threads that it does not have, or crashes.
+    """
+    was = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _code(exitcode: int) -> str:
+    return f"{exitcode}: {signal.strsignal(-exitcode)}" if exitcode < 0 else str(exitcode)
 
 
 def _serve(worker: Worker, connection: Connection, others: Sequence[Connection]) -> None:

@@ -62,8 +62,8 @@ class Worker:
     def serve(self, connection: Connection) -> None:
         """Do what is asked until the other end is gone."""
         end_with_parent()
-        gc.collect()
-        gc.freeze()  # what is loaded by now stays: looking through it again and again is for nothing
+        gc.freeze()  # what came with the fork stays: it is not this process' to destroy, nor to look through
+        gc.enable()
         with suppress(EOFError, OSError):
             while True:
                 asked: Asked = connection.recv()

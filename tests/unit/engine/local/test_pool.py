@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -257,7 +258,7 @@ def test_any_other_exception_is_told_with_its_traceback(tmp_path: Path, error: E
 
 
 def test_a_process_that_is_killed_ends_the_run(tmp_path: Path) -> None:
-    with pytest.raises(PermanentError, match=r"a process that judges ended \(exit code -9\)"):
+    with pytest.raises(PermanentError, match=r"a process that judges ended \(exit code -9: Killed\)"):
         run_with(tmp_path, Trouble(die))
 
 
@@ -269,8 +270,37 @@ def test_a_process_that_was_killed_while_nobody_listened_ends_the_run(tmp_path: 
         victim = psutil.Process(multiprocessing.active_children()[-1].pid)
         victim.kill()
         os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)  # its exit code is left for the pool
-        with pytest.raises(PermanentError, match=r"a process that judges ended \(exit code -9\)"):
+        with pytest.raises(PermanentError, match=r"a process that judges ended \(exit code -9: Killed\)"):
             list(outcomes)
+
+
+class _Ours:
+    """As a client of a broker: to be destroyed by the process that made it. A ring, so that it is garbage at once."""
+
+    def __init__(self, told: Path) -> None:
+        self.told, self.ring = told, self
+
+    def __del__(self) -> None:
+        with self.told.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+def test_garbage_is_destroyed_by_the_process_that_made_it(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    gc.collect()
+    gc.disable()  # none is found by chance between here and the fork
+    try:
+        _Ours(told)
+        with Pool([Hop("read", collecting, by_shard=False)], 2, tmp_path) as pool:
+            list(pool.run([dealt([[1], [2]])]))
+    finally:
+        gc.enable()
+    assert told.read_text().split() == [str(os.getpid())]
+
+
+def collecting(_: Task, batches: ArrowBatches) -> ArrowBatches:
+    gc.collect()
+    yield from read(_, batches)
 
 
 def test_signals_to_all_processes_are_for_the_first_alone(tmp_path: Path) -> None:
