@@ -11,7 +11,8 @@ import typer
 
 from crossline.cli.screen import note
 from crossline.core.basics.errors import UsageError
-from crossline.core.settings.config import SHARDS_MAX, in_folder
+from crossline.core.settings.config import in_folder
+from crossline.core.settings.process.engine import SHARDS_MAX
 
 if TYPE_CHECKING:
     from crossline.engine.state.reshard import Resharded

@@ -10,15 +10,17 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from crossline.core.basics.times import PARTITION_LAG_MS, format_duration
+from crossline.core.basics.times import format_duration
 from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.figures.carried import default_findings
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound
 from crossline.core.settings.decisions import DecisionSettings
-from crossline.core.settings.fields import DurationMs, FolderOrUri, Settings, SparkSettings, not_empty
+from crossline.core.settings.fields import DurationMs, Settings, not_empty
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
+from crossline.core.settings.process.engine import EngineSettings
+from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.secrets import A_SECRET
 from crossline.core.settings.sinks import Sink, same_topic, takes_decisions
 from crossline.core.settings.sources import (
@@ -40,8 +42,10 @@ from crossline.core.texts.validation import findings_from_validation, refusal
 from crossline.core.texts.yamltext import Document, load_yaml
 
 # Keys that hold a path, wherever they stand; relative ones start at the pipeline file's folder.
-PATH_KEYS = frozenset({"path", "dead_letters", "decisions", "figures", "password_file", "ca_file", "checkpoint"})
-SHARDS_MAX = 4096
+PATH_KEYS = frozenset(
+    {"path", "dead_letters", "decisions", "figures", "checkpoint", "keys"}
+    | {"password_file", "ca_file", "cert_file", "key_file", "signing_key_file"}
+)
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
 
 
@@ -74,62 +78,6 @@ class PipelineDefaults(Settings):
             found = f"{format_duration(self.watermark_delay)}, above the {format_duration(self.allowed_lateness)}"
             return [Finding(("watermark_delay",), f"{found} of allowed_lateness", "no more than allowed_lateness")]
         return []
-
-
-def _check_shards(value: Any) -> Any:
-    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= SHARDS_MAX):
-        return value
-    raise refusal(f"auto, or a whole number from 1 to {SHARDS_MAX}")
-
-
-class EngineSettings(Settings):
-    """How the pipeline runs; nothing here changes an answer."""
-
-    trigger: DurationMs = Field(
-        default=200,
-        description="Pause between the starts of two batches; `0s` starts one as soon as the one before is done.",
-    )
-    shards: Annotated[Literal["auto"] | int, BeforeValidator(_check_shards)] = Field(
-        default="auto",
-        description="In how many parts keys are judged: `auto`, or 1 to 4096. A checkpoint keeps its own: `reshard`.",
-    )
-    checkpoint: FolderOrUri = Field(
-        default="out/checkpoint",
-        min_length=1,
-        description="Where progress and state are: a folder, or `s3://BUCKET/PREFIX`, `hdfs://HOST:PORT/PATH`.",
-    )
-    master: str = Field(
-        default="local[*]", min_length=1, description="Spark master; by default all cores of this machine."
-    )
-    spark: SparkSettings = Field(
-        default={}, description="Settings of Spark, by its own names; they win over those that crossline makes."
-    )
-    python: str | None = Field(
-        default=None, min_length=1, description="Python on machines of executors; by default that of the driver."
-    )
-    partition_lag: DurationMs = Field(
-        default=PARTITION_LAG_MS,
-        description="How far a record's ingest time may be behind the highest of its stream, because its partition "
-        "or its sender's clock lags, and still find its windows whole. Records are kept that much longer.",
-    )
-    max_batch_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="Most bytes of one batch from files.")
-    max_batch_records: int = Field(
-        default=300_000, ge=1, description="Most records of one batch from Kafka or the generator."
-    )
-    batch_within: DurationMs = Field(
-        default=5_000,
-        description="How long a batch of Kafka topics should take, or as long as `trigger` where that is longer: with "
-        "batches that take longer, it reads less than it may. Small batches tell of alerts sooner, large ones do more.",
-    )
-    in_process: Literal["auto", "never"] = Field(
-        default="auto",
-        description="Where batches of Kafka topics on one machine are judged. `auto`: in a process beside Spark, whose "
-        "query keeps offsets and commits; by Spark's tasks where that cannot be. `never`: each as a job of Spark's.",
-    )
-    backfill: bool = Field(
-        default=True,
-        description="Whether a rule that comes while the pipeline runs gets its past from the records kept.",
-    )
 
 
 def _check_name(value: Any) -> Any:
@@ -189,12 +137,17 @@ class PipelineFile(Settings):
     watch: WatchSettings | None = Field(
         default=None, description="Where the run may be watched: figures for Prometheus, and how it is. None: nowhere."
     )
+    serve: ServeSettings | None = Field(
+        default=None, description="The decision API: where it listens, how it answers, who may ask. None: nowhere."
+    )
 
     def findings(self) -> list[Finding]:
         """Sinks of one topic; decisions without a policy, or with nowhere to go."""
         found = same_topic(self.sinks)
         if self.policy is not None:
             return [*found, *takes_decisions(self.sinks, self.decisions)]
+        if self.serve is not None:
+            found.append(Finding(("serve",), "no policy", "policy: FILE, by which the API answers"))
         if self.decisions:
             found.append(Finding(("decisions",), "no policy", "policy: FILE, by which is decided"))
         return found
@@ -220,6 +173,7 @@ class PipelineConfig:
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
     figures: str | None = None
     watch: WatchSettings | None = None
+    serve: ServeSettings | None = None
 
 
 def rule_defaults(pipeline: PipelineConfig) -> Defaults:
@@ -286,6 +240,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
         file.enrich,
         file.figures,
         file.watch,
+        file.serve,
     )
 
 
@@ -381,6 +336,7 @@ def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
         decisions=_moved(pipeline.decisions, folder),
         figures=None if pipeline.figures is None else posixpath.join(folder, pipeline.figures),
         watch=_moved(pipeline.watch, folder) if pipeline.watch is not None else None,
+        serve=_moved(pipeline.serve, folder) if pipeline.serve is not None else None,
     )
 
 

@@ -18,10 +18,12 @@ from pydantic_core import PydanticUndefined
 
 from crossline.core.basics.times import format_duration
 from crossline.core.decide.policy import Band, Branch, Policy
-from crossline.core.settings.config import EngineSettings, PipelineDefaults, PipelineFile
+from crossline.core.settings.config import PipelineDefaults, PipelineFile
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
+from crossline.core.settings.process.engine import EngineSettings
+from crossline.core.settings.process.serve import LimitSettings, OidcSettings, ServeSettings, TlsSettings
 from crossline.core.settings.registry import RegistrySettings
 from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
@@ -107,6 +109,10 @@ def reference() -> str:
     parts += _section("`decisions`", DecisionSettings)
     parts += _section("`watch`", WatchSettings)
     parts += _section("`otlp`, in `watch`", OtlpSettings)
+    parts += _section("`serve`", ServeSettings)
+    parts += _section("`tls`, in `serve`", TlsSettings)
+    parts += _section("`oidc`, in `serve`", OidcSettings)
+    parts += _section("`limits`, in `serve`", LimitSettings)
     parts += [*_section("A policy file", Policy), *_section("`decide`, in a policy file", Branch), _WHEN]
     parts += _section("`bands`, in a policy file", Band)
     return "\n".join(parts)

@@ -68,12 +68,25 @@ class GeneratorSettings(Settings):
         return self.model_dump(exclude=_OF_THE_SOURCE, exclude_none=True)
 
 
+class ApiSettings(Settings):
+    """Records that came through the decision API, in a log of its own; for pipelines without Kafka."""
+
+    kind: Literal["api"] = Field(description="Which kind of source this is.")
+    path: str = Field(min_length=1, description="Folder of the log: files of JSON lines, which nobody else writes.")
+    segment_bytes: int = Field(
+        default=64 << 20, ge=1 << 16, description="Size from which on the log goes on in a new file."
+    )
+
+
 SOURCES: dict[str, type[Settings]] = {
     "files": FilesSettings,
     "generator": GeneratorSettings,
     "kafka": KafkaSourceSettings,
+    "api": ApiSettings,
 }
-Source = Annotated[FilesSettings | GeneratorSettings | KafkaSourceSettings, PlainValidator(by_kind(SOURCES))]
+Source = Annotated[
+    FilesSettings | GeneratorSettings | KafkaSourceSettings | ApiSettings, PlainValidator(by_kind(SOURCES))
+]
 
 ReviewNeed = Literal["none", "required"]
 _REVIEW = (

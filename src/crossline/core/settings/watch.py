@@ -53,7 +53,8 @@ def place_of(text: str) -> Place | None:
     return Place(found[1] or found[2] or LOOPBACK, int(found[3]))
 
 
-def _listen(value: Any) -> str:
+def checked_place(value: Any) -> str:
+    """``value`` as HOST:PORT, of a key that says where to listen."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     place = place_of(text) if isinstance(text, str) else None
     if place is None:
@@ -108,7 +109,7 @@ class WatchSettings(Settings):
     It asks nobody who they are: on other addresses than those of loopback, let a network or a proxy do that.
     """
 
-    listen: Annotated[str, BeforeValidator(_listen)] = Field(
+    listen: Annotated[str, BeforeValidator(checked_place)] = Field(
         default=f"{LOOPBACK}:9464", description="HOST:PORT; a port alone is one of the loopback address."
     )
     ready_within: DurationMs = Field(

@@ -1,0 +1,1 @@
+"""How the processes of a pipeline run, and what they answer."""

@@ -1,0 +1,94 @@
+"""The decision API: where it listens, how it answers, who may ask."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from crossline.core.basics.times import format_duration
+from crossline.core.settings.fields import DurationMs, Settings
+from crossline.core.settings.watch import LOOPBACK, Place, checked_place, place_of
+from crossline.core.texts.problems import Finding, shown
+from crossline.core.texts.uris import is_loopback
+
+TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 5, 30_000
+
+
+class TlsSettings(Settings):
+    """A certificate, and its key."""
+
+    cert_file: str = Field(min_length=1, description="The certificate and those above it, in PEM form.")
+    key_file: str = Field(min_length=1, description="Its private key, in PEM form, without a password.")
+
+
+class OidcSettings(Settings):
+    """Bearer tokens of an identity provider."""
+
+    issuer: str = Field(min_length=1, description="The provider, as the tokens name it; its keys are found from there.")
+    audience: str = Field(min_length=1, description="Whom the tokens must be for.")
+    roles_claim: str = Field(default="roles", min_length=1, description="The claim that lists a principal's roles.")
+
+    def findings(self) -> list[Finding]:
+        """A provider whose keys anybody on the way could replace."""
+        host = self.issuer.partition("://")[2].partition("/")[0].rpartition(":")[0] or self.issuer.partition("://")[2]
+        if self.issuer.startswith("https://") or (self.issuer.startswith("http://") and is_loopback(host)):
+            return []
+        return [Finding(("issuer",), shown(self.issuer), "an address that begins with https://")]
+
+
+class LimitSettings(Settings):
+    """What one key may ask."""
+
+    per_s: int = Field(default=5_000, ge=1, description="Requests a second of one key, over time.")
+    burst: int = Field(default=10_000, ge=1, description="Requests that one key may send at once.")
+    body_max: int = Field(
+        default=65_536, ge=1, le=16 << 20, description="Most bytes of a record; of a batch 500 times."
+    )
+
+
+class ServeSettings(Settings):
+    """The API over a pipeline: decisions, reads, writes, events."""
+
+    listen: Annotated[str, BeforeValidator(checked_place)] = Field(
+        default=f"{LOOPBACK}:8080", description="HOST:PORT; a port alone is one of the loopback address."
+    )
+    tls: TlsSettings | None = Field(default=None, description="Certificate; without one it speaks plain HTTP.")
+    mode: Literal["peek", "exact"] = Field(
+        default="peek",
+        description="How a request is answered that does not say. `peek`: at once, by the state as of the last batch "
+        "and what came through this API since. `exact`: by the pipeline itself, once its batch is through.",
+    )
+    timeout: DurationMs = Field(
+        default=50, description="Time within which a request is answered that does not say; then by the fallback."
+    )
+    replicas: int = Field(default=1, ge=1, le=16, description="Processes that hold the state and answer `peek`.")
+    behind_max: DurationMs = Field(
+        default=1_000, description="How old a replica's state may be while batches go on; beyond, the fallback answers."
+    )
+    path: str = Field(
+        default="out/serve", min_length=1, description="Folder of what was answered: ledger, receipts, audit, cases."
+    )
+    keys: str = Field(default="keys.db", min_length=1, description="File of the API keys, made by `serve keys create`.")
+    oidc: OidcSettings | None = Field(default=None, description="Tokens that are taken besides keys.")
+    open: bool = Field(default=False, description="Nobody is asked for a key; on loopback alone, for a demonstration.")
+    limits: LimitSettings = Field(default_factory=LimitSettings, description="What one key may ask.")
+    signing_key_file: str | None = Field(
+        default=None, min_length=1, description="Ed25519 private key, in PEM form, that receipts are signed with."
+    )
+
+    @property
+    def place(self) -> Place:
+        """``listen``, read."""
+        found = place_of(self.listen)
+        assert found is not None  # noqa: S101 - it was checked
+        return found
+
+    def findings(self) -> list[Finding]:
+        """A time that no request may have, and an API that is open to other machines."""
+        found = []
+        if not TIMEOUT_MS_MIN <= self.timeout <= TIMEOUT_MS_MAX:
+            found.append(Finding(("timeout",), format_duration(self.timeout), "5ms to 30s"))
+        if self.open and not self.place.loopback:
+            found.append(Finding(("open",), f"true, and listen: {self.listen}", "keys, or an address of loopback"))
+        return found
