@@ -1,0 +1,58 @@
+"""Calls that are made for all who wait, one call at a time: what comes meanwhile goes into the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+MOST = 512  # of one call
+
+
+class Batched(Generic[In, Out]):
+    """``run``, asked by many tasks at once.
+
+    ``run`` is given items in the order in which they were put, and answers each of them in its place; an exception as
+    an answer is raised to that one alone, an exception of the call to all of them.
+    """
+
+    def __init__(self, run: Callable[[list[In]], Awaitable[Sequence[Out | BaseException]]], most: int = MOST) -> None:
+        self._run = run
+        self._most = most
+        self._waiting: list[tuple[In, asyncio.Future[Out]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, item: In) -> asyncio.Future[Out]:
+        """Its answer, once it is there. Who gives up waiting cancels that alone: the item is not taken back."""
+        future: asyncio.Future[Out] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work())
+        return future
+
+    async def _work(self) -> None:
+        await asyncio.sleep(0)  # what came in the same turn of the loop goes together
+        while self._waiting:
+            taken, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            try:
+                answers = await self._run([item for item, _ in taken])
+                if len(answers) != len(taken):
+                    raise RuntimeError(f"{len(answers)} answers to {len(taken)} items")  # noqa: TRY301 - told to all
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
+                answers = [error] * len(taken)
+            for (_, future), answer in zip(taken, answers, strict=True):
+                if future.done():
+                    continue
+                if isinstance(answer, BaseException):
+                    future.set_exception(answer)
+                    future.exception()  # who waits may be gone: then nobody asks for it
+                else:
+                    future.set_result(answer)
+
+    async def idle(self) -> None:
+        """Wait until nothing waits."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])

@@ -1,0 +1,89 @@
+"""Records as requests bring them, checked against their stream as the pipeline checks them."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import orjson
+
+from crossline.core.decode import RecordLayout, decode_lines, make_layout
+from crossline.core.streams.schema import StreamSpec
+
+PLACE = "request"  # what positions of records in a request are called
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A record that fits its stream: its id, its JSON in one line, and the digest that tells it from others."""
+
+    record_id: str
+    raw: bytes
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that does not fit: the reason and the detail that its dead letter would have."""
+
+    reason: str
+    detail: str
+
+
+@dataclass(slots=True)
+class StreamRecords:
+    """Checks records by the ``streams`` of a pipeline; of those, JSON alone can be asked about."""
+
+    streams: Mapping[str, StreamSpec]
+    _layouts: dict[str, RecordLayout] = field(default_factory=dict)
+
+    def __contains__(self, stream: str) -> bool:
+        return stream in self.streams
+
+    def check(self, stream: str, bodies: Sequence[bytes], now_ms: int) -> list[Checked | Refused]:
+        """Each of ``bodies``, one JSON document each, in their order. ``now_ms``: epoch milliseconds.
+
+        Raises KeyError where there is no such stream.
+        """
+        lines = [one_line(body) for body in bodies]
+        # The first line is blank: a byte order mark is skipped at the start of a file, and belongs to no request.
+        ends = list(accumulate((len(line) + 1 for line in lines), initial=1))[1:]
+        decoded = decode_lines(self._layout(stream), b"\n" + b"\n".join(lines), PLACE, 0, known_ms=now_ms)
+        found: list[Checked | Refused] = [Refused("malformed_json", "found nothing; expected a JSON object")] * len(
+            lines
+        )
+        for offset, record_id in zip(decoded.records.offsets.tolist(), decoded.records.ids.to_pylist(), strict=True):
+            number = bisect_right(ends, offset)
+            found[number] = Checked(record_id, lines[number], digest_of(lines[number]))
+        for letter in decoded.dead:
+            found[bisect_right(ends, letter.offset)] = Refused(letter.reason, letter.detail)
+        return found
+
+    def fields(self, stream: str, raw: bytes) -> dict[str, Any]:
+        """The fields of a record that fits, by their dotted names, as Python values; times are epoch milliseconds."""
+        records = decode_lines(self._layout(stream), raw, PLACE, 0).records
+        return {name: column[0].as_py() for name, column in records.fields.items()}
+
+    def _layout(self, stream: str) -> RecordLayout:
+        found = self._layouts.get(stream)
+        if found is None:
+            found = self._layouts[stream] = make_layout(stream, self.streams[stream])
+        return found
+
+
+def one_line(body: bytes) -> bytes:
+    """The same JSON without an end of line: within a document one can only stand where a blank may."""
+    return body.replace(b"\r", b" ").replace(b"\n", b" ").strip()
+
+
+def digest_of(raw: bytes) -> str:
+    """SHA-256, in hex, of a JSON document with its keys sorted and its blanks gone: equal for equal records."""
+    try:
+        canonical = orjson.dumps(orjson.loads(raw), option=orjson.OPT_SORT_KEYS)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        canonical = raw  # what the decoder reads and orjson does not: it is compared as it stands
+    return hashlib.sha256(canonical).hexdigest()

@@ -1,0 +1,88 @@
+"""What is sent: decisions as the API says them, and problems (RFC 9457)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+
+from crossline.core.basics.times import instant_text
+from crossline.core.decide.decision import SCHEMA_VERSION, decision_id
+from crossline.serve.decisions.values import Answered, Asked, AsOf, Basis, Degraded
+
+JSON, PROBLEM = "application/json", "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A status, a body, and headers besides its type."""
+
+    status: int
+    body: bytes
+    form: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def problem(
+    status: int, detail: str, errors: Sequence[Mapping[str, Any]] = (), headers: Mapping[str, str] | None = None
+) -> Reply:
+    """What is wrong with a request, or kept it from being answered."""
+    title = HTTPStatus(status).phrase
+    said: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    if errors:
+        said["errors"] = list(errors)
+    return Reply(status, orjson.dumps(said), PROBLEM, headers or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered about a record, before it has a receipt.
+
+    ``decision``: as the pipeline writes decisions. ``basis``: what was in force, where anything was judged.
+    ``evidence``: by rule id, what its figure rests on.
+    """
+
+    asked: Asked
+    decision: Mapping[str, Any]
+    answered: Answered
+    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    as_of: AsOf | None = None
+    degraded: tuple[Degraded, ...] = ()
+    basis: Basis | None = None
+
+    def to_json(self, decided_ms: int, took_ms: float) -> dict[str, Any]:
+        """As the API says it, without the receipt. ``took_ms``: from the request's arrival."""
+        said = self.decision
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "decision_id": said["decision_id"],
+            "stream": self.asked.stream,
+            "record_id": self.asked.record_id,
+            "decision": said["decision"],
+            "score": said["score"],
+            "reasons": [{**each, "standing": each.get("standing", False)} for each in said["reasons"]],
+            "figures": dict(self.figures),
+            "answered": self.answered,
+            "as_of": None if self.as_of is None else self.as_of.to_json(),
+            "degraded": [each.to_json() for each in self.degraded],
+            "policy_version": said["policy_version"],
+            "rules_digest": said["rules_digest"],
+            "decided_at": instant_text(decided_ms),
+            "took_ms": round(took_ms, 1),
+        }
+
+
+def fallback_decision(asked: Asked, decision: str, policy_version: int) -> dict[str, Any]:
+    """What the policy's fallback says about a record, as the pipeline writes decisions: no rule is a reason of it."""
+    return {
+        "decision_id": decision_id(policy_version, asked.stream, asked.record_id),
+        "decision": decision,
+        "score": 0,
+        "reasons": [],
+        "policy_version": policy_version,
+        "rules_digest": None,
+    }

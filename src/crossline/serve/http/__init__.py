@@ -1,0 +1,1 @@
+"""The API as HTTP: routes, problems, and the server."""

@@ -1,0 +1,174 @@
+"""Parts of the decision API that do as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from crossline.core.basics.errors import RetryableError
+from crossline.core.decide.decision import decision_id
+from crossline.core.streams.schema import StreamSpec
+from crossline.serve.decisions.records import StreamRecords
+from crossline.serve.decisions.replies import Answer
+from crossline.serve.decisions.service import Claim, Decisions, Parts
+from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
+
+PAYMENTS = StreamSpec.model_validate(
+    {
+        "format": "json",
+        "id": "id",
+        "event_time": {"field": "at", "unit": "ms"},
+        "fields": {"id": "string", "account": "string", "cents": "integer?", "at": "integer"},
+    }
+)
+
+
+def payment(record_id: str, cents: int = 100) -> bytes:
+    return orjson.dumps({"id": record_id, "account": "a1", "cents": cents, "at": 1_767_225_600_000})
+
+
+def decided(asked: Asked, decision: str) -> dict[str, Any]:
+    return {
+        "decision_id": decision_id(1, asked.stream, asked.record_id),
+        "decision": decision,
+        "score": 0,
+        "reasons": [],
+        "policy_version": 1,
+        "rules_digest": "d",
+    }
+
+
+@dataclass
+class FakeJudge:
+    """Says ``review``; ``held``: not before this is set; ``error``: instead."""
+
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    error: Exception | None = None
+    seen: list[str] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    placed_at: dict[int, Place] = field(default_factory=dict)
+    gone: list[int] = field(default_factory=list)
+    dry: list[str] = field(default_factory=list)
+
+    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
+        (self.seen if keep else self.dry).extend(each.record_id for each in asked)
+        self.asked.set()
+        await self.held.wait()
+        if self.error is not None:
+            raise self.error
+        return [Verdict(decided(each, "review"), {}, {}, AsOf(7, 40, 0), "basis") for each in asked]
+
+    def placed(self, number: int, place: Place) -> None:
+        self.placed_at[number] = place
+
+    def withdrawn(self, number: int) -> None:
+        self.gone.append(number)
+
+    def basis(self, digest: str) -> Basis:
+        return Basis(digest, 1, "p", "d")
+
+
+@dataclass
+class FakeLog:
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    error: RetryableError | None = None
+    there: list[str] = field(default_factory=list)
+
+    async def append(self, asked: Sequence[Asked]) -> list[Place]:
+        await self.held.wait()
+        if self.error is not None:
+            raise self.error
+        self.there.extend(each.record_id for each in asked)
+        return [Place("log", number) for number, _ in enumerate(asked, len(self.there))]
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass
+class FakeStream:
+    """What the pipeline decides: ``block``, once ``held`` is set."""
+
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def decision(self, stream: str, record_id: str, _: Place) -> tuple[Mapping[str, Any], AsOf]:
+        await self.held.wait()
+        asked = Asked(0, stream, record_id, b"", "", 0)
+        return decided(asked, "block"), AsOf(8, 0, 0)
+
+
+@dataclass
+class FakeLedger:
+    """As the ledger, in memory."""
+
+    known: dict[tuple[str, str], tuple[str, bytes | None]] = field(default_factory=dict)
+    error: RetryableError | None = None
+    elsewhere: set[str] = field(default_factory=set)
+
+    async def claim(self, asked: Sequence[Asked]) -> list[Claim]:
+        if self.error is not None:
+            raise self.error
+        return [self._claim(each) for each in asked]
+
+    def _claim(self, asked: Asked) -> Claim:
+        if asked.record_id in self.elsewhere:
+            return Claim("pending")
+        digest, body = self.known.setdefault((asked.stream, asked.record_id), (asked.digest, None))
+        if digest != asked.digest:
+            return Claim("differs")
+        return Claim("fresh") if body is None else Claim("answered", body)
+
+    async def answer(self, given: Sequence[tuple[Answer, dict[str, Any]]]) -> list[bytes]:
+        bodies = []
+        for answer, said in given:
+            asked, body = answer.asked, orjson.dumps({**said, "receipt": "r"})
+            self.known[asked.stream, asked.record_id] = asked.digest, body
+            bodies.append(body)
+        return bodies
+
+    async def release(self, asked: Sequence[Asked]) -> None:
+        for each in asked:
+            del self.known[each.stream, each.record_id]
+
+
+@dataclass
+class FakeOutbox:
+    waiting: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+
+    async def put(self, asked: Sequence[Asked]) -> None:
+        self.waiting.extend(each.record_id for each in asked)
+
+    async def done(self, asked: Asked) -> None:
+        self.sent.append(asked.record_id)
+
+
+class FakeFallback:
+    version = 1
+
+    def decide(self, asked: Asked) -> str:
+        return "review" if orjson.loads(asked.raw)["cents"] > 50_000 else "allow"
+
+
+@dataclass
+class Desk:
+    """The service over fakes, all of which answer at once unless they are held."""
+
+    judge: FakeJudge = field(default_factory=FakeJudge)
+    log: FakeLog = field(default_factory=FakeLog)
+    stream: FakeStream = field(default_factory=FakeStream)
+    ledger: FakeLedger = field(default_factory=FakeLedger)
+    outbox: FakeOutbox = field(default_factory=FakeOutbox)
+    answers: list[tuple[Answer, Place | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for each in (self.judge.held, self.log.held, self.stream.held):
+            each.set()
+        records = StreamRecords({"payments": PAYMENTS})
+        logs = {"payments": self.log}
+        told = (FakeFallback(), lambda answer, place: self.answers.append((answer, place)))
+        self.decisions = Decisions(Parts(records, self.judge, self.stream, self.ledger, self.outbox, logs, *told))

@@ -1,0 +1,221 @@
+"""One request and many: what is answered, when, and what is kept, whatever does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from crossline.core.basics.errors import RetryableError
+from crossline.serve.decisions.replies import Reply
+from crossline.serve.decisions.values import NotJudgedError
+
+from .fakes import Desk, payment
+
+LONG_S = 30.0
+SHORT_S = 0.03
+
+
+def with_desk(work: Callable[[Desk], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        desk = Desk()
+        try:
+            return await work(desk)
+        finally:
+            for each in (desk.judge.held, desk.log.held, desk.stream.held):
+                each.set()
+            await desk.decisions.close()
+
+    return asyncio.run(run())
+
+
+def said(reply: Reply) -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads(reply.body)
+    return found
+
+
+def test_a_record_is_judged_kept_and_answered() -> None:
+    async def work(desk: Desk) -> None:
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        body = said(reply)
+        assert (reply.status, body["decision"], body["answered"]) == (200, "review", "peek")
+        assert (body["record_id"], body["as_of"]) == ("t1", {"batch": 7, "age_ms": 40, "laid_over": 0})
+        assert desk.log.there == desk.judge.seen == ["t1"]
+        assert list(desk.judge.placed_at) == [1]
+        assert desk.outbox.waiting == []
+
+    with_desk(work)
+
+
+def test_exact_is_what_the_pipeline_says_and_the_replica_sees_the_record_too() -> None:
+    async def work(desk: Desk) -> None:
+        body = said(await desk.decisions.decide("payments", payment("t1"), "exact", LONG_S))
+        assert (body["decision"], body["answered"]) == ("block", "exact")
+        assert desk.judge.seen == ["t1"]
+
+    with_desk(work)
+
+
+def test_the_same_again_is_the_same_body_and_another_content_a_conflict() -> None:
+    async def work(desk: Desk) -> None:
+        first = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        again = await desk.decisions.decide("payments", b" " + payment("t1") + b"\n", "exact", LONG_S)
+        other = await desk.decisions.decide("payments", payment("t1", 7), "peek", LONG_S)
+        assert (again.body, dict(again.headers)) == (first.body, {"Idempotency-Replayed": "true"})
+        assert other.status == 409
+        assert desk.log.there == ["t1"]
+
+    with_desk(work)
+
+
+def test_two_at_once_are_one_question() -> None:
+    async def work(desk: Desk) -> None:
+        desk.judge.held.clear()
+        one = asyncio.create_task(desk.decisions.decide("payments", payment("t1"), "peek", LONG_S))
+        two = asyncio.create_task(desk.decisions.decide("payments", payment("t1"), "peek", LONG_S))
+        await desk.judge.asked.wait()
+        other = await desk.decisions.decide("payments", payment("t1", 7), "peek", LONG_S)
+        desk.judge.held.set()
+        assert (await one).body == (await two).body
+        assert other.status == 409
+        assert desk.log.there == desk.judge.seen == ["t1"]
+
+    with_desk(work)
+
+
+def test_past_the_deadline_the_fallback_answers_and_the_record_is_kept() -> None:
+    async def work(desk: Desk) -> None:
+        desk.judge.held.clear()
+        small = said(await desk.decisions.decide("payments", payment("t1"), "peek", SHORT_S))
+        large = said(await desk.decisions.decide("payments", payment("t2", 60_000), "peek", SHORT_S))
+        assert (small["decision"], small["answered"], small["reasons"]) == ("allow", "fallback", [])
+        assert (large["decision"], large["degraded"][0]["part"]) == ("review", "replica")
+        assert desk.log.there == ["t1", "t2"]
+
+    with_desk(work)
+
+
+def test_the_most_hurried_of_those_who_ask_the_same_decides_when_it_is_answered() -> None:
+    async def work(desk: Desk) -> None:
+        desk.judge.held.clear()
+        patient = asyncio.create_task(desk.decisions.decide("payments", payment("t1"), "peek", LONG_S))
+        await desk.judge.asked.wait()
+        hurried = await desk.decisions.decide("payments", payment("t1"), "peek", SHORT_S)
+        assert said(hurried)["answered"] == "fallback"
+        assert (await patient).body == hurried.body
+
+    with_desk(work)
+
+
+def test_what_cannot_be_judged_is_answered_by_the_fallback_at_once_and_says_why() -> None:
+    async def work(desk: Desk) -> None:
+        desk.judge.error = NotJudgedError("replica", "2,400 ms behind (bound 1,000)")
+        body = said(await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S))
+        assert body["degraded"] == [{"part": "replica", "why": "2,400 ms behind (bound 1,000)"}]
+        assert body["answered"] == "fallback"
+        desk.judge.error = ValueError("secret of the machine")
+        body = said(await desk.decisions.decide("payments", payment("t2"), "peek", LONG_S))
+        assert body["degraded"] == [{"part": "replica", "why": "it failed; the server's log says why"}]
+
+    with_desk(work)
+
+
+def test_a_stream_that_does_not_take_it_in_time_gets_it_from_the_outbox() -> None:
+    async def work(desk: Desk) -> None:
+        desk.log.held.clear()
+        body = said(await desk.decisions.decide("payments", payment("t1"), "peek", SHORT_S))
+        assert (body["decision"], body["answered"]) == ("review", "peek")
+        assert [each["part"] for each in body["degraded"]] == ["stream"]
+        assert (desk.outbox.waiting, desk.outbox.sent) == (["t1"], [])
+        desk.log.held.set()
+        await desk.decisions.close()
+        assert desk.outbox.sent == ["t1"]
+
+    with_desk(work)
+
+
+def test_what_cannot_be_kept_is_not_answered_and_may_be_asked_again() -> None:
+    async def work(desk: Desk) -> None:
+        desk.log.error = RetryableError("the disk is full")
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+        assert "the disk is full" in said(reply)["detail"]
+        assert desk.judge.gone == [1]
+        desk.log.error = None
+        assert (await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)).status == 200
+
+    with_desk(work)
+
+
+def test_a_ledger_that_takes_nothing_is_told() -> None:
+    async def work(desk: Desk) -> None:
+        desk.ledger.error = RetryableError("locked")
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        assert reply.status == 503
+        assert desk.log.there == []
+
+    with_desk(work)
+
+
+def test_an_id_that_another_process_answers_is_asked_again() -> None:
+    async def work(desk: Desk) -> None:
+        desk.ledger.elsewhere.add("t1")
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+
+    with_desk(work)
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"", "found nothing"),
+        (b"[]", "object"),
+        (b'{"id": "t1"}', "account"),
+        (payment("t1") + b"\n" + payment("t2"), ""),
+        (b"\xef\xbb\xbf" + payment("t1"), ""),
+        (b'{"id": "t1", "account": "a1", "cents": "many", "at": 1767225600000}', "cents"),
+        (b"{" * 5_000, ""),
+        (b"\xff\xfe", ""),
+        (b'{"id": "t1", "id": "t2", "account": "a", "at": 1767225600000}', "twice"),
+    ],
+)
+def test_a_record_that_does_not_fit_its_stream_is_a_problem_and_is_not_kept(body: bytes, detail: str) -> None:
+    async def work(desk: Desk) -> None:
+        good, bad = await asyncio.gather(
+            desk.decisions.decide("payments", payment("good"), "peek", LONG_S),
+            desk.decisions.decide("payments", body, "peek", LONG_S),
+        )
+        assert (good.status, bad.status, bad.form) == (200, 422, "application/problem+json")
+        assert detail in said(bad)["detail"]
+        assert desk.log.there == ["good"]
+
+    with_desk(work)
+
+
+def test_a_stream_that_is_not_there_is_not_found() -> None:
+    async def work(desk: Desk) -> None:
+        assert (await desk.decisions.decide("refunds", payment("t1"), "peek", LONG_S)).status == 404
+
+    with_desk(work)
+
+
+def test_a_dry_run_leaves_nothing() -> None:
+    async def work(desk: Desk) -> None:
+        body = said(await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S, dry_run=True))
+        assert (body["decision"], body["receipt"]) == ("review", None)
+        assert (desk.judge.dry, desk.judge.seen, desk.log.there, desk.ledger.known) == (["t1"], [], [], {})
+
+    with_desk(work)
+
+
+def test_all_that_comes_at_once_reaches_stream_and_replica_in_one_order() -> None:
+    async def work(desk: Desk) -> None:
+        names = [f"t{number}" for number in range(600)]
+        await asyncio.gather(*(desk.decisions.decide("payments", payment(name), "peek", LONG_S) for name in names))
+        assert desk.log.there == desk.judge.seen == names
+
+    with_desk(work)
