@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,7 @@ from crossline.cli.logs import LogFormat, configure
 from crossline.cli.startup import Startup
 from crossline.cli.stopping import Stopping, stoppable
 from crossline.cli.summary import Progress, summary_json, summary_text
-from crossline.core.basics.errors import CrosslineError
+from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.engine.runtime.launch import Started, give_up, launch_ahead
 from crossline.logs import of_run
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
     from crossline.core.settings.config import PipelineConfig
     from crossline.engine.work.totals import Totals
+    from crossline.serve.beside import ApiBeside
     from crossline.serve.watching import Watching
 
 
@@ -40,6 +41,9 @@ def run(
     allow_no_rules: Annotated[
         bool, typer.Option("--allow-no-rules", help="Start also where no rule is left to judge by.")
     ] = False,
+    with_api: Annotated[
+        bool, typer.Option("--serve", help="Serve the decision API beside it, as `serve:` of the file says.")
+    ] = False,
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", help="Lines of the log; auto: text on a terminal, else json.")
     ] = LogFormat.AUTO,
@@ -53,7 +57,7 @@ def run(
     with stoppable(endless=not drain) as stopping:
         try:
             startup.step("loading")
-            wanted = _Wanted(drain, as_json, allow_no_rules)
+            wanted = _Wanted(drain, as_json, allow_no_rules, with_api)
             said = _run(pipeline, stopping, startup, progress, wanted)
         finally:
             startup.done()
@@ -69,6 +73,7 @@ class _Wanted:
     drain: bool
     as_json: bool
     allow_no_rules: bool
+    with_api: bool
 
 
 def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progress, wanted: _Wanted) -> str:
@@ -81,6 +86,7 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
 
     try:
         config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
+        _check_api(pipeline, config, wanted)
         stopping.check()
         of_run(pipeline=config.name)
         watch = _watching(config)
@@ -99,6 +105,7 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
         if watch is not None:
             watch.batch(delivery, totals)
 
+    beside = ExitStack()
     try:
         stopping.check()
         startup.step("rules and sinks")
@@ -112,6 +119,8 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
         running = assemble(spark, config, options)
         if watch is not None:
             watch.follow(running)
+        if wanted.with_api:
+            beside.enter_context(_api(pipeline))
         stopping.stops(running)
         running.start()
         startup.step("first batch")
@@ -123,12 +132,24 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
     finally:
         startup.done()
         progress.done()
+        beside.close()
         if watch is not None:
             watch.close()
         end_session(spark)
     if wanted.as_json:
         return orjson.dumps(summary_json(config, totals, startup.spent_ms)).decode()
     return summary_text(config, totals, startup.spent_ms)
+
+
+def _check_api(pipeline: Path, config: PipelineConfig, wanted: _Wanted) -> None:
+    if wanted.with_api and config.serve is None:
+        raise UsageError(f"{pipeline}: found no serve; expected serve: {{listen: 127.0.0.1:8080}} to serve the API by")
+
+
+def _api(pipeline: Path) -> ApiBeside:
+    from crossline.serve.beside import ApiBeside
+
+    return ApiBeside(pipeline)
 
 
 def _watching(config: PipelineConfig) -> Watching | None:

@@ -1,0 +1,67 @@
+"""The API as a process beside a pipeline that runs here: started with it, begun again where it ends, ended with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from crossline.engine.runtime.tied import end_with_parent
+from crossline.logs import get_logger
+
+END_S = 10.0
+PAUSE_S, PAUSE_S_MAX = 0.5, 10.0
+USAGE = 2  # the exit code of what will not be better when it is begun again
+
+log = get_logger(__name__)
+
+
+class ApiBeside:
+    """``crossline serve PIPELINE``, as long as the context is open."""
+
+    def __init__(self, pipeline: Path, options: Sequence[str] = ()) -> None:
+        self._command = [sys.executable, "-m", "crossline.cli.main", "serve", str(pipeline), *options]
+        self._ending = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = threading.Event()
+        # A process that is tied to its parent ends with the thread that started it: this one lives as long as it may.
+        self._thread = threading.Thread(target=self._keep, name="api", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._started.wait()
+        return self
+
+    def _keep(self) -> None:
+        pause_s = PAUSE_S
+        while not self._ending.is_set():
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system
+                start_new_session=True,  # a terminal's Ctrl-C is for the pipeline, which ends this one in its turn
+            )
+            self._started.set()
+            code = self._process.wait()
+            if self._ending.is_set():
+                return
+            log.error("the API ended", exit_code=code, begins_again_s=None if code == USAGE else pause_s)
+            if code == USAGE:
+                return
+            self._ending.wait(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._ending.set()
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self._thread.join()

@@ -1,0 +1,98 @@
+"""Records that were answered before their stream acknowledged them: kept on disk until it does."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from crossline.core.basics.errors import RetryableError
+from crossline.logs import get_logger
+from crossline.serve.decisions.values import Asked, RecordLog
+
+PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
+AT_ONCE = 500
+
+log = get_logger(__name__)
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS outbox (
+    place INTEGER PRIMARY KEY,
+    stream TEXT NOT NULL,
+    record_id TEXT NOT NULL,
+    raw BLOB NOT NULL,
+    digest TEXT NOT NULL,
+    ingest_ms INTEGER NOT NULL,
+    UNIQUE (stream, record_id)
+)
+"""
+
+
+class SqliteOutbox:
+    """An outbox in a file; each change is synced before the call returns. Raises RetryableError where it cannot be."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connect().close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=1.0)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(_TABLE)
+        return connection
+
+    async def put(self, asked: Sequence[Asked]) -> None:
+        """Keep them; those that are there already stay as they are."""
+        rows = [(each.stream, each.record_id, each.raw, each.digest, each.ingest_ms) for each in asked]
+        await self._do(
+            "INSERT INTO outbox (stream, record_id, raw, digest, ingest_ms) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT DO NOTHING",
+            rows,
+        )
+
+    async def done(self, asked: Asked) -> None:
+        """Its stream has it."""
+        await self._do("DELETE FROM outbox WHERE stream = ? AND record_id = ?", [(asked.stream, asked.record_id)])
+
+    async def _do(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        def work() -> None:
+            with closing(self._connect()) as connection, connection:
+                connection.executemany(statement, rows)
+
+        try:
+            await asyncio.to_thread(work)
+        except sqlite3.Error as error:
+            raise RetryableError(f"{self._path}: {error}") from None
+
+    def waiting(self) -> list[Asked]:
+        """What is there, in the order in which it came; ``number`` is 0."""
+        with closing(self._connect()) as connection:
+            rows = connection.execute(
+                "SELECT stream, record_id, raw, digest, ingest_ms FROM outbox ORDER BY place LIMIT ?", (AT_ONCE,)
+            )
+            return [Asked(0, *row) for row in rows]
+
+
+async def send_on(
+    outbox: SqliteOutbox, logs: Mapping[str, RecordLog], stop: asyncio.Event, sent: Callable[[Asked], None]
+) -> None:
+    """Put what waits into its stream, again and again until ``stop`` is set. ``sent`` is told of each."""
+    pause_s = PAUSE_S
+    while not stop.is_set():
+        try:
+            for asked in await asyncio.to_thread(outbox.waiting):
+                if asked.stream in logs:
+                    await logs[asked.stream].append([asked])
+                    await outbox.done(asked)
+                    sent(asked)
+            pause_s = PAUSE_S
+        except (RetryableError, sqlite3.Error) as error:
+            log.warning("answered records cannot be put into their stream yet", error=str(error))
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        try:
+            await asyncio.wait_for(stop.wait(), pause_s)
+        except TimeoutError:
+            continue

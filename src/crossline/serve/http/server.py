@@ -1,0 +1,87 @@
+"""The API's server: uvicorn on one socket, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import uvicorn
+
+from crossline.core.basics.errors import UsageError
+from crossline.core.settings.process.serve import TlsSettings
+from crossline.core.settings.watch import Place
+
+KEEP_ALIVE_S = 75
+HEADERS_BYTES_MAX = 32 * 1024
+BACKLOG = 2048
+END_S = 5  # for what is being answered when it ends
+
+
+def listening(place: Place) -> tuple[socket.socket, Place]:
+    """A socket that listens at ``place``, and where that is.
+
+    Raises UsageError where the place is taken, or is none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((place.host, place.port))
+        bound.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        bound.close()
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(
+            f"serve: cannot listen at {place}: {reason}; end what listens there, or name another place "
+            "(serve.listen of the pipeline file)"
+        ) from None
+    host, port = bound.getsockname()[:2]
+    return bound, Place(str(host), int(port))
+
+
+class _Server(uvicorn.Server):
+    """Signals are for whoever runs it."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._told = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._told()
+
+    def capture_signals(self) -> Any:
+        """None of them."""
+        return nullcontext()
+
+
+async def serve(
+    app: Any, bound: socket.socket, tls: TlsSettings | None, stop: asyncio.Event, started: Callable[[], None]
+) -> None:
+    """Answer at ``bound`` until ``stop`` is set; ``started`` is called once it does."""
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        loop="none",  # the caller's
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=END_S,
+        h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
+        ssl_certfile=None if tls is None else tls.cert_file,
+        ssl_keyfile=None if tls is None else tls.key_file,
+    )
+    server = _Server(config, started)
+    serving = asyncio.create_task(server.serve([bound]))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    stopping.cancel()
+    await serving

@@ -1,0 +1,57 @@
+"""What was answered gets into its stream, over failures and restarts, in its order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from crossline.core.basics.errors import RetryableError
+from crossline.serve.decisions.outbox import SqliteOutbox, send_on
+from crossline.serve.decisions.values import Asked, Place
+
+from .fakes import FakeLog
+
+
+def asked(name: str, stream: str = "payments") -> Asked:
+    return Asked(0, stream, name, b'{"id": "%s"}' % name.encode(), "d", 5)
+
+
+def test_what_is_put_is_there_after_a_restart_once_and_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    asyncio.run(SqliteOutbox(path).put([asked("b"), asked("a")]))
+    asyncio.run(SqliteOutbox(path).put([asked("b"), asked("c")]))
+    assert SqliteOutbox(path).waiting() == [asked("b"), asked("a"), asked("c")]
+    asyncio.run(SqliteOutbox(path).done(asked("a")))
+    assert [each.record_id for each in SqliteOutbox(path).waiting()] == ["b", "c"]
+
+
+class Refusing(FakeLog):
+    """Takes nothing at the first attempts."""
+
+    attempts = 0
+
+    async def append(self, given: Sequence[Asked]) -> list[Place]:
+        self.attempts += 1
+        if self.attempts < 3:
+            raise RetryableError("away")
+        return await super().append(given)
+
+
+def test_what_waits_is_sent_on_until_its_stream_takes_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        outbox, log, stop = SqliteOutbox(tmp_path / "outbox.db"), Refusing(), asyncio.Event()
+        log.held.set()
+        await outbox.put([asked("a"), asked("x", "elsewhere"), asked("b")])
+        sent: list[str] = []
+
+        def on_sent(each: Asked) -> None:
+            sent.append(each.record_id)
+            if len(sent) == 2:
+                stop.set()
+
+        await send_on(outbox, {"payments": log}, stop, on_sent)
+        assert log.there == sent == ["a", "b"]
+        assert [each.record_id for each in outbox.waiting()] == ["x"]
+
+    asyncio.run(work())

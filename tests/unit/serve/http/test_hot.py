@@ -1,0 +1,112 @@
+"""The hot routes over a real socket: what is asked wrongly is told, a batch is answered in its order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from starlette.applications import Starlette
+
+from crossline.core.basics.errors import UsageError
+from crossline.core.settings.watch import Place
+from crossline.serve.http.hot import BATCH_MAX, HotRoutes
+from crossline.serve.http.server import listening, serve
+
+from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
+
+
+def with_server(work: Callable[[httpx.AsyncClient, Desk], Awaitable[None]]) -> None:
+    async def run() -> None:
+        desk = Desk()
+        app = Starlette(routes=HotRoutes(desk.decisions, "peek", 30_000).routes())
+        bound, place = listening(Place("127.0.0.1", 0))
+        stop, up = asyncio.Event(), asyncio.Event()
+        serving = asyncio.create_task(serve(app, bound, None, stop, up.set))
+        await up.wait()
+        try:
+            async with httpx.AsyncClient(base_url=f"http://{place}", timeout=60) as client:
+                await work(client, desk)
+        finally:
+            stop.set()
+            await serving
+
+    asyncio.run(run())
+
+
+def test_a_record_is_answered() -> None:
+    async def work(client: httpx.AsyncClient, _: Desk) -> None:
+        first = await client.post("/v1/decisions/payments", content=payment("t1"))
+        again = await client.post("/v1/decisions/payments?mode=exact&timeout_ms=30000", content=payment("t1"))
+        assert (first.status_code, first.json()["record_id"]) == (200, "t1")
+        assert (again.content, again.headers["idempotency-replayed"]) == (first.content, "true")
+        assert "server" not in first.headers
+
+    with_server(work)
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ("mode=guess", "mode"),
+        ("mode=", "mode"),
+        ("timeout_ms=4", "timeout_ms"),
+        ("timeout_ms=30001", "timeout_ms"),
+        ("timeout_ms=-50", "timeout_ms"),
+        ("timeout_ms=5e1", "timeout_ms"),
+        ("timeout_ms=" + "9" * 5_000, "timeout_ms"),
+        ("timeout_ms=%D9%A5%D9%A0", "timeout_ms"),
+        ("dry_run=maybe", "dry_run"),
+        ("dryrun=true", "dryrun"),
+    ],
+)
+def test_a_wish_that_cannot_be_met_is_a_problem(query: str, pointer: str) -> None:
+    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+        reply = await client.post(f"/v1/decisions/payments?{query}", content=payment("t1"))
+        assert (reply.status_code, reply.headers["content-type"]) == (400, "application/problem+json")
+        assert reply.json()["errors"][0]["pointer"] == pointer
+        assert desk.log.there == []
+
+    with_server(work)
+
+
+def test_a_batch_is_answered_in_its_order_each_by_itself() -> None:
+    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+        records: list[Any] = [orjson.loads(payment(f"t{number}")) for number in range(BATCH_MAX - 2)]
+        reply = await client.post("/v1/decisions/payments:batch", json={"records": [*records, {"id": "bad"}, 7]})
+        said = reply.json()
+        assert [each["record_id"] for each in said[:-2]] == [each["id"] for each in records]
+        assert [each["status"] for each in said[-2:]] == [422, 422]
+        assert desk.log.there == [each["id"] for each in records]
+
+    with_server(work)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"records": {}}', b'{"records": []}', b'{"records": [1], "mode": "peek"}']
+)
+def test_a_batch_that_is_none_is_a_problem(body: bytes) -> None:
+    async def work(client: httpx.AsyncClient, _: Desk) -> None:
+        assert (await client.post("/v1/decisions/payments:batch", content=body)).status_code == 400
+
+    with_server(work)
+
+
+def test_a_batch_has_a_bound() -> None:
+    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+        reply = await client.post("/v1/decisions/payments:batch", json={"records": [{}] * (BATCH_MAX + 1)})
+        assert (reply.status_code, desk.log.there) == (400, [])
+
+    with_server(work)
+
+
+def test_a_place_that_is_taken_is_told() -> None:
+    bound, place = listening(Place("127.0.0.1", 0))
+    try:
+        with pytest.raises(UsageError, match=r"serve: cannot listen at 127\.0\.0\.1:\d+: Address already in use"):
+            listening(place)
+    finally:
+        bound.close()
