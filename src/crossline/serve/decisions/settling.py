@@ -1,0 +1,114 @@
+"""What was answered, held to what the stream decides: where these differ, the answer is revised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crossline.serve.decisions.replies import Answer
+from crossline.serve.decisions.values import Place
+
+OPEN_MAX = 1_000_000  # answers that wait for their batch; of more, the oldest are not compared
+
+# By log, the byte or offset before which all is in a batch.
+Ends = Mapping[str, int]
+
+
+def covers(ends: Ends, place: Place) -> bool:
+    """Whether the record at ``place`` is before ``ends``.
+
+    Files of a record log are named in their order, so one that stands before a file that was read is read too.
+    """
+    end = ends.get(place.log)
+    if end is not None:
+        return place.at < end
+    return place.log.endswith(".jsonl") and any(place.log < name for name in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """An answer that the stream decided otherwise: what was answered, and ``decision``, the stream's own."""
+
+    decision_id: str
+    stream: str
+    record_id: str
+    answered: str
+    was: str
+    decision: Mapping[str, Any]
+    batch: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many answers were compared with what the stream decided, and how many differed, by how they were answered."""
+
+    compared: dict[str, int] = field(default_factory=dict)
+    differed: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    decision_id: str
+    answered: str
+    decision: str
+    place: Place | None
+
+
+@dataclass(slots=True)
+class Settling:
+    """Answers that no batch has covered yet, by stream and record."""
+
+    counts: Counts = field(default_factory=Counts)
+    _open: dict[tuple[str, str], _Open] = field(default_factory=dict)
+
+    def answered(self, answer: Answer, place: Place | None) -> None:
+        """``answer`` was sent; its record stands at ``place``, None where its stream has yet to take it."""
+        if answer.answered == "exact":
+            return
+        said, asked = answer.decision, answer.asked
+        self.expect(asked.stream, asked.record_id, said["decision_id"], answer.answered, said["decision"], place)
+
+    def expect(
+        self, stream: str, record_id: str, decision_id: str, answered: str, decision: str, place: Place | None
+    ) -> None:
+        """As ``answered``, of one that was answered before a restart."""
+        if len(self._open) >= OPEN_MAX:
+            del self._open[next(iter(self._open))]
+        self._open[stream, record_id] = _Open(decision_id, answered, decision, place)
+
+    def placed(self, stream: str, record_id: str, place: Place) -> None:
+        """Its stream has taken it."""
+        known = self._open.get((stream, record_id))
+        if known is not None:
+            self._open[stream, record_id] = _Open(known.decision_id, known.answered, known.decision, place)
+
+    def batch(self, number: int, ends: Mapping[str, Ends], decisions: Iterable[Mapping[str, Any]]) -> list[Revised]:
+        """A batch was delivered: ``ends`` by stream, ``decisions`` those on records at which some rule holds.
+
+        The answers that it shows to be others than the stream's decisions.
+        """
+        said = {(each["stream"], each["record_id"]): each for each in decisions if each["kind"] == "decision"}
+        covered = {
+            which: each
+            for which, each in self._open.items()
+            if which in said or (each.place is not None and covers(ends.get(which[0], {}), each.place))
+        }
+        found = []
+        for which, each in covered.items():
+            del self._open[which]
+            decided = said.get(which, {"decision": "allow", "score": 0, "reasons": []})
+            _add(self.counts.compared, each.answered)
+            if decided["decision"] != each.decision:
+                _add(self.counts.differed, each.answered)
+                found.append(Revised(each.decision_id, *which, each.answered, each.decision, decided, number))
+        return found
+
+    @property
+    def waiting(self) -> int:
+        """How many answers no batch has covered yet."""
+        return len(self._open)
+
+
+def _add(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
