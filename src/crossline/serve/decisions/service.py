@@ -43,25 +43,29 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the ledger says of an id: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere."""
+    """What the ledger says of an id: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere.
+
+    ``again``: a process that had claimed it has died; the record may be in its stream already.
+    """
 
     outcome: Literal["fresh", "answered", "differs", "pending"]
     body: bytes | None = None
+    again: bool = False
 
 
 class Answers(Protocol):
     """The ledger: which ids were asked about, and what was answered."""
 
-    async def claim(self, asked: Sequence[Asked]) -> list[Claim]:
-        """Claim each id for this process."""
+    async def claim(self, asked: Asked, timeout_s: float) -> Claim:
+        """Claim its id; one that is ``pending`` is waited for, until time is up."""
         ...
 
-    async def answer(self, given: Sequence[tuple[Answer, dict[str, Any]]]) -> list[bytes]:
-        """Keep answers, each with a receipt; the bodies to send, which name it."""
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
+        """Keep an answer with its receipt; the body to send, which names it. None: another content has the id."""
         ...
 
-    async def release(self, asked: Sequence[Asked]) -> None:
-        """Nothing was decided about these: who asks again begins anew."""
+    async def release(self, asked: Asked) -> None:
+        """Nothing was decided about it: who asks again begins anew."""
         ...
 
 
@@ -118,8 +122,6 @@ class Decisions:
         self._flights: dict[tuple[str, str], Flight] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._checks = {stream: Batched(self._check_of(stream)) for stream in parts.records.streams}
-        self._claims = Batched(parts.ledger.claim)
-        self._answers = Batched(parts.ledger.answer)
         self._appends = {stream: Batched(each.append) for stream, each in parts.logs.items()}
         self._judged = Batched(parts.judge.judge)
 
@@ -175,7 +177,8 @@ class Decisions:
 
     async def _reply(self, flight: Flight, mode: Mode) -> Reply:
         try:
-            claim = await _before(flight, self._claims.put(flight.asked))
+            left_s = flight.deadline_s - asyncio.get_running_loop().time()
+            claim = await _before(flight, self._run(self._parts.ledger.claim(flight.asked, max(0.0, left_s))))
         except (TimeoutError, RetryableError) as error:
             return _unkept(f"the ledger does not take it: {str(error) or 'it takes too long'}")
         if claim.outcome == "answered" and claim.body is not None:
@@ -185,7 +188,8 @@ class Decisions:
         if claim.outcome == "pending":
             return _unkept("another process is answering about this record")
         kept = self._run(self._keep(flight.asked))
-        judged = self._run(self._verdict(flight.asked, mode, kept))
+        # What may be in the stream already is decided by it: a replica would take it for a copy.
+        judged = self._run(self._verdict(flight.asked, "exact" if claim.again else mode, kept))
         wanted = {kept, judged}
         while wanted and not flight.late:
             done, _ = await asyncio.wait({*wanted, flight.expired}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,7 +197,7 @@ class Decisions:
         if kept.done() and (failure := kept.exception()) is not None:
             judged.cancel()
             self._parts.judge.withdrawn(flight.asked.number)
-            await self._parts.ledger.release([flight.asked])
+            await self._parts.ledger.release(flight.asked)
             return _unkept(str(failure))
         answer = self._answer(flight, judged)
         if not kept.done():
@@ -248,9 +252,11 @@ class Decisions:
     async def _send(self, flight: Flight, answer: Answer, place: Place | None) -> Reply:
         took_ms = (asyncio.get_running_loop().time() - flight.arrived_s) * 1000
         try:
-            body = await self._answers.put((answer, answer.to_json(_now_ms(), took_ms)))
+            body = await self._parts.ledger.answer(answer, answer.to_json(_now_ms(), took_ms))
         except RetryableError as error:
             return _unkept(f"the ledger does not take the answer: {error}")
+        if body is None:
+            return _differs(flight.asked)
         self._parts.on_answer(answer, place)
         return Reply(HTTPStatus.OK, body)
 
@@ -280,7 +286,7 @@ class Decisions:
             await asyncio.wait(set(self._tasks))
 
 
-async def _before(flight: Flight, future: asyncio.Future[Claim]) -> Claim:
+async def _before(flight: Flight, future: asyncio.Task[Claim]) -> Claim:
     """What ``future`` gives. Raises TimeoutError where the deadline comes first."""
     waited: set[asyncio.Future[Any]] = {future, flight.expired}
     await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)

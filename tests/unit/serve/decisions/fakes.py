@@ -108,31 +108,25 @@ class FakeLedger:
     known: dict[tuple[str, str], tuple[str, bytes | None]] = field(default_factory=dict)
     error: RetryableError | None = None
     elsewhere: set[str] = field(default_factory=set)
+    again: set[str] = field(default_factory=set)
 
-    async def claim(self, asked: Sequence[Asked]) -> list[Claim]:
+    async def claim(self, asked: Asked, _: float) -> Claim:
         if self.error is not None:
             raise self.error
-        return [self._claim(each) for each in asked]
-
-    def _claim(self, asked: Asked) -> Claim:
         if asked.record_id in self.elsewhere:
             return Claim("pending")
         digest, body = self.known.setdefault((asked.stream, asked.record_id), (asked.digest, None))
         if digest != asked.digest:
             return Claim("differs")
-        return Claim("fresh") if body is None else Claim("answered", body)
+        return Claim("fresh", again=asked.record_id in self.again) if body is None else Claim("answered", body)
 
-    async def answer(self, given: Sequence[tuple[Answer, dict[str, Any]]]) -> list[bytes]:
-        bodies = []
-        for answer, said in given:
-            asked, body = answer.asked, orjson.dumps({**said, "receipt": "r"})
-            self.known[asked.stream, asked.record_id] = asked.digest, body
-            bodies.append(body)
-        return bodies
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
+        asked, body = answer.asked, orjson.dumps({**said, "receipt": "r"})
+        self.known[asked.stream, asked.record_id] = asked.digest, body
+        return body
 
-    async def release(self, asked: Sequence[Asked]) -> None:
-        for each in asked:
-            del self.known[each.stream, each.record_id]
+    async def release(self, asked: Asked) -> None:
+        del self.known[asked.stream, asked.record_id]
 
 
 @dataclass
