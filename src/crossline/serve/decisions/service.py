@@ -291,6 +291,7 @@ async def _before(flight: Flight, future: asyncio.Task[Claim]) -> Claim:
     waited: set[asyncio.Future[Any]] = {future, flight.expired}
     await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     if not future.done():
+        future.cancel()  # what is claimed after all is given up
         raise TimeoutError
     return future.result()
 

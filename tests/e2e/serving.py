@@ -1,0 +1,127 @@
+"""A pipeline with the decision API beside it, as a user starts both, and requests to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import yaml
+
+from .traffic import STREAM, STREAMS, velocity
+
+WAIT_S = 300.0
+T0 = 1_767_225_600_000
+_ADDRESS = re.compile(r"https?://127\.0\.0\.1:\d+")
+POLICY = {
+    "schema_version": 1,
+    "version": 1,
+    "fallback": [{"when": "amount > 500", "decision": "review"}, {"decision": "allow"}],
+}
+
+
+def shop(root: Path, **serve: Any) -> Path:
+    """A pipeline over a source of kind api, with a rule that asks for a step-up from the third payment on."""
+    (root / "rules").mkdir(parents=True)
+    rule = {**velocity("burst", threshold=3), "action": "step_up", "score": 40}
+    (root / "rules" / "rules.yaml").write_text(yaml.safe_dump([rule]))
+    (root / "policy.yaml").write_text(yaml.safe_dump(POLICY))
+    settings = {
+        "schema_version": 1,
+        "name": "shop",
+        "streams": STREAMS,
+        "sources": {STREAM: {"kind": "api", "path": "in"}},
+        "rules": {"kind": "directory", "path": "rules"},
+        "policy": "policy.yaml",
+        "sinks": [{"kind": "sqlite", "path": "out/alerts.db"}],
+        "engine": {"trigger": "0s", "shards": 2, "checkpoint": "out/checkpoint", "master": "local[2]"},
+        "serve": {"listen": "127.0.0.1:0", "open": True, "timeout": "20s", "path": "out/serve", **serve},
+    }
+    pipeline = root / "pipeline.yaml"
+    pipeline.write_text(yaml.safe_dump(settings))
+    return pipeline
+
+
+@dataclass
+class Running:
+    """``crossline run --serve``, and a client of its API."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    url: str
+    client: httpx.Client
+
+    def decide(self, record: dict[str, Any], **query: Any) -> dict[str, Any]:
+        reply = self.client.post(f"/v1/decisions/{STREAM}", json=record, params=query)
+        assert reply.status_code == 200, reply.text
+        found: dict[str, Any] = reply.json()
+        return found
+
+    def get(self, path: str) -> Any:
+        reply = self.client.get(path)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    def until(self, what: Any, why: str) -> Any:
+        """What ``what`` gives once it gives something."""
+        ends = time.monotonic() + WAIT_S
+        while time.monotonic() < ends:
+            try:
+                found = what()
+            except httpx.TransportError:
+                found = None
+            if found:
+                return found
+            assert self.process.poll() is None, self.log.read_text()[-4000:]
+            time.sleep(0.05)
+        raise AssertionError(f"{why}: {self.log.read_text()[-4000:]}")
+
+    def ready(self) -> None:
+        self.until(lambda: self.client.get("/readyz").status_code == 200, "no replica came to be ready")
+
+    def servers(self) -> list[psutil.Process]:
+        """The processes of the API: those of ``crossline serve``."""
+        mine = psutil.Process(self.process.pid).children(recursive=True)
+        return [each for each in mine if "serve" in each.cmdline()[3:6]]
+
+
+@contextmanager
+def serving(pipeline: Path) -> Iterator[Running]:
+    """Run it; ended as a terminal would end it."""
+    log = pipeline.parent / "run.log"
+    begins = log.stat().st_size if log.exists() else 0
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "crossline.cli.main", "run", str(pipeline), "--serve"],
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "CROSSLINE_UMASK": "077"},
+        )
+    try:
+        with httpx.Client(timeout=60) as client:
+            running = Running(process, log, "", client)
+
+            def address() -> str | None:
+                found = _ADDRESS.search(log.read_bytes()[begins:].decode())
+                return None if found is None else found[0]
+
+            running.url = running.until(address, "it told no address")
+            client.base_url = httpx.URL(running.url)
+            yield running
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,118 @@
+"""The decision API as a user has it: beside a pipeline, over a log in a folder, with nothing else installed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from .serving import T0, Running, serving, shop
+from .traffic import STREAM
+
+pytestmark = pytest.mark.spark
+
+STEP_UP_FROM = 3  # payments of an account, as the rule of the shop says
+
+
+def payment(number: int, account: str = "a1", amount: int = 20) -> dict[str, Any]:
+    at_ms = T0 + number * 1_000
+    return {"id": f"t{number:06d}", "account": account, "amount": amount, "kind": "card", "event_time": at_ms}
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    with serving(shop(tmp_path)) as found:
+        found.ready()
+        yield found
+
+
+def decisions_of_the_stream(pipeline: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(pipeline.parent / "out" / "alerts.db")) as store:
+        rows = store.execute("SELECT body FROM decisions").fetchall()
+    said = [orjson.loads(body) for (body,) in rows]
+    return {each["record_id"]: each["decision"] for each in said if each["kind"] == "decision"}
+
+
+def test_payments_are_answered_as_the_stream_decides_them(running: Running, tmp_path: Path) -> None:
+    asked = [payment(number) for number in range(6)]
+    peeked = [running.decide(each) for each in asked[:5]]
+    exact = running.decide(asked[5], mode="exact")
+    said = [each["decision"] for each in (*peeked, exact)]
+    assert said == ["allow"] * (STEP_UP_FROM - 1) + ["step_up"] * 4
+    assert [each["answered"] for each in (*peeked, exact)] == ["peek"] * 5 + ["exact"]
+    # The third payment crosses the line; from then on the rule holds, and names the alert of the crossing.
+    reasons = [each["reasons"][0] for each in (*peeked[2:], exact)]
+    assert [each["standing"] for each in reasons] == [False, True, True, True]
+    assert len({each["alert_id"] for each in reasons}) == 1
+    assert [each["rule_id"] for each in reasons] == ["burst"] * 4
+
+    again = running.client.post(f"/v1/decisions/{STREAM}", json=asked[0])
+    assert (again.json(), again.headers["idempotency-replayed"]) == (peeked[0], "true")
+    assert running.client.post(f"/v1/decisions/{STREAM}", json={**asked[0], "amount": 21}).status_code == 409
+    assert running.client.post(f"/v1/decisions/{STREAM}", json={**asked[0], "amount": "much"}).status_code == 422
+    assert running.client.post("/v1/decisions/refunds", json=asked[0]).status_code in {403, 404}
+    dry = running.decide(payment(9), dry_run="true")
+    assert (dry["decision"], dry["receipt"]) == ("step_up", None)
+
+    pipeline = tmp_path / "pipeline.yaml"
+    settled = running.until(
+        lambda: len(found := decisions_of_the_stream(pipeline)) == 4 and found, "the stream decided otherwise"
+    )
+    assert settled == {f"t{number:06d}": "step_up" for number in range(2, 6)}
+    one = running.get(f"/v1/decisions/{peeked[3]['decision_id']}")
+    assert (one["decision"], one["revisions"]) == ("step_up", [])
+    receipt = running.get(f"/v1/decisions/{peeked[3]['decision_id']}/receipt")
+    assert (receipt["digest"], receipt["decision"]["decision"]) == (peeked[3]["receipt"], "step_up")
+
+
+def test_a_batch_is_answered_in_its_order(running: Running) -> None:
+    records = [payment(number, "a2") for number in range(4)]
+    reply = running.client.post(f"/v1/decisions/{STREAM}:batch", json={"records": [*records, {"id": "t9"}]})
+    said = reply.json()
+    assert [each["decision"] for each in said[:4]] == ["allow", "allow", "step_up", "step_up"]
+    assert said[4]["status"] == 422
+
+
+def test_an_api_that_is_killed_answers_the_same_again(running: Running) -> None:
+    before = [running.decide(payment(number)) for number in range(3)]
+    for server in running.servers():
+        server.kill()
+
+    def again() -> Any:
+        return running.client.get("/readyz").status_code == 200
+
+    running.until(again, "the API did not come back")
+    assert [running.decide(payment(number)) for number in range(3)] == before
+    assert running.decide(payment(3))["decision"] == "step_up"
+
+
+def test_after_a_restart_of_all_the_state_and_the_answers_are_there(tmp_path: Path) -> None:
+    pipeline = shop(tmp_path)
+    with serving(pipeline) as running:
+        running.ready()
+        before = [running.decide(payment(number)) for number in range(2)]
+    with serving(pipeline) as running:
+        running.ready()
+        assert [running.decide(payment(number)) for number in range(2)] == before
+        assert running.decide(payment(2))["decision"] == "step_up"
+        assert running.decide(payment(2, "a3", 700), timeout_ms="20000", dry_run="true")["decision"] == "allow"
+
+
+def test_past_the_deadline_the_policy_answers_and_the_stream_revises(tmp_path: Path) -> None:
+    pipeline = shop(tmp_path)
+    with serving(pipeline) as running:  # its replica is not ready yet
+        said = [running.decide(payment(number, amount=600), timeout_ms="50") for number in range(3)]
+        assert {(each["decision"], each["answered"]) for each in said} == {("review", "fallback")}
+        assert all(each["degraded"] for each in said)
+
+        def revised() -> Any:
+            found = [running.get(f"/v1/decisions/{each['decision_id']}")["revisions"] for each in said]
+            return all(found) and found
+
+        revisions = running.until(revised, "the stream revised nothing")
+        assert [each[-1]["decision"] for each in revisions] == ["allow", "allow", "step_up"]
