@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import multiprocessing
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -25,7 +23,6 @@ from crossline.engine.changes.past import PastError
 from crossline.engine.hops.hops import Hop, Step
 from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
 from crossline.engine.local import pool as pool_module
-from crossline.engine.local.crashes import CALLS_MAX
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.local.worker import Worker
 from crossline.engine.state.cache import Rows
@@ -275,25 +272,6 @@ def test_a_process_that_was_killed_while_nobody_listened_ends_the_run(tmp_path: 
         os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)  # its exit code is left for the pool
         with pytest.raises(PermanentError, match=r"a process that judges ended \(exit code -9: Killed\)"):
             list(outcomes)
-
-
-def crash() -> None:
-    ctypes.string_at(0)
-
-
-def abort() -> None:
-    os.abort()
-
-
-@pytest.mark.parametrize(("what", "code"), [(crash, "-11: Segmentation fault"), (abort, "-6: Aborted")])
-def test_a_process_that_crashed_says_where(tmp_path: Path, what: Callable[[], None], code: str) -> None:
-    with pytest.raises(PermanentError) as caught:
-        run_with(tmp_path, Trouble(what))
-    said, *calls = str(caught.value).splitlines()
-    assert said == f"a process that judges ended (exit code {code}); it was in"
-    assert any(re.search(rf'File ".*test_pool\.py", line \d+ in {what.__name__}$', call) for call in calls)
-    assert len(calls) <= CALLS_MAX
-    assert not list(tmp_path.glob("crash-*"))
 
 
 class _Ours:
