@@ -1,9 +1,11 @@
 """Compiled functions that processes share: one compiles what none has, and the others wait and load it.
 
-Numba keeps what it compiled beside the code, and loads it again. Two things it leaves to us. It looks only at the file
+Numba keeps what it compiled beside the code, and loads it again. Some things it leaves to us. It looks only at the file
 that a function stands in, and not at those of the functions it calls: here the sources of whole packages are part of
-what a compilation is found by. And each process compiles what it does not find: what keeps the others waiting meanwhile
-is handed in (see ``turns``), since the core has no files, no processes and no clock.
+what a compilation is found by, and so are the switches that choose a build. Its index names a file before that is
+written, and one of older sources may lie there: here the file, too, says what it is. And each process compiles what it
+does not find: what keeps the others waiting meanwhile is handed in (see ``turns``), since the core has no files, no
+processes and no clock.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from hashlib import sha256
 from importlib import resources
 from typing import Any, cast
 
-from numba.core.caching import FunctionCache
+from numba import config
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
@@ -65,11 +68,31 @@ def compiled_for(function: Any, signature: Any) -> Any:
     return made
 
 
+class _Kept(IndexDataCacheFile):  # type: ignore[misc]
+    """Each file of a compilation says what it was made of: code of other sources would read memory as those had it.
+
+    It lies there under its name, for whoever comes then, while a newer one is written, and for good where the process
+    that writes it is killed.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep ``data`` by ``key``."""
+        super().save(key, (self._source_stamp, key, data))
+
+    def load(self, key: Any) -> Any:
+        """What is kept by ``key``; None: nothing is."""
+        match super().load(key):
+            case (stamp, known, data) if (stamp, known) == (self._source_stamp, key):
+                return data
+        return None
+
+
 class _Shared(FunctionCache):  # type: ignore[misc]
     """What numba asks for a compilation before it compiles, and gives one to that it has made."""
 
     def __init__(self, function: Any, packages: tuple[str, ...]) -> None:
         super().__init__(function)
+        self._cache_file = _Kept(self.cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
         self._packages = packages
         self._named = f"{function.__module__}.{function.__qualname__}"
         self._held = ExitStack()
@@ -96,5 +119,6 @@ class _Shared(FunctionCache):  # type: ignore[misc]
         return found
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        key = super()._index_key(sig, codegen)
-        return (*key, sources_of(*self._packages)) if self._packages else key
+        build = (bool(config.BOUNDSCHECK), str(config.OPT))
+        sources = sources_of(*self._packages) if self._packages else b""
+        return (*super()._index_key(sig, codegen), sources, build)

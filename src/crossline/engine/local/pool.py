@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from crossline.core.basics.errors import PermanentError, StoppedError
 from crossline.engine.hops.hops import Hop
+from crossline.engine.local.crashes import take_crash
 from crossline.engine.local.worker import Asked, Done, Worker, as_message, take_outcome, write_rows
 from crossline.engine.state.cache import Rows
 
@@ -54,6 +55,7 @@ class Pool:
         self._stop = stop or threading.Event()
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
+        self._workers: list[Worker] = []
 
     def __enter__(self) -> Self:
         try:
@@ -74,6 +76,7 @@ class Pool:
         for number in range(self._count):
             ours, theirs = context.Pipe()
             worker = Worker(self._hops, number, self._count, self._folder)
+            self._workers.append(worker)
             self._connections.append(ours)
             process = context.Process(target=_serve, args=(worker, theirs, tuple(self._connections)), daemon=True)
             process.start()
@@ -91,7 +94,9 @@ class Pool:
             process.kill()
         for process in self._processes:
             process.join()
-        self._connections, self._processes = [], []
+        for worker in self._workers:
+            take_crash(worker.crash)
+        self._connections, self._processes, self._workers = [], [], []
 
     def run(self, batches: Iterable[Dealt]) -> Iterator[Rows]:
         """The outcome of each batch, in order.
@@ -140,10 +145,9 @@ class Pool:
             if process.sentinel in gone:
                 process.join(END_S)
         codes = ", ".join(_code(process.exitcode) for process in self._processes if process.exitcode is not None)
-        return PermanentError(
-            f"a process that judges ended (exit code {codes or 'unknown'}); see the system's log for the "
-            "reason (out of memory?)"
-        )
+        calls = "\n".join(filter(None, (take_crash(worker.crash) for worker in self._workers)))
+        why = f"it was in\n{calls}" if calls else "see the system's log for the reason (out of memory?)"
+        return PermanentError(f"a process that judges ended (exit code {codes or 'unknown'}); {why}")
 
     def _heard(self) -> list[Done]:
         while True:

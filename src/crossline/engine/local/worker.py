@@ -18,6 +18,7 @@ import pyarrow as pa
 from crossline.core.basics.errors import CrosslineError
 from crossline.engine.hops.hops import Hop
 from crossline.engine.hops.rows import OUT
+from crossline.engine.local.crashes import note_crashes
 from crossline.engine.runtime.tied import end_with_parent
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.task import Task
@@ -59,9 +60,15 @@ class Worker:
     folder: Path
     _kept: defaultdict[tuple[int, int], list[pa.RecordBatch]] = field(default_factory=lambda: defaultdict(list))
 
+    @property
+    def crash(self) -> Path:
+        """The file that says where it crashed."""
+        return self.folder / f"crash-{self.number}"
+
     def serve(self, connection: Connection) -> None:
         """Do what is asked until the other end is gone."""
         end_with_parent()
+        note_crashes(self.crash)
         gc.freeze()  # what came with the fork stays: it is not this process' to destroy, nor to look through
         gc.enable()
         with suppress(EOFError, OSError):

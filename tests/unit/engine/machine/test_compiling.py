@@ -148,6 +148,28 @@ def test_a_change_in_a_file_that_a_kernel_calls_counts(tiny: Path) -> None:
     assert said(tiny, FIRST) == ["begins first 0", "ends first 0", "6"]
 
 
+def test_what_a_killed_process_had_not_written_yet_is_not_taken_from_what_lay_there(tiny: Path) -> None:
+    """Numba's index names the file before it is there: that of the sources before was loaded from then on."""
+    assert said(tiny, FIRST)[-1] == "2"
+    kernels = tiny / "tiny" / "kernels.py"
+    kernels.write_text(KERNELS.replace("return called(x)\n", "return called(x) + 70\n"))
+    killed = """
+from numba.core.caching import IndexDataCacheFile
+IndexDataCacheFile._save_data = lambda *_: os._exit(0)
+"""
+    assert said(tiny, killed, FIRST) == ["begins first 0"]
+    assert said(tiny, FIRST) == ["begins first 0", "ends first 0", "72"]
+    assert said(tiny, FIRST) == ["72"]
+
+
+def test_builds_are_kept_apart(tiny: Path) -> None:
+    body = "from numba import config; config.BOUNDSCHECK = 1"
+    assert said(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
+    assert said(tiny, body, FIRST) == ["begins first 0", "ends first 0", "2"]
+    assert said(tiny, FIRST) == ["2"]
+    assert said(tiny, body, FIRST) == ["2"]
+
+
 def test_one_for_given_types_takes_no_others(tiny: Path) -> None:
     body = "from tiny.kernels import made; print(made()(1.5), len(made().signatures))"
     assert said(tiny, body) == ["begins typed 0", "ends typed 0", "1 1"]
