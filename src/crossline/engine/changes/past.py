@@ -34,7 +34,8 @@ from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import Input
 from crossline.engine.spark.task import as_batch
-from crossline.engine.state.cache import PASTS, ShardCache, past_root
+from crossline.engine.state.cache import ShardCache
+from crossline.engine.state.places import PASTS, past_root
 from crossline.engine.state.history import HistoryLog, Mark
 from crossline.logs import get_logger
 
