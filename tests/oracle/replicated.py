@@ -35,10 +35,13 @@ class Pipeline:
     batches: int = 0
     chunks: int = 0
     at: dict[str, int] = field(default_factory=dict)
+    kind: str = "api"
 
     def __post_init__(self) -> None:
         self.cache = ShardCache(str(self.folder / "state"), per_query=False, held_max=64)
         self.file = BookFile(str(self.folder / "book.json"))
+        owner = {"pipeline": "p", "sources": [{"stream": name, "kind": self.kind} for name in self.book.streams]}
+        (self.folder / "owner.json").write_bytes(orjson.dumps(owner))
         self.publish(self.book)
 
     def publish(self, book: Book) -> None:
@@ -106,4 +109,8 @@ def with_policy(book: Book, policy: dict[str, Any] | None = None) -> Book:
 
 def told(decision: Any) -> Any:
     """What has to be the same of two decisions."""
-    return None if decision is None else {k: v for k, v in orjson.loads(orjson.dumps(decision)).items() if k != "decided_at"}
+    return (
+        None
+        if decision is None
+        else {k: v for k, v in orjson.loads(orjson.dumps(decision)).items() if k != "decided_at"}
+    )

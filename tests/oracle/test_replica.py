@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.book.book import Book
@@ -22,8 +21,17 @@ from crossline.serve.replica.overlay import Laid, Overlay, overlay_book
 
 from .fastpath import stream_spec
 from .replicated import Pipeline, told, with_policy
-from .strategies import LISTS, STREAM, Body, Record, absence_body, composed_sets, records, rule_sets, sequence_body
-from .strategies import wire_record
+from .strategies import (
+    LISTS,
+    STREAM,
+    Body,
+    Record,
+    composed_sets,
+    records,
+    rule_sets,
+    sequence_body,
+    wire_record,
+)
 from .test_decisions import DEEP, DEFAULTS, POLICIES, WEIGHTS, weighted
 
 
@@ -33,9 +41,9 @@ def rule_set(bodies: list[Body]) -> RuleSet:
     return RuleSet.from_rules(rule for rule, _ in made if rule is not None)
 
 
-def book_of(bodies: list[Body], policy: Body, shards: int, *, ingest_column: bool, defaults: Defaults = DEFAULTS) -> Book:
+def book_of(bodies: list[Body], policy: Body, shards: int, *, ingest_column: bool) -> Book:
     streams = {STREAM: stream_spec(ingest_column=ingest_column)}
-    return with_policy(Book(rule_set(bodies), streams, defaults, shards, Bounds(0), named_lists(LISTS)), policy)
+    return with_policy(Book(rule_set(bodies), streams, DEFAULTS, shards, Bounds(0), named_lists(LISTS)), policy)
 
 
 def line(record: Record) -> bytes:
@@ -87,7 +95,10 @@ def test_what_a_replica_says_is_what_the_pipeline_decides_next(
     shards: int,
     data: st.DataObject,
 ) -> None:
-    named = [{**body, "rule_id": f"s{number}", "version": 1} if "rule_id" not in body else body for number, body in enumerate(rules)]
+    named = [
+        {**body, "rule_id": f"s{number}", "version": 1} if "rule_id" not in body else body
+        for number, body in enumerate(rules)
+    ]
     caching._CACHE.clear()
     with tempfile.TemporaryDirectory() as name:
         book = book_of(weighted(named, weights, 3), policy, shards, ingest_column=ingest_column)

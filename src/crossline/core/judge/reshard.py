@@ -78,8 +78,8 @@ def whole(blobs: Sequence[Blob]) -> tuple[dict[str, Any], wire.Arrays]:
         layers += meta["layers"]
         for layer, changes in meta.get("contexts", {}).items():
             known = contexts.setdefault(layer, {"came": [], "went": []})
-            for what, mine in known.items():
-                mine += changes[what]
+            for what in known:
+                known[what] += changes[what]
     metas = [meta for meta, _ in blobs]
     common = {
         "batch": metas[0]["batch"],

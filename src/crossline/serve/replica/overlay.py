@@ -23,8 +23,8 @@ from crossline.core.route.parts import Chunk
 from crossline.engine.book.book import Book
 from crossline.engine.hops.deciding import decided_of, deciding_rows
 from crossline.engine.hops.given import Given
-from crossline.engine.hops.hops import parts_of
 from crossline.engine.hops.holding import take_held
+from crossline.engine.hops.hops import parts_of
 
 # Behind all that a log has: what is laid over came last.
 BEHIND = 1 << 52
