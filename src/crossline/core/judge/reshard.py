@@ -62,6 +62,34 @@ def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]
     ]
 
 
+def whole(blobs: Sequence[Blob]) -> tuple[dict[str, Any], wire.Arrays]:
+    """What one batch added to all shards, as what it adds to a state that has the keys of all of them.
+
+    A layer stands in it once for each shard that had records of it: it has to be loaded whole before time passes in it,
+    which ``apply_delta`` does. For who only reads: nothing is cut, and nothing is copied.
+    """
+    layers: list[Mapping[str, Any]] = []
+    arrays: wire.Arrays = {}
+    contexts: dict[str, dict[str, list[Any]]] = {}
+    for meta, given in blobs:
+        for name, array in given.items():
+            number, _, rest = name.partition(".")
+            arrays[f"{int(number) + len(layers)}.{rest}"] = array
+        layers += meta["layers"]
+        for layer, changes in meta.get("contexts", {}).items():
+            known = contexts.setdefault(layer, {"came": [], "went": []})
+            for what in known:
+                known[what] += changes[what]
+    metas = [meta for meta, _ in blobs]
+    common = {
+        "batch": metas[0]["batch"],
+        "kept_from": min(meta["kept_from"] for meta in metas),
+        "log_clock": _merged([meta["log_clock"] for meta in metas]),
+        "told_ms": _least([meta.get("told_ms", {}) for meta in metas]),
+    }
+    return {**common, "contexts": contexts, "layers": layers}, arrays
+
+
 def _cut(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
     """The parts of ``delta`` that are not empty, each with its shard."""
     if "said" in delta.more:

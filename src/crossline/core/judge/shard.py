@@ -97,12 +97,13 @@ def judge(
         told = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] == TOLD]
         if mine or told:
             _judge_stream(plan, state, mine, bounds, output, told)
-    _forget_unplanned(plans, state)
+    forget_unplanned(plans, state)
     output.retained = sum(store.records for store in state.stores.values())
     return output
 
 
-def _forget_unplanned(plans: Iterable[StreamPlan], state: ShardState) -> None:
+def forget_unplanned(plans: Iterable[StreamPlan], state: ShardState) -> None:
+    """Let go of the stores of layers that none of ``plans`` has any more."""
     planned = {layer.layer.name for plan in plans for layer in plan.layers}
     for name in [name for name in state.stores if name not in planned]:
         del state.stores[name]

@@ -34,8 +34,9 @@ from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.failure import explained
 from crossline.engine.spark.flow import Input
 from crossline.engine.spark.task import as_batch
-from crossline.engine.state.cache import PASTS, ShardCache, past_root
+from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog, Mark
+from crossline.engine.state.places import PASTS, past_root
 from crossline.logs import get_logger
 
 # A log that gave nothing for so long (of ingest time) keeps no ended version in the book; nor is a record in a window

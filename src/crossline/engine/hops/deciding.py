@@ -222,7 +222,7 @@ def plainly_decided(
         rest = np.ones(len(table), np.bool_)
         rest[alone] = False
         given.take_one_by_one(table, np.flatnonzero(rest).tolist())
-    decided = Decided(_decided(book, given, now_ms), lines)
+    decided = Decided(decided_of(book, given, now_ms), lines)
     watch.lap("decide")
     told = telling.tell(book, decided)
     watch.lap("write")
@@ -279,7 +279,7 @@ def decided_shard(
     table = given.table(book)
     if table is not None:  # what may be revised is known one by one
         given.take_one_by_one(table, range(len(table)))
-    decided = _decided(book, given, now_ms)
+    decided = decided_of(book, given, now_ms)
     for stream, logs in given.clocks.items():
         known = state.log_clock.setdefault(stream, {})
         known |= {log: max(ms, known.get(log, ms)) for log, ms in logs.items()}
@@ -333,7 +333,7 @@ def _revised(
     return found, list(changed)
 
 
-def _decided(book: Book, given: Given, decided_ms: int) -> list[Placed]:
+def decided_of(book: Book, given: Given, decided_ms: int) -> list[Placed]:
     """The decision of each record, with the record's place."""
     deciding = _deciding(book)
     rules: dict[str, RulesInForce] = {}

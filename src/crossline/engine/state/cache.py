@@ -11,12 +11,12 @@ from functools import partial
 from crossline.connectors.objects.place import under
 from crossline.core.basics.errors import StateError
 from crossline.core.judge.output import LayerDelta
-from crossline.core.judge.persist import apply_delta, apply_past, encode_delta, expired
+from crossline.core.judge.persist import apply_delta, encode_delta, expired
 from crossline.core.judge.shard import ShardState
 from crossline.engine.book.book import Book
+from crossline.engine.state.places import at_level, begin_with_past
 from crossline.engine.state.statelog import MERGE_AT, MERGE_COUNT, StateLog, shards_in
 
-PASTS = "pasts"
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
 
 
@@ -80,7 +80,7 @@ class ShardCache:
         return cached.answer
 
     def _root(self, query_id: str, level: int) -> str:
-        return _at_level(under(self.root, query_id) if self.per_query else self.root, level)
+        return at_level(under(self.root, query_id) if self.per_query else self.root, level)
 
     def _begins(self, log: StateLog, batch_id: int, *, ends: bool) -> bool:
         """Whether the log of a level begins with this batch.
@@ -139,28 +139,11 @@ def _check_shards(root: str, shards: int, batch_id: int) -> None:
         raise StateError(f"{root}: keys are kept in {kept} shards, found a query of {shards}; go on with shards={kept}")
 
 
-def _at_level(root: str, level: int) -> str:
-    """Where the states of a level are logged, of those below ``root``."""
-    return root if level == 1 else under(root, f"level-{level}" if level else "decided")
-
-
 def _fill(root: str, level: int, shard: int, book: Book, state: ShardState, layers: Sequence[str]) -> None:
     """Layers met for the first time begin with their past, where they have one."""
-    new = [layer for layer in layers if layer not in state.stores and layer in book.pasts]
-    for past in dict.fromkeys(book.pasts[layer] for layer in new):
-        folder = _at_level(past_root(root, past.folder), level)
-        log = StateLog(folder, shard)
-        metas = [meta for segment in log.segments() for meta in log.metas(segment)]
-        if not metas or not expired(book.plans(), state, metas, book.bounds):
-            for meta, arrays in log.blobs(-1, past.slices - 1):
-                apply_past(book.plans(), state, meta, arrays, book.bounds, new)
+    for folder in begin_with_past(root, level, (shard,), book, state, layers):
         for key in [key for key in _CACHE if key[0] == folder and key[2] == shard]:
             del _CACHE[key]  # what was held to judge the past slice by slice
-
-
-def past_root(root: str, folder: str) -> str:
-    """Where the past of layers is logged, beside the log of ``root``."""
-    return under(root, PASTS, folder)
 
 
 def _tidy(log: StateLog, book: Book, state: ShardState, batch_id: int, level: int) -> int:

@@ -27,7 +27,7 @@ from crossline.engine.book.book import Book, read_book
 from crossline.engine.book.checkpoint import OWNER
 from crossline.engine.book.sparklog import last_committed, unfinished
 from crossline.engine.book.stored import StoredCheckpoint
-from crossline.engine.state.cache import PASTS
+from crossline.engine.state.places import PASTS
 from crossline.engine.state.statelog import StateLog, logs_in
 
 BEGUN, WHOLE = "resharding", "resharded"  # folders in a checkpoint

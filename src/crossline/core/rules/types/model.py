@@ -121,6 +121,11 @@ threshold: 0.9
     def _model(self) -> Model:
         return Model.of(self.model, base64.b64decode(self.model_data or ""))
 
+    @property
+    def model_digest(self) -> str:
+        """SHA-256 of the model's bytes, in hex."""
+        return self._model.digest
+
     @cached_property
     def _scorer(self) -> Scorer:
         return Scorer(self._model, tuple(self.features), self.output)

@@ -1,0 +1,84 @@
+"""The state of all shards of a pipeline, as of its last batch, kept by who only reads: nothing is written or dropped.
+
+The pipeline goes on meanwhile: it merges segments and drops those that no window needs. So a listing may be old when it
+is used. What cannot be read is listed again; where a batch is gone, the state begins anew from what the log has now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crossline.core.basics.errors import StateError
+from crossline.core.judge.persist import apply_delta
+from crossline.core.judge.shard import ShardState, forget_unplanned
+from crossline.engine.book.book import Book
+from crossline.engine.state.places import at_level, begin_with_past, by_batch
+from crossline.engine.state.statelog import StateLog
+
+TRIES = 3  # listings of the log before it is read anew from its beginning
+
+
+class FollowedState:
+    """The states of the levels that records are judged at, each of all shards in one.
+
+    The keys of shards are disjoint, so a record is judged by the state of all as it is by that of its shard; to judge
+    it once, instead of once for each shard, takes a part of the time.
+
+    ``batch``: the last one that is in it; -1: none. ``anew``: how often it was read from the beginning.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self.states: dict[int, ShardState] = {}
+        self._at: dict[int, int] = {}
+        self._book: Book | None = None
+        self.batch = -1
+        self.anew = 0
+
+    def advance(self, book: Book, batch: int) -> None:
+        """Read on to the end of ``batch``, by ``book``, which is that of this batch or of a later one.
+
+        Raises:
+            StateError: the log has a gap, which reading it from its beginning does not mend.
+        """
+        for left in reversed(range(TRIES + 1)):
+            try:
+                self._advance(book, batch)
+            except (StateError, FileNotFoundError):
+                if not left:
+                    self._begin()
+                    raise
+                if left <= 1:
+                    self._begin()
+                    self.anew += 1
+            else:
+                return
+
+    def _begin(self) -> None:
+        self.states, self._at, self._book, self.batch = {}, {}, None, -1
+
+    def _advance(self, book: Book, batch: int) -> None:
+        for level in range(1, book.depth + 1):
+            self._read(book, level, batch)
+            state = self.states[level]
+            self._fill(book, level, state, [lp.layer.name for plan in book.plans_at(level) for lp in plan.layers])
+            if book is not self._book:
+                forget_unplanned(book.plans_at(level), state)
+        self._book, self.batch = book, batch
+
+    def _read(self, book: Book, level: int, batch: int) -> None:
+        """The batches of a level that are not there yet; what was read stays, should the next one not be readable."""
+        logs = [StateLog(at_level(self._root, level), shard) for shard in range(book.shards)]
+        state = self.states.get(level)
+        if state is None:
+            state = self.states[level] = book.new_state()
+        after = self._at.get(level, -1)
+        if after < 0 and not any(segment.first <= batch for log in logs for segment in log.segments()):
+            return  # a level that no batch was judged at yet
+        for meta, arrays in by_batch(logs, after, batch):
+            self._fill(book, level, state, [item["layer"] for item in meta["layers"]])
+            apply_delta(book.kept_at(level), state, meta, arrays, book.bounds)
+            self._at[level] = int(meta["batch"])
+
+    def _fill(self, book: Book, level: int, state: ShardState, layers: Sequence[str]) -> None:
+        begin_with_past(self._root, level, range(book.shards), book, state, layers)

@@ -1,0 +1,60 @@
+"""What is in force when records are judged, known by a digest: rules, policy, lists, models."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from crossline.core.decide.decision import RulesInForce
+from crossline.core.rules.base import Rule
+from crossline.engine.book.book import Book
+from crossline.serve.decisions.values import Basis
+
+
+class Bases:
+    """The bases of a book, by stream and by the digest of the rules in force."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._lists = {name: _digest(each.to_json()) for name, each in book.lists.items()}
+        self._in_force: dict[str, RulesInForce] = {}
+        self._known: dict[tuple[str, str], Basis] = {}
+
+    def of(self, decision: Mapping[str, Any]) -> Basis:
+        """What ``decision`` was made by."""
+        stream, rules_digest = decision["stream"], decision["rules_digest"]
+        found = self._known.get((stream, rules_digest))
+        if found is None:
+            found = self._known[stream, rules_digest] = self._made(stream, rules_digest)
+        return found
+
+    def _made(self, stream: str, rules_digest: str) -> Basis:
+        in_force = self._in_force.get(stream)
+        if in_force is None:
+            in_force = self._in_force[stream] = RulesInForce(self._book.rules, stream)
+        at_ms = next(ms for ms in in_force.edges if in_force.digest(ms) == rules_digest)
+        rules = sorted(in_force.at(at_ms), key=lambda rule: (rule.rule_id, rule.version))
+        said = [{"rule_id": r.rule_id, "version": r.version, "digest": r.body_digest()} for r in rules]
+        policy = self._book.deciding.policy if self._book.deciding is not None else None
+        parts: dict[str, Any] = {
+            "policy_version": policy.version if policy is not None else 0,
+            "policy_digest": policy.digest if policy is not None else "",
+            "rules_digest": rules_digest,
+            "rules": said,
+            "lists": self._lists,
+            "models": dict(model for rule in rules if (model := _model_of(rule)) is not None),
+        }
+        return Basis(digest=_digest(parts), **parts)
+
+
+def _model_of(rule: Rule) -> tuple[str, str] | None:
+    """Name and digest of the model that a rule scores with."""
+    name, digest = getattr(rule, "model", None), getattr(rule, "model_digest", None)
+    return (name, digest) if isinstance(name, str) and isinstance(digest, str) else None
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()

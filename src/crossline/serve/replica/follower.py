@@ -1,0 +1,198 @@
+"""The follower: a process that holds the state of a pipeline as of its last batch, and forks who answers on it.
+
+It reads what the pipeline writes, and writes nothing. After a batch, at most every ``pause_ms``, it forks: the fork has
+the state as it is (memory is shared until one of them writes), lays over it what came through the API since, and
+answers until a later one does. Neither the pipeline nor the follower waits for it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from crossline.core.basics.errors import CrosslineError
+from crossline.engine.book.book import Book, BookFile
+from crossline.engine.book.sparklog import committed, last_committed
+from crossline.engine.machine.title import call_myself
+from crossline.engine.state.follow import FollowedState
+from crossline.engine.workers.warm import warm_for
+from crossline.logs import configure_helper, get_logger
+from crossline.serve.replica.basis import Bases
+from crossline.serve.replica.fork import live
+from crossline.serve.replica.messages import FOLLOWER, Alive, ForkNow, Hello, receive, send
+from crossline.serve.replica.overlay import Overlay, overlay_book
+from crossline.serve.replica.sample import sample_record
+from crossline.serve.replica.setup import KAFKA, Setup, sources_of
+
+LOOK_S = 0.005  # between two looks for a batch: a file that is there or not
+LIST_S = 1.0  # between two looks at all that is committed
+ALIVE_S = 0.5
+AGAIN_S = 0.5  # after which what could not be read is tried again
+COLLECT_EVERY = 64  # batches between two looks for garbage, of which applying a batch leaves next to none
+
+log = get_logger(__name__)
+
+
+class Follower:
+    """``fork``: makes a process, as ``os.fork`` does."""
+
+    def __init__(self, setup: Setup, asking: socket.socket, fork: Callable[[], int] = os.fork) -> None:
+        self._setup = setup.checked()
+        self._asking = asking
+        self._fork = fork
+        self._file = BookFile(str(Path(setup.checkpoint) / "book.json"))
+        self._state = FollowedState(setup.state_root)
+        self._book: Book | None = None
+        self._overlay_book: Book | None = None
+        self._bases: Bases | None = None
+        self._by_broker: tuple[str, ...] = ()
+        self._followed_by: Book | None = None
+        self._due = True  # a fork is
+        self._forked_s = self._alive_s = self._listed_s = -1e9
+        self._not_before_s = -1e9
+        self._told = ""
+        self._batches = 0
+        self._forks: set[int] = set()
+        self._spent_ms: defaultdict[str, float] = defaultdict(float)
+
+    def run(self) -> None:
+        """Until who asks is gone."""
+        send(self._asking, Hello(FOLLOWER, self._setup.number, os.getpid()))
+        while self._heard():
+            self._reap()
+            if time.monotonic() < self._not_before_s:
+                continue
+            try:
+                self._follow()
+            except (CrosslineError, OSError) as error:
+                self._not_before_s = time.monotonic() + AGAIN_S
+                if str(error) != self._told:
+                    self._told = str(error)
+                    log.warning("a replica cannot follow; trying again", error=self._told)
+            else:
+                self._told = ""
+                self._say_alive()
+
+    def _heard(self) -> bool:
+        """Wait a while for a word of who asks; False: it is gone."""
+        if not select.select([self._asking], [], [], LOOK_S)[0]:
+            return True
+        try:
+            said: Any = receive(self._asking)
+        except (EOFError, ConnectionError):
+            return False
+        self._due |= isinstance(said, ForkNow)
+        return True
+
+    def _reap(self) -> None:
+        for pid in list(self._forks):
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            self._forks.discard(pid)
+
+    def _say_alive(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._alive_s >= ALIVE_S:
+            self._alive_s = now_s
+            with suppress(ConnectionError):
+                send(self._asking, Alive(self._state.batch, dict(self._spent_ms)))
+            self._spent_ms.clear()
+
+    def _follow(self) -> None:
+        batch = self._newest()  # before the book: that of a batch is there before the batch is committed
+        book = self._file.current()
+        if book is not self._book:
+            self._take(book)
+        if batch > self._state.batch or (self._due and book is not self._followed_by):
+            begun_s = time.perf_counter()
+            self._state.advance(book, batch)
+            self._followed_by = book
+            self._spent_ms["follow"] += (time.perf_counter() - begun_s) * 1e3
+            self._due = True
+            self._batches += 1
+            if self._batches % COLLECT_EVERY == 0:
+                gc.collect()
+        if self._due and time.monotonic() - self._forked_s >= self._setup.pause_ms / 1e3:
+            self._make_fork()
+
+    def _newest(self) -> int:
+        """The last batch that is committed; where the checkpoint is another one now, all is read anew."""
+        batch, now_s = self._state.batch, time.monotonic()
+        if now_s - self._listed_s >= LIST_S or batch < 0:
+            self._listed_s = now_s
+            listed = last_committed(self._setup.checkpoint)
+            if listed < batch:
+                log.warning("the checkpoint is another one; a replica begins anew", batch=listed, before=batch)
+                self._begin()
+            return listed
+        while committed(self._setup.checkpoint, batch + 1):
+            batch += 1
+        return batch
+
+    def _begin(self) -> None:
+        self._state, self._followed_by = FollowedState(self._setup.state_root), None
+
+    def _take(self, book: Book) -> None:
+        """Judge by ``book`` from now on; what is made of it once is made here, so that no fork makes it again."""
+        begun_s = time.perf_counter()
+        self._by_broker = tuple(s.stream for s in sources_of(self._setup.checkpoint) if s.kind == KAFKA)
+        if self._book is None:
+            warm_for(book.plans())
+        elif book.shards != self._book.shards:
+            self._begin()
+        mine = overlay_book(book)
+        scratch = Overlay(mine, {}, self._by_broker)
+        for stream, spec in mine.streams.items():
+            mine.joins(stream)
+            for number in range(2):  # the second has an earlier one before it
+                scratch.judge([sample_record(stream, spec, number)])
+        self._book, self._overlay_book, self._bases, self._due = book, mine, Bases(mine), True
+        del scratch
+        gc.collect()
+        gc.freeze()
+        self._spent_ms["rules"] += (time.perf_counter() - begun_s) * 1e3
+
+    def _make_fork(self) -> None:
+        book, bases = self._overlay_book, self._bases
+        if book is None or bases is None:
+            return
+        begun_s = time.perf_counter()
+        pid = self._fork()
+        if pid == 0:
+            self._live_as_fork(book, bases)
+        self._forks.add(pid)
+        self._due, self._forked_s = False, time.monotonic()
+        self._spent_ms["fork"] += (time.perf_counter() - begun_s) * 1e3
+        self._spent_ms["forks"] += 1
+
+    def _live_as_fork(self, book: Book, bases: Bases) -> NoReturn:
+        self._asking.close()
+        live(self._setup, Overlay(book, self._state.states, self._by_broker), bases, self._state.batch)
+
+
+def main() -> None:
+    """As ``python -m crossline.serve.replica``: the setup is one line of the standard input."""
+    configure_helper()
+    setup = Setup.of(sys.stdin.buffer.readline())
+    call_myself("cl-replica")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; who started it ends it
+    gc.disable()  # garbage is looked for between batches: a fork must not come upon it
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(setup.socket)
+            Follower(setup, asking).run()
+    except (ConnectionError, FileNotFoundError):
+        pass  # who started it is gone
+    finally:
+        os._exit(0)

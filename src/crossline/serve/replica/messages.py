@@ -1,0 +1,111 @@
+"""What followers, their forks and those who ask them tell each other, behind its length, on sockets of one user.
+
+A socket lies in a folder that only this user can enter, and who connects must be this user: what comes is unpickled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from crossline.serve.decisions.values import Basis
+from crossline.serve.replica.overlay import Judged, Laid
+
+_LENGTH = struct.Struct("<I")
+BYTES_MAX = 1 << 30
+FOLLOWER, FORK = "follower", "fork"
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who connects: a follower, or a fork of one, with the batch that it stands at (-1: before the first)."""
+
+    what: str
+    number: int
+    pid: int
+    batch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A follower is well, and has followed up to ``batch``. ``spent_ms``: by what it went to, since the last word."""
+
+    batch: int
+    spent_ms: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkNow:
+    """To a follower: the fork that there was is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """``lay`` is laid over in this order, then each list of ``dry`` is judged by itself, and leaves nothing."""
+
+    lay: Sequence[Laid] = ()
+    dry: Sequence[Sequence[Laid]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of an ``Ask``: of each record of ``lay`` (nothing where none was wanted), of each list of ``dry``.
+
+    ``laid``: so many records are laid over now. ``basis``: what was in force, by the number of the record in ``lay``
+    and of lists in ``dry`` as digests; ``known``: those that were not told before. ``error``: why there is none.
+    """
+
+    laid: int = 0
+    judged: Sequence[tuple[Judged, str]] = ()
+    dry: Sequence[Sequence[tuple[Judged, str]]] = ()
+    known: Sequence[Basis] = ()
+    error: str = ""
+    spent_ms: float = 0.0
+
+
+def packed(message: Any) -> bytes:
+    """As it travels."""
+    raw = pickle.dumps(message, protocol=5)
+    return _LENGTH.pack(len(raw)) + raw
+
+
+def send(to: socket.socket, message: Any) -> None:
+    """Send it all."""
+    to.sendall(packed(message))
+
+
+def receive(of: socket.socket) -> Any:
+    """The next message; raises EOFError where the other end is gone."""
+    (length,) = _LENGTH.unpack(_exactly(of, _LENGTH.size))
+    return pickle.loads(_exactly(of, length))  # noqa: S301 - from a process of this user: nobody else gets here
+
+
+def _exactly(of: socket.socket, count: int) -> bytes:
+    raw = bytearray()
+    while len(raw) < count:
+        more = of.recv(min(count - len(raw), 1 << 20))
+        if not more:
+            raise EOFError("the other end is gone")
+        raw += more
+    return bytes(raw)
+
+
+async def received(reader: asyncio.StreamReader) -> Any:
+    """The next message; raises EOFError where the other end is gone."""
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    return pickle.loads(await reader.readexactly(length))  # noqa: S301 - as above
+
+
+def is_mine(peer: Any) -> bool:
+    """Whether the other end of a Unix socket is a process of this user; where the system cannot say, it is."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    raw = peer.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", raw)[1] == os.getuid())

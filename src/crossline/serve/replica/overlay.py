@@ -1,0 +1,201 @@
+"""Records laid over a state, and judged on it: by the pipeline's own hops, in this process, logged nowhere."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from crossline.core.alerts.alert import alerts_of
+from crossline.core.basics.wire import WirePart
+from crossline.core.decide.policy import Deciding
+from crossline.core.decode import decode_values
+from crossline.core.judge.onward import onward
+from crossline.core.judge.output import ShardOutput
+from crossline.core.judge.shard import ShardState, judge
+from crossline.core.route.parts import Chunk
+from crossline.engine.book.book import Book
+from crossline.engine.hops.deciding import decided_of, deciding_rows
+from crossline.engine.hops.given import Given
+from crossline.engine.hops.holding import take_held
+from crossline.engine.hops.hops import parts_of
+
+# Behind all that a log has: what is laid over came last.
+BEHIND = 1 << 52
+KNOWN = "known already: the pipeline has a record of this id"
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A record that is laid over. ``wanted``: somebody waits for what is decided about it."""
+
+    stream: str
+    record_id: str
+    raw: bytes
+    ingest_ms: int
+    wanted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was decided about a record: ``decision`` as the pipeline writes it, or None, and ``why`` nothing was.
+
+    ``figures`` and ``evidence``: of each rule that raised an alert, by its id. ``degraded``: parts, each with why.
+    """
+
+    decision: Mapping[str, Any] | None
+    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    degraded: tuple[tuple[str, str], ...] = ()
+    why: str = ""
+
+
+def overlay_book(book: Book) -> Book:
+    """``book`` as replicas judge by it: one shard that has all keys, and a decision about each record, kept nowhere."""
+    deciding = book.deciding
+    if deciding is not None:
+        deciding = Deciding(deciding.policy, every=True, pipeline=deciding.pipeline)
+    return replace(book, shards=1, deciding=deciding)
+
+
+class Overlay:
+    """Judges records on ``states`` (by level), which are moved on, in the order in which they are given.
+
+    ``by_broker``: streams whose records have the ingest time at which they came; those of others have the highest event
+    time of their log, as far as it was read. A record's own ingest time, where the stream has one, comes before both.
+    """
+
+    def __init__(self, book: Book, states: dict[int, ShardState], by_broker: Iterable[str] = ()) -> None:
+        self.book = book
+        self.states = states
+        self.laid = 0
+        self._by_broker = frozenset(by_broker)
+        self._plans = book.plans()
+        self._levels = [(level, book.plans_at(level)) for level in range(1, book.depth + 1)]
+
+    def judge(self, records: Sequence[Laid]) -> list[Judged]:
+        """What is decided about each of ``records``; of those that nobody waits for, nothing is worked out."""
+        numbers: dict[tuple[str, int], int] = {}
+        found: dict[int, Judged] = {}
+        parts = self._taken_in(records, numbers, found)
+        outputs = [self._judged(level, plans, parts) for level, plans in self._levels]
+        self.laid += len(records)
+        if not any(each.wanted for each in records):
+            return []
+        self._decide(outputs, numbers, found)
+        late = Judged(None, why="came too late to be decided about: see watermark_delay and allowed_lateness")
+        return [found.get(number, late) for number in range(len(records))]
+
+    def _taken_in(
+        self, records: Sequence[Laid], numbers: dict[tuple[str, int], int], found: dict[int, Judged]
+    ) -> defaultdict[int, list[WirePart]]:
+        """The parts of ``records``, by level; ``numbers``: of each record, by stream and offset."""
+        by_stream: dict[str, list[int]] = {}
+        for number, each in enumerate(records):
+            by_stream.setdefault(each.stream, []).append(number)
+        parts: defaultdict[int, list[WirePart]] = defaultdict(list)
+        for stream, mine in by_stream.items():
+            first, log = BEHIND + self.laid, self._log(stream)
+            offsets = first + np.array(mine, np.int64)
+            numbers |= {(stream, first + number): number for number in mine}
+            came = np.array([records[number].ingest_ms for number in mine], np.int64)
+            values = pa.array([records[number].raw for number in mine], pa.binary())
+            ingest = came if stream in self._by_broker else None
+            decoded = decode_values(self.book.decoder(stream), values, log, offsets, ingest, known_ms=came)
+            for letter in decoded.dead:
+                found[numbers[stream, letter.offset]] = Judged(None, why=letter.detail)
+            for level, part in parts_of(self.book, decoded.records, Chunk(log, first, log)):
+                parts[level].append((part.meta, part.arrays))
+        return parts
+
+    def _log(self, stream: str) -> str:
+        """Of the logs of ``stream`` the one that was read farthest: what comes now comes behind all of them."""
+        logs = self.states[1].log_clock.get(stream) if 1 in self.states else None
+        return max(logs, key=lambda log: (logs[log], log)) if logs else stream
+
+    def _judged(
+        self, level: int, plans: Sequence[Any], parts: defaultdict[int, list[WirePart]]
+    ) -> tuple[ShardOutput, list[dict[str, Any]], list[bytes | memoryview]]:
+        """What comes of a level: its output, alerts, and what is decided by; hits go on to the levels above."""
+        book, state = self.book, self.states.get(level)
+        if state is None:
+            state = self.states[level] = book.new_state()
+        given = parts.pop(level, [])
+        if not given:
+            return ShardOutput(), [], []
+        output = judge(plans, state, given, book.judging)
+        held = take_held(output)
+        alerts = alerts_of(self._plans, output.hits, 0) if output.hits else []
+        rows: list[bytes | memoryview] = []
+        if book.deciding is not None:
+            rows = [body for *_, body in deciding_rows(book, output, alerts, state.log_clock, held)]
+        for above, part in onward(
+            self._plans, level, output.read, state.log_clock, book.shards, book.lists, output.tellings, own=0
+        ):
+            parts[above].append((part.meta, part.arrays))
+        return output, alerts, rows
+
+    def _decide(
+        self,
+        outputs: Sequence[tuple[ShardOutput, list[dict[str, Any]], list[bytes | memoryview]]],
+        numbers: Mapping[tuple[str, int], int],
+        found: dict[int, Judged],
+    ) -> None:
+        """The decisions about records of which something is known, into ``found`` by their numbers."""
+        alerts = {alert["alert_id"]: alert for _, mine, _ in outputs for alert in mine if alert["corrects"] is None}
+        failed = {f"rule:{of[0]}": str(of[2]) for output, _, _ in outputs for of in output.failed}
+        for output, _, _ in outputs:
+            for copy in output.duplicates:
+                number = numbers.get((copy.stream, copy.offset))
+                if number is not None:
+                    found[number] = Judged(None, why=KNOWN)
+        if self.book.deciding is None:
+            return
+        given = Given.of([body for _, _, rows in outputs for body in rows])
+        table = given.table(self.book)
+        if table is not None:
+            given.take_one_by_one(table, range(len(table)))
+        for place, decision in decided_of(self.book, given, time.time_ns() // 1_000_000):
+            number = numbers.get((place[1], place[4]))
+            if number is not None:
+                figures, evidence = _said_of(decision, alerts)
+                found[number] = Judged(decision, figures, evidence, tuple(failed.items()))
+
+
+_FIGURE = ("value", "operator", "threshold", "window_start", "window_end")
+
+
+def _said_of(
+    decision: Mapping[str, Any], alerts: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """By rule id the figure of each reason that is an alert on this record, and what it is of."""
+    figures: dict[str, dict[str, Any]] = {}
+    evidence: dict[str, dict[str, Any]] = {}
+    for reason in decision["reasons"]:
+        alert = alerts.get(reason["alert_id"] or "")
+        if alert is None or alert["record_id"] != decision["record_id"] or reason["rule_id"] in figures:
+            continue
+        figures[reason["rule_id"]] = {name: alert[name] for name in _FIGURE}
+        shown = alert["evidence"]
+        evidence[reason["rule_id"]] = {"record_ids": shown.get("record_ids", []), "count": shown.get("count", 0)}
+    return figures, evidence
+
+
+def said(judged: Judged) -> bytes:
+    """As it travels."""
+    return orjson.dumps(
+        [judged.decision, judged.figures, judged.evidence, judged.degraded, judged.why],
+        option=orjson.OPT_SERIALIZE_NUMPY,
+    )
+
+
+def heard(raw: bytes) -> Judged:
+    """Inverse of ``said``."""
+    decision, figures, evidence, degraded, why = orjson.loads(raw)
+    return Judged(decision, figures, evidence, tuple((part, text) for part, text in degraded), why)

@@ -1,0 +1,408 @@
+"""Replicas as the process of the API has them: who judges, and what is laid over it.
+
+Records are judged in the order in which they came, one call under way at a time: all that waits goes into the next. So
+a call's fixed cost is shared by many under load, and nobody waits longer than for one call before his own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crossline.core.basics.errors import StateError
+from crossline.logs import get_logger
+from crossline.serve.decisions.values import Asked, AsOf, Basis, Degraded, NotJudgedError, Place, Verdict
+from crossline.serve.replica.followers import Followers
+from crossline.serve.replica.forks import Fork, LostError
+from crossline.serve.replica.messages import FORK, Ask, Hello, is_mine, received
+from crossline.serve.replica.overlay import Judged
+from crossline.serve.replica.setup import Setup, sources_of
+from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
+
+CALL_MAX = 512  # records of one call
+LAY_MAX = 2_048  # of one that is only laid over
+FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
+BASES_MAX = 1_000
+
+log = get_logger(__name__)
+
+
+class Lag(NamedTuple):
+    """How far replicas are behind: ``ms``, the ``batch`` that is judged on (-1: none yet), whether one is ``ready``."""
+
+    ms: int
+    batch: int
+    ready: bool
+
+
+@dataclass(eq=False)
+class _Dry:
+    asked: Sequence[Asked]
+    answer: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
+
+    ``ready_max_s``: how long somebody waits for a replica where there is none. ``laid_max``: records laid over at once.
+    """
+
+    behind_max_ms: int = 1_000
+    call_max_s: float = 1.0
+    ready_max_s: float = 2.0
+    laid_max: int = 50_000
+
+
+class Replicas:
+    """Judges by read replicas of the pipeline whose checkpoint is ``checkpoint``; see ``Judge``.
+
+    Args:
+        checkpoint: the pipeline's folder.
+        count: how many followers; each more takes over where one is killed, and takes as much memory.
+        bounds: how late, how long and how much.
+        state: where shards log their state, where that is not in the checkpoint.
+        pause_ms: at least between two forks of a follower.
+
+    Example:
+        >>> replicas = Replicas("out/checkpoint", count=2)  # doctest: +SKIP
+        >>> await replicas.start()  # doctest: +SKIP
+        >>> await replicas.judge([asked])  # doctest: +SKIP
+        >>> await replicas.close()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, checkpoint: str, *, count: int = 1, bounds: Bounds | None = None, state: str = "", pause_ms: int = 100
+    ) -> None:
+        self._bounds = bounds or Bounds()
+        self._checkpoint = checkpoint
+        self._setup = Setup(checkpoint, "", 0, state, pause_ms).checked()
+        self._count = count
+        self._waiting = Waiting()
+        self._dry: list[_Dry] = []
+        self._forks: dict[int, Fork] = {}  # the latest of each follower
+        self._active: Fork | None = None
+        self._next: Fork | None = None  # has all laid over that the active one has
+        self._settled = 0  # the number of the last record that was answered, or that nobody waits for
+        self._work = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._bases: OrderedDict[str, Basis] = OrderedDict()
+        self._ends: SourceEnds | None = None
+        self.calls = self.handovers = self.lost = 0
+        self.spent_ms = 0.0
+
+    async def start(self) -> None:
+        """Listen, and start the followers; they are ready once ``lag`` says so."""
+        self._folder = Path(tempfile.mkdtemp(prefix="crossline-replica-"))  # for this user alone
+        self._setup = replace(self._setup, socket=str(self._folder / "socket"))
+        self._server = await asyncio.start_unix_server(self._connected, self._setup.socket)
+        self._followers = Followers(self._setup, self._count)
+        await self._followers.start()
+        self._task(self._pump())
+
+    async def close(self) -> None:
+        """End all of them; who waits is told so."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._fail_waiting("the API ends", 0)
+        await self._followers.close()
+        for fork in {*self._forks.values(), *([self._active] if self._active else [])}:
+            fork.close()
+        self._server.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
+        """What holds at each of ``asked``, in their order; see ``Judge``.
+
+        Args:
+            asked: records, one after the other; those that came before were asked about before.
+            keep: whether those that come later see them. A dry run is judged in a fork of its own, after what is there.
+
+        Returns:
+            Of each its verdict, or why it has none: it does not fit its stream, it came too late, it is known already.
+
+        Raises:
+            NotJudgedError: no replica judges now; ``keep`` holds all the same.
+        """
+        if not asked:
+            return []
+        if not keep:
+            self._check_behind()
+            return await self._dry_run(asked)
+        loop = asyncio.get_running_loop()
+        entries = [self._waiting.add(each, loop.create_future()) for each in asked]
+        self._work.set()
+        try:
+            self._check_behind()
+        except NotJudgedError:
+            for entry in entries:
+                entry.answer = None
+            raise
+        return _or_raise([await entry.answer for entry in entries if entry.answer is not None])
+
+    async def _dry_run(self, asked: Sequence[Asked]) -> list[Verdict | NotJudgedError]:
+        answer: asyncio.Future[list[Verdict | NotJudgedError]] = asyncio.get_running_loop().create_future()
+        self._dry.append(_Dry(asked, answer))
+        self._work.set()
+        return _or_raise(await answer)
+
+    def lay(self, asked: Sequence[Asked]) -> None:
+        """Records that went into the stream and that nobody asks a replica about: later ones see them all the same."""
+        for each in asked:
+            self._waiting.add(each, None)
+        self._work.set()
+
+    def placed(self, number: int, place: Place) -> None:
+        """The record of that number stands there; see ``Judge``."""
+        self._waiting.placed(number, place)
+
+    def dropped(self, number: int) -> None:
+        """The record of that number could not be kept: it is laid over no more, from the next fork on."""
+        self._waiting.drop(number)
+
+    def basis(self, digest: str) -> Basis:
+        """What was in force, by the digest that a verdict names. Raises KeyError for one of long ago."""
+        return self._bases[digest]
+
+    def lag(self) -> Lag:
+        """How far behind what is judged on is, by what the pipeline has planned and committed since.
+
+        The age of the oldest batch that was planned and is not in the state; 0 where there is none. A pipeline that has
+        nothing to do plans no batch.
+        """
+        active = self._active
+        if active is None:
+            return Lag(0, -1, ready=False)
+        try:
+            planned = (Path(self._checkpoint) / "spark" / "offsets" / str(active.batch + 1)).stat()
+        except OSError:
+            return Lag(0, active.batch, ready=True)
+        behind_ms = max(0, round(time.time() * 1e3 - planned.st_mtime * 1e3))
+        return Lag(behind_ms, active.batch, behind_ms <= self._bounds.behind_max_ms)
+
+    def _check_behind(self) -> None:
+        lag, bound_ms = self.lag(), self._bounds.behind_max_ms
+        if lag.ms > bound_ms:
+            raise NotJudgedError("replica", f"{lag.ms:,} ms behind (bound {bound_ms:,})")
+        if len(self._waiting) > self._bounds.laid_max:
+            raise NotJudgedError(
+                "replica", f"{len(self._waiting):,} records wait for the pipeline (bound {self._bounds.laid_max:,})"
+            )
+
+    # ---- who judges
+
+    def _task(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a part of the replicas' work failed", error=repr(task.exception()))
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if not is_mine(writer.get_extra_info("socket")):
+                writer.close()
+                return
+            hello: Hello = await received(reader)
+        except (EOFError, ConnectionError, OSError):
+            writer.close()
+            return
+        if hello.what == FORK:
+            self._task(self._take(Fork(hello, reader, writer, self._as_of_s(hello.batch))))
+        else:
+            self._task(self._followers.hear(hello, reader, writer))
+
+    def _as_of_s(self, batch: int) -> float:
+        """When ``batch`` was committed, on the wall clock."""
+        with suppress(OSError):
+            return (Path(self._checkpoint) / "spark" / "commits" / str(batch)).stat().st_mtime
+        return time.time()
+
+    async def _take(self, fork: Fork) -> None:
+        """A fork offers itself: it takes over where it is newer than the one that judges."""
+        before = self._forks.get(fork.number)
+        self._forks[fork.number] = fork
+        fork.ends = self._ends_of(fork.batch)
+        if before is not None and before is not self._active:
+            before.close()
+        current = self._next or self._active
+        newer = current is None or fork.batch > current.batch or current.number == fork.number
+        if newer and await self._lay(fork):
+            self._offer(fork)
+        self._work.set()
+
+    def _ends_of(self, batch: int) -> Ends:
+        try:
+            if self._ends is None:
+                self._ends = SourceEnds(self._checkpoint, sources_of(self._checkpoint))
+            return self._ends.of(batch)
+        except (StateError, OSError) as error:
+            log.warning("nobody can say which records a batch has; all are laid over", batch=batch, error=str(error))
+            return {}
+
+    async def _lay(self, fork: Fork) -> bool:
+        """Lay over ``fork`` what its batch does not have, up to the last record that was answered."""
+        async with fork.laying:
+            if fork.upto is None:
+                upto = self._settled
+                entries = [each for each in self._waiting.upto(upto, fork.ends) if each.failures < FAILURES_MAX]
+                try:
+                    for at in range(0, len(entries), LAY_MAX):
+                        lay = [each.laid(wanted=False) for each in entries[at : at + LAY_MAX]]
+                        await fork.ask(Ask(lay), 10 * self._bounds.call_max_s)
+                except LostError as error:
+                    self._lose(fork, error)
+                    return False
+                fork.upto = upto
+        return True
+
+    def _offer(self, fork: Fork) -> None:
+        """``fork`` may judge the next call."""
+        before, self._next = self._next, fork
+        if before is not None and before is not fork and self._forks.get(before.number) is not before:
+            before.close()
+
+    def _lose(self, fork: Fork, error: LostError) -> None:
+        """``fork`` is of no use any more: it is ended, and its follower makes another."""
+        self.lost += 1
+        log.warning("a replica's fork is lost; another takes over", batch=fork.batch, error=str(error))
+        fork.kill()
+        if self._forks.get(fork.number) is fork:
+            del self._forks[fork.number]
+        if self._active is fork:
+            self._active = None
+        if self._next is fork:
+            self._next = None
+        self._followers.fork_now(fork.number)
+
+    async def _judging(self) -> Fork | None:
+        """Who judges the next call: the newest that has laid over all that was answered; None: there is none now."""
+        if self._next is not None:
+            before, self._active, self._next = self._active, self._next, None
+            self.handovers += 1
+            if before is not None and before is not self._active and self._forks.get(before.number) is not before:
+                before.close()
+            self._prune()
+        if self._active is None:
+            for fork in sorted(self._forks.values(), key=lambda each: -each.batch):
+                if await self._lay(fork):
+                    self._active, self._next = fork, None
+                    break
+        return self._active
+
+    def _prune(self) -> None:
+        """Forget what all have in their state that may still be asked."""
+        known = [*self._forks.values(), *([self._active] if self._active else [])]
+        oldest = min(known, key=lambda each: each.batch, default=None)
+        for entry in self._waiting.prune(oldest.ends if oldest is not None else {}):
+            log.warning("a record that was judged came nowhere", stream=entry.asked.stream, id=entry.asked.record_id)
+
+    async def _pump(self) -> None:
+        """One call after the other, as long as there is something to ask."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while True:
+                fork = await self._judging()
+                if fork is None:
+                    if not await self._nobody():
+                        break
+                    continue
+                entries = self._waiting.after(fork.upto or 0)[:CALL_MAX]
+                dry, self._dry = [each for each in self._dry if not each.answer.done()], []
+                if not entries and not dry:
+                    break
+                await self._call(fork, entries, dry)
+
+    async def _nobody(self) -> bool:
+        """Nobody judges: who waited long enough is told so; whether to look again."""
+        self._fail_waiting("no replica is ready", self._bounds.ready_max_s)
+        if not self._dry and not any(True for _ in self._waiting.pending()):
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._work.wait(), 0.05)
+        self._work.clear()
+        return True
+
+    def _fail_waiting(self, why: str, after_s: float) -> None:
+        old_s = time.monotonic() - after_s
+        for entry in list(self._waiting.pending()):
+            if entry.came_s <= old_s and entry.answer is not None:
+                entry.answer.set_result(NotJudgedError("replica", why))
+        for dry in self._dry if not after_s or self._active is None else []:
+            if not dry.answer.done():
+                dry.answer.set_result([NotJudgedError("replica", why)] * len(dry.asked))
+        self._dry = [each for each in self._dry if not each.answer.done()]
+
+    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[_Dry]) -> None:
+        told = [each for each in entries if each.failures < FAILURES_MAX]
+        for each in entries:
+            if each.failures >= FAILURES_MAX and each.wanted and each.answer is not None:
+                each.answer.set_result(NotJudgedError("record", "judging it failed; see the log of the API"))
+        wanted = [each.wanted for each in told]
+        lay = [each.laid(wanted=is_wanted) for each, is_wanted in zip(told, wanted, strict=True)]
+        apart = [[_laid(each) for each in one.asked] for one in dry]
+        try:
+            answer = await fork.ask(Ask(lay, apart), self._bounds.call_max_s * (1 + len(dry)))
+        except LostError as error:
+            if error.raised:  # one of them did it, and nobody can say which
+                for each in told:
+                    each.failures += 1
+            self._dry = [*dry, *self._dry] if not error.late else self._dry
+            for one in dry if error.late else []:
+                if not one.answer.done():
+                    one.answer.set_result([NotJudgedError("replica", str(error))] * len(one.asked))
+            self._lose(fork, error)
+            return
+        self.calls += 1
+        self.spent_ms += answer.spent_ms
+        self._learn(answer.known)
+        if entries:
+            fork.upto = self._settled = entries[-1].at
+        as_of = AsOf(fork.batch, max(0, round((time.time() - fork.as_of_s) * 1e3)), answer.laid)
+        for each, (judged, digest) in zip(told, answer.judged, strict=False):
+            if each.wanted and each.answer is not None:
+                each.answer.set_result(_verdict(judged, digest, as_of))
+        for one, judged_apart in zip(dry, answer.dry, strict=True):
+            if not one.answer.done():
+                one.answer.set_result([_verdict(judged, digest, as_of) for judged, digest in judged_apart])
+
+    def _learn(self, bases: Sequence[Basis]) -> None:
+        for each in bases:
+            self._bases[each.digest] = each
+            self._bases.move_to_end(each.digest)
+        while len(self._bases) > BASES_MAX:
+            self._bases.popitem(last=False)
+
+
+def _or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedError]:
+    """``found``; raises where no replica judged any of it."""
+    for each in found:
+        if not isinstance(each, NotJudgedError) or each.part != "replica":
+            return found
+    if found and isinstance(found[0], NotJudgedError):
+        raise found[0]
+    return found
+
+
+def _laid(asked: Asked) -> Any:
+    return Entry(0, asked, 0.0).laid(wanted=True)
+
+
+def _verdict(judged: Judged, digest: str, as_of: AsOf) -> Verdict | NotJudgedError:
+    if judged.decision is None:
+        return NotJudgedError("record", judged.why)
+    degraded = tuple(Degraded(part, why) for part, why in judged.degraded)
+    return Verdict(judged.decision, judged.figures, judged.evidence, as_of, digest, degraded)

@@ -1,0 +1,73 @@
+"""What a follower is told at its start, and what the checkpoint says of its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+import orjson
+
+from crossline.connectors.objects.place import is_uri
+from crossline.core.basics.errors import StateError, UsageError
+from crossline.engine.book.checkpoint import OWNER
+
+KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Plain values. ``state``: where shards log their state; "": in the folder ``checkpoint``.
+
+    ``number``: of the follower. ``socket``: where those who ask listen. ``pause_ms``: at least between two forks.
+    """
+
+    checkpoint: str
+    socket: str
+    number: int = 0
+    state: str = ""
+    pause_ms: int = 100
+
+    @property
+    def state_root(self) -> str:
+        """Where shards log their state."""
+        return self.state or f"{self.checkpoint}/state"
+
+    def checked(self) -> Self:
+        """Itself. Raises UsageError where the checkpoint is none that a replica can follow."""
+        if is_uri(self.checkpoint):
+            raise UsageError(
+                f"{self.checkpoint}: found a checkpoint on a store, expected a folder of this machine: replicas follow "
+                "Spark's own files, which a store has not; run them where the pipeline's folder is"
+            )
+        return self
+
+    def to_json(self) -> bytes:
+        """One line."""
+        return orjson.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, raw: bytes) -> Self:
+        """Inverse of ``to_json``."""
+        return cls(**orjson.loads(raw))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source of the pipeline, in the order in which Spark's offsets have them."""
+
+    stream: str
+    kind: str
+
+
+def sources_of(checkpoint: str) -> Sequence[Source]:
+    """The sources that the checkpoint has read; raises StateError where it says none yet."""
+    path = Path(checkpoint) / OWNER
+    try:
+        said = orjson.loads(path.read_bytes())
+        return [Source(each["stream"], each["kind"]) for each in said["sources"]]
+    except FileNotFoundError:
+        raise StateError(f"{path} is not there: start the pipeline, which makes it") from None
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise StateError(f"{path} cannot be read ({error}); restore it from a copy") from None

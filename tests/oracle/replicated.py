@@ -1,0 +1,116 @@
+"""A pipeline on disk, batch by batch, without Spark: what replicas follow, and what its own hops decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from crossline.core.decide.policy import Deciding, Policy
+from crossline.core.decode import decode_lines
+from crossline.core.route.parts import Chunk
+from crossline.engine.book.book import Book, BookFile
+from crossline.engine.hops.hops import OUT, parts_of
+from crossline.engine.hops.judging import Judging, sent_parts
+from crossline.engine.hops.outcome import gathered
+from crossline.engine.state import cache as caching
+from crossline.engine.state.cache import ShardCache
+from crossline.engine.work.stopwatch import Stopwatch
+
+Decision = dict[str, Any]
+
+
+@dataclass
+class Pipeline:
+    """Batches of lines, each a chunk of the log of its stream, judged by what judges them in a pipeline.
+
+    ``at``: where the log of each stream ends, in bytes.
+    """
+
+    folder: Path
+    book: Book
+    batches: int = 0
+    chunks: int = 0
+    at: dict[str, int] = field(default_factory=dict)
+    kind: str = "api"
+
+    def __post_init__(self) -> None:
+        self.cache = ShardCache(str(self.folder / "state"), per_query=False, held_max=64)
+        self.file = BookFile(str(self.folder / "book.json"))
+        owner = {"pipeline": "p", "sources": [{"stream": name, "kind": self.kind} for name in self.book.streams]}
+        (self.folder / "owner.json").write_bytes(orjson.dumps(owner))
+        self.publish(self.book)
+
+    def publish(self, book: Book) -> None:
+        """Judge by ``book`` from now on."""
+        self.file.replace(book)
+        self.book = self.file.current()
+
+    def rules(self, rules: Any) -> None:
+        """Other rules, whose layers go on from those of before."""
+        self.publish(self.book.with_rules(rules, self.book.lists))
+
+    def restart(self) -> None:
+        """As a process starts on what is on disk."""
+        caching._CACHE.clear()
+
+    def batch(self, pieces: Sequence[tuple[str, Sequence[bytes]]], *, commit: bool = True) -> list[Decision]:
+        """Judge lines of streams as the next batch, each piece a chunk; the decisions on its records, in order."""
+        given: dict[tuple[int, int], list[bytes]] = {}
+        rows = []
+        for stream, lines in pieces:
+            start, data = self.at.get(stream, 0), b"".join(line + b"\n" for line in lines)
+            self.at[stream] = start + len(data)
+            decoded = decode_lines(self.book.decoder(stream), data, stream, start)
+            self._give(given, sent_parts(parts_of(self.book, decoded.records, Chunk(stream, self.chunks, stream))))
+            self.chunks += 1
+        levels = [*range(1, self.book.depth + 1), self.book.depth + 1]
+        for level in levels:
+            at = level if level <= self.book.depth else 0
+            if not at and self.book.revises_ms is None:
+                work = Judging(self.file, None, "q", self.batches, 0)
+            else:
+                work = Judging(self.file, self.cache, "q", self.batches, at)
+            for shard in range(self.book.shards):
+                sent = work.shard(shard, given.get((level, shard), []), Stopwatch())
+                rows += [(kind, body) for hop, _, kind, body in sent if hop == OUT]
+                self._give(given, [each for each in sent if each[0] != OUT])
+        self._write("offsets", "\n".join(["v1", '{"batchTimestampMs": 0}', *(f'{{"chunk":{self.chunks}}}',)]))
+        if commit:
+            self.commit()
+        return [dict(each) for each in gathered(rows, None).decisions]
+
+    @staticmethod
+    def _give(given: dict[tuple[int, int], list[bytes]], sent: Any) -> None:
+        for hop, shard, _, body in sent:
+            given.setdefault((hop, shard), []).append(body)
+
+    def commit(self) -> None:
+        """Spark is done with the batch."""
+        self._write("commits", "v1\n{}")
+        self.batches += 1
+
+    def _write(self, log: str, text: str) -> None:
+        path = self.folder / "spark" / log / str(self.batches)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.tmp")
+        aside.write_text(text)
+        aside.rename(path)
+
+
+def with_policy(book: Book, policy: dict[str, Any] | None = None) -> Book:
+    """``book`` with a policy, and a decision on each record."""
+    made = Policy.model_validate(policy or {"schema_version": 1, "version": 1})
+    return replace(book, deciding=Deciding(made, every=True))
+
+
+def told(decision: Any) -> Any:
+    """What has to be the same of two decisions."""
+    return (
+        None
+        if decision is None
+        else {k: v for k, v in orjson.loads(orjson.dumps(decision)).items() if k != "decided_at"}
+    )

@@ -1,0 +1,235 @@
+"""Replicas in processes: what they say, and what they do where something breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.oracle.replicated import Pipeline, told
+
+from crossline.serve.decisions.values import NotJudgedError, Place, Verdict
+from crossline.serve.replica.replicas import Bounds, Replicas
+
+from .conftest import BURST, Asks, lines, ready, rules_of
+
+
+def run(pipeline: Pipeline, play: Callable[[Replicas], Awaitable[None]], **more: Any) -> None:
+    async def whole() -> None:
+        replicas = Replicas(str(pipeline.folder), **more)
+        await replicas.start()
+        try:
+            await asyncio.wait_for(play(replicas), 90)
+        finally:
+            await replicas.close()
+
+    asyncio.run(whole())
+
+
+def decisions(found: list[Verdict | NotJudgedError]) -> list[Any]:
+    return [told(each.decision) if isinstance(each, Verdict) else str(each) for each in found]
+
+
+def test_what_is_asked_counts_for_what_is_asked_later_and_is_what_the_pipeline_decides(pipeline: Pipeline) -> None:
+    asks = Asks()
+    pipeline.batch(lines(asks.records(1)))
+    later = asks.records(5)
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        said = [await replicas.judge([each]) for each in later]
+        first = said[0][0]
+        assert isinstance(first, Verdict)
+        assert first.as_of.batch == 0
+        assert [each.as_of.laid_over for found in said for each in found if isinstance(each, Verdict)] == [
+            1,
+            2,
+            3,
+            4,
+            5,
+        ]
+        assert [each.decision["decision"] for found in said for each in found if isinstance(each, Verdict)] == [
+            "allow",
+            "review",
+            "review",
+            "review",
+            "review",
+        ]
+        third = said[1][0]
+        assert isinstance(third, Verdict)
+        assert third.figures["burst"]["value"] == 3
+        assert third.evidence["burst"] == {"record_ids": ["t1", "t2", "t3"], "count": 3}
+        basis = replicas.basis(third.basis)
+        assert basis.rules_digest == third.decision["rules_digest"]
+        assert [(each["rule_id"], each["version"]) for each in basis.rules] == [("burst", 1)]
+        decided = pipeline.batch(lines(later))
+        assert [each for found in said for each in decisions(found)] == [told(each) for each in decided]
+
+    run(pipeline, play)
+
+
+def test_a_dry_run_leaves_nothing_and_a_known_record_is_not_judged_again(pipeline: Pipeline) -> None:
+    asks = Asks()
+    before = asks.records(1)
+    pipeline.batch(lines(before))
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        dry = await replicas.judge(asks.records(3), keep=False)
+        assert [each.decision["decision"] for each in dry if isinstance(each, Verdict)] == ["allow", "review", "review"]
+        kept = await replicas.judge(asks.records(2))
+        assert [each.decision["decision"] for each in kept if isinstance(each, Verdict)] == ["allow", "review"]
+        (again,) = await replicas.judge(before)
+        assert isinstance(again, NotJudgedError)
+        assert str(again).startswith("record: known already")
+
+    run(pipeline, play)
+
+
+def test_batches_take_over_what_was_laid_over(pipeline: Pipeline) -> None:
+    asks = Asks()
+    pipeline.batch([])
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        at, chunks = 0, []
+        for batch in range(1, 5):
+            asked = asks.records(3)
+            said = decisions([each for one in asked for each in await replicas.judge([one])])
+            chunks.append((at, at + sum(len(each.raw) + 1 for each in asked)))
+            for each in asked:
+                replicas.placed(each.number, Place("f.jsonl", at))
+                at += len(each.raw) + 1
+            decided = pipeline.batch(lines(asked), commit=False)
+            listed(pipeline, chunks)
+            pipeline.commit()
+            assert said == [told(each) for each in decided]
+            await ready(replicas, batch)
+        (last,) = await replicas.judge([asks.record()])
+        assert isinstance(last, Verdict)
+        assert last.as_of.laid_over == 1, "what batches have is laid over no more"
+        assert len(replicas._waiting) <= 4
+
+    run(pipeline, play)
+
+
+def listed(pipeline: Pipeline, chunks: list[tuple[int, int]]) -> None:
+    """The list of chunks that the pipeline's source has."""
+    folder = pipeline.folder / "sources" / "payments"
+    folder.mkdir(parents=True, exist_ok=True)
+    begin = '{"file": 0, "name": "/in/f.jsonl", "path": "/in/f.jsonl", "device": 1, "inode": 1}\n'
+    each = [
+        f'{{"sequence": {n}, "file": 0, "start": {a}, "end": {b}, "tail": "", "listed_ms": 0}}\n'
+        for n, (a, b) in enumerate([(0, 0), *chunks])
+    ]
+    (folder / "chunks.jsonl").write_text(begin + "".join(each[1:]))
+
+
+def forks(replicas: Replicas) -> list[int]:
+    return [each.pid for each in replicas._forks.values()]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_fork_that_dies_or_freezes_is_missed_by_nobody(pipeline: Pipeline, how: int) -> None:
+    asks = Asks()
+    pipeline.batch(lines(asks.records(1)))
+    later = asks.records(4)
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        said = await replicas.judge(later[:2])
+        (pid,) = forks(replicas)
+        os.kill(pid, how)
+        said += await replicas.judge(later[2:])
+        assert forks(replicas) != [pid]
+        assert decisions(said) == [told(each) for each in pipeline.batch(lines(later))]
+
+    run(pipeline, play, bounds=Bounds(call_max_s=0.5, ready_max_s=30))
+
+
+def test_a_follower_that_is_killed_is_started_again_and_its_fork_answers_meanwhile(pipeline: Pipeline) -> None:
+    asks = Asks()
+    pipeline.batch(lines(asks.records(1)))
+    later = asks.records(4)
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        said = await replicas.judge(later[:1])
+        (pid,) = replicas._followers.pids()
+        os.kill(pid, signal.SIGKILL)
+        said += await replicas.judge(later[1:])
+        assert decisions(said) == [told(each) for each in pipeline.batch(lines(later))]
+        await ready(replicas, 1)
+        assert replicas._followers.pids() not in ([], [pid])
+        (last,) = await replicas.judge([asks.record()])
+        assert isinstance(last, Verdict)
+        assert last.as_of.batch == 1
+
+    run(pipeline, play)
+
+
+def test_a_rule_that_is_published_holds_from_the_next_batch(pipeline: Pipeline) -> None:
+    asks = Asks()
+    pipeline.batch(lines(asks.records(2)))
+    second = {**BURST, "rule_id": "pair", "aggregation_threshold": 2, "action": "block"}
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        pipeline.rules(rules_of(BURST, second))
+        pipeline.batch(lines(asks.records(1)))
+        await ready(replicas, 1)
+        asked = asks.records(2)
+        said = await replicas.judge(asked)
+        assert decisions(said) == [told(each) for each in pipeline.batch(lines(asked))]
+        assert isinstance(said[1], Verdict)
+        assert said[1].decision["decision"] == "block"
+
+    run(pipeline, play)
+
+
+def test_who_is_behind_says_so_and_an_idle_pipeline_is_not(pipeline: Pipeline) -> None:
+    asks = Asks()
+    pipeline.batch(lines(asks.records(1)))
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        assert replicas.lag() == (0, 0, True)
+        pipeline.batch(lines(asks.records(1)), commit=False)
+        planned = pipeline.folder / "spark" / "offsets" / "1"
+        os.utime(planned, (planned.stat().st_mtime - 5, planned.stat().st_mtime - 5))
+        with pytest.raises(NotJudgedError, match=r"replica: [45],\d{3} ms behind \(bound 1,000\)"):
+            await replicas.judge([asks.record()])
+        assert not replicas.lag().ready
+        pipeline.commit()
+        await ready(replicas, 1)
+        (said,) = await replicas.judge([asks.record()])
+        assert isinstance(said, Verdict)
+        assert said.as_of.laid_over == 2, "what came while it was behind is laid over too"
+
+    run(pipeline, play)
+
+
+def test_without_a_replica_nobody_waits_for_long(pipeline: Pipeline) -> None:
+    async def play(replicas: Replicas) -> None:
+        with pytest.raises(NotJudgedError, match="replica: no replica is ready"):
+            await replicas.judge([Asks().record()])
+
+    (pipeline.folder / "book.json").unlink()
+    run(pipeline, play, bounds=Bounds(ready_max_s=0.1))
+
+
+def test_a_record_that_does_not_fit_says_why(pipeline: Pipeline) -> None:
+    asks = Asks()
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, -1)
+        odd, good = await replicas.judge([asks.record(amount="much"), asks.record()])
+        assert isinstance(odd, NotJudgedError)
+        assert odd.part == "record"
+        assert "amount" in odd.why
+        assert isinstance(good, Verdict)
+
+    run(pipeline, play)
