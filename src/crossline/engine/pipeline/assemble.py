@@ -30,6 +30,7 @@ from crossline.engine.book.checkpoint import Checkpoint, SourceMark
 from crossline.engine.book.stored import StoredCheckpoint, claimed
 from crossline.engine.changes.rulefeed import DirectoryFeed, FixedFeed
 from crossline.engine.pipeline.batches import PipelineSettings
+from crossline.engine.pipeline.feed import FEED, FeedSink, InForce, SourceEnds
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.launch import is_here
 from crossline.engine.runtime.session import build_session, wake_workers
@@ -179,7 +180,12 @@ def _assembled(
     feed = DirectoryFeed(config, clocks_of(config), tables, allow_no_rules=options.allow_no_rules)
     sinks = _sinks(config, options, held)
     run = (options.on_batch, held, before, options.sink_watch)
-    return Pipeline(spark, settings, book, sources, feed, sinks, *run)
+    in_force = InForce()
+    if config.serve is not None:
+        sinks.append(FeedSink(held.folder / FEED, SourceEnds(checkpoint, order), in_force))
+    pipeline = Pipeline(spark, settings, book, sources, feed, sinks, *run)
+    in_force.book = lambda: pipeline.book
+    return pipeline
 
 
 def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:

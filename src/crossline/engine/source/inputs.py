@@ -35,7 +35,9 @@ def file_source(
     and told (``SourcePlan.left``). With either, a pattern without files is an error.
     """
     patterns = patterns_of(files, there=complete or drain)
-    return _of_files(files, patterns, checkpoint, cores, batch_bytes, unended_of(files.form, complete=complete, drain=drain))
+    return _of_files(
+        files, patterns, checkpoint, cores, batch_bytes, unended_of(files.form, complete=complete, drain=drain)
+    )
 
 
 def api_source(stream: str, path: str, checkpoint: str, cores: int, batch_bytes: int) -> SourcePlan:
