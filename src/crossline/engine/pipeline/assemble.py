@@ -24,18 +24,19 @@ from crossline.core.settings.config import deciding_of, rule_defaults
 from crossline.core.settings.fields import Settings
 from crossline.core.settings.kafka import KafkaSinkSettings, KafkaSourceSettings
 from crossline.core.settings.sinks import ConsoleSettings
-from crossline.core.settings.sources import FilesSettings, GeneratorSettings
+from crossline.core.settings.sources import ApiSettings, FilesSettings, GeneratorSettings
 from crossline.engine.book.book import Book, BookFile
 from crossline.engine.book.checkpoint import Checkpoint, SourceMark
 from crossline.engine.book.stored import StoredCheckpoint, claimed
 from crossline.engine.changes.rulefeed import DirectoryFeed, FixedFeed
 from crossline.engine.pipeline.batches import PipelineSettings
+from crossline.engine.pipeline.feed import FEED, FeedSink, InForce, SourceEnds
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.launch import is_here
 from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.runtime.settings import DAEMON
 from crossline.engine.source.files import FORMS, FileInput
-from crossline.engine.source.inputs import file_source, generated_source
+from crossline.engine.source.inputs import api_source, file_source, generated_source
 from crossline.engine.source.kafka import kafka_source, schemas_of
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state.reshard import settle
@@ -179,7 +180,12 @@ def _assembled(
     feed = DirectoryFeed(config, clocks_of(config), tables, allow_no_rules=options.allow_no_rules)
     sinks = _sinks(config, options, held)
     run = (options.on_batch, held, before, options.sink_watch)
-    return Pipeline(spark, settings, book, sources, feed, sinks, *run)
+    in_force = InForce()
+    if config.serve is not None:
+        sinks.append(FeedSink(held.folder / FEED, SourceEnds(checkpoint, order), in_force))
+    pipeline = Pipeline(spark, settings, book, sources, feed, sinks, *run)
+    in_force.book = lambda: pipeline.book
+    return pipeline
 
 
 def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:
@@ -291,4 +297,6 @@ def _source(config: Config, stream: str, number: int, held: Checkpoint, cores: i
         return file_source(
             files, checkpoint, cores, source.max_batch_bytes or config.engine.max_batch_bytes, drain=options.complete
         )
+    if isinstance(source, ApiSettings):
+        return api_source(stream, source.path, checkpoint, cores, config.engine.max_batch_bytes)
     raise UsageError(f"source kind {source.kind!r} of stream {stream} cannot be run")

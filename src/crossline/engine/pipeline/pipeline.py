@@ -260,6 +260,11 @@ class Pipeline:
             raise explained(failure) from failure
 
     @property
+    def book(self) -> Book:
+        """What batches are judged by now."""
+        return self._changes.book
+
+    @property
     def sinks(self) -> Sequence[Sink]:
         """Where its alerts go."""
         return self._sinks

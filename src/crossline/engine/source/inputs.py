@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
 import json
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from crossline.connectors.files.lines import Unended
 from crossline.connectors.files.listing import ChunkList
+from crossline.connectors.recordlog.segments import SUFFIX as LOG_SUFFIX
 from crossline.engine.source.chunk_source import ChunkSource, chunks_given, left_of
 from crossline.engine.source.fetch import FileFetch, fetch_generated
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
@@ -32,6 +35,23 @@ def file_source(
     and told (``SourcePlan.left``). With either, a pattern without files is an error.
     """
     patterns = patterns_of(files, there=complete or drain)
+    return _of_files(
+        files, patterns, checkpoint, cores, batch_bytes, unended_of(files.form, complete=complete, drain=drain)
+    )
+
+
+def api_source(stream: str, path: str, checkpoint: str, cores: int, batch_bytes: int) -> SourcePlan:
+    """The log in the folder ``path``, which the decision API writes; its files are read in order, while they grow.
+
+    A last line without an end was not acknowledged: the API ends it, or cuts it off. The folder may be made later.
+    """
+    files = FileInput(stream, (f"{glob.escape(path)}/*{LOG_SUFFIX}",), "json")
+    return _of_files(files, patterns_of(files, there=False), checkpoint, cores, batch_bytes, "waits")
+
+
+def _of_files(
+    files: FileInput, patterns: list[str], checkpoint: str, cores: int, batch_bytes: int, unended: Unended
+) -> SourcePlan:
     folder = f"{checkpoint}/sources/{files.stream}"
     settings = {
         "kind": "files",
@@ -41,7 +61,7 @@ def file_source(
         "batchsize": str(batch_bytes),
         "tasks": str(cores),
         "wholefiles": "true" if files.whole else "false",
-        "unended": unended_of(files.form, complete=complete, drain=drain),
+        "unended": unended,
     }
     return SourcePlan(
         files.stream,

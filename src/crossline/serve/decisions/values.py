@@ -11,31 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from crossline.core.streams.asked import Asked, Place
+
+__all__ = ["Answered", "AsOf", "Asked", "Basis", "Degraded", "Judge", "NotJudgedError", "Place", "RecordLog", "Verdict"]
+
 Answered = Literal["exact", "peek", "fallback"]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A record that somebody asks about.
-
-    ``number``: counts those of this process, in their order. ``raw``: its JSON, one line without its end. ``digest``:
-    SHA-256 of ``raw`` as canonical JSON (sorted keys), in hex: equal for equal records. ``ingest_ms``: when it came.
-    """
-
-    number: int
-    stream: str
-    record_id: str
-    raw: bytes
-    digest: str
-    ingest_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record stands in its stream: byte or offset ``at`` of ``log`` (a file's name, or topic-partition)."""
-
-    log: str
-    at: int
 
 
 @dataclass(frozen=True, slots=True)

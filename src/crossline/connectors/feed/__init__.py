@@ -1,0 +1,1 @@
+"""What each delivered batch gave, as a file a batch, for the decision API."""

@@ -1,0 +1,100 @@
+"""The pipeline's own decision of a record, once a batch has it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from crossline.connectors.feed.files import FeedBatch
+from crossline.core.basics.errors import PermanentError, StoppedError
+from crossline.core.decide.decision import decide
+from crossline.core.decide.hits import DecidedRecord
+from crossline.core.decide.policy import Policy
+from crossline.core.streams.asked import Place
+from crossline.serve.feed.reader import FeedReader
+
+
+class NotDecidedError(PermanentError):
+    """The pipeline does not decide about a record.
+
+    ``reason``: ``late``, that of its dead letter (such as ``duplicate_id``), or ``forgotten``: its batch was so long
+    ago that what it gave is not kept any more.
+    """
+
+    def __init__(self, record: DecidedRecord, reason: str, detail: str) -> None:
+        super().__init__(f"stream {record.stream}, record {record.record_id!r}: not decided ({reason}): {detail}")
+        self.stream, self.record_id, self.reason, self.detail = record.stream, record.record_id, reason, detail
+
+
+class Exact:
+    """Waits for the pipeline's own decisions. ``policy``: by which the pipeline decides."""
+
+    def __init__(self, reader: FeedReader, policy: Policy) -> None:
+        self._reader = reader
+        self._policy = policy
+
+    async def decision(self, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
+        """The decision of ``record``, which stands at ``place``, as soon as a batch has it; may be cancelled.
+
+        Where a rule holds, it is what the pipeline wrote. Where none does, it is what the pipeline would write with
+        ``decisions: {emit: all}``: the policy's decision without reasons, by the rules in force at the record's ingest
+        time. A batch of long ago is found as well, for as long as it is kept.
+
+        Args:
+            record: The record, with the event and ingest time that the pipeline reads in it, in epoch ms.
+            place: Where the log put it.
+
+        Returns:
+            The decision, as ``core.decide.decision`` makes it; never a revision.
+
+        Raises:
+            NotDecidedError: the record is late or dead, or its batch is not kept any more.
+            StoppedError: the reader was closed meanwhile.
+        """
+        newest = await self._reader.newest()
+        if newest is not None and newest.covers(record.stream, place):
+            return self._of(await self._reader.batch_of(record.stream, place) or newest, record, place)
+        async for batch in self._reader.follow(after=-1 if newest is None else newest.number):
+            if batch.covers(record.stream, place):
+                mine = batch if batch.has(record.stream, place) else None
+                return self._of(mine or await self._reader.batch_of(record.stream, place) or batch, record, place)
+        raise StoppedError(f"stream {record.stream}, record {record.record_id!r}: the feed is not followed any more")
+
+    def _of(self, batch: FeedBatch, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
+        if not batch.has(record.stream, place):
+            raise NotDecidedError(record, "forgotten", "what its batch gave is not kept any more; see the sinks")
+        said = decided_in(batch, record.stream, record.record_id)
+        if said is not None:
+            return said
+        for name in ("dead", "late"):
+            for line in batch.section(name):
+                each = orjson.loads(line)
+                if (each["stream"], each["log"], each["at"]) == (record.stream, place.log, place.at):
+                    raise NotDecidedError(record, each["reason"], each["detail"])
+        bound_ms = _at(batch.head["on_time_ms"][record.stream], record.ingest_ms)
+        late_ms = record.ingest_ms - record.event_ms
+        if late_ms > bound_ms:
+            detail = f"{late_ms} ms late, found no rule that holds; decided about up to {bound_ms} ms"
+            raise NotDecidedError(record, "late", detail)
+        digest = _at(batch.head["rules"][record.stream], record.ingest_ms)
+        return decide(self._policy, record, ()).to_json(digest, batch.head["delivered_ms"])
+
+
+def decided_in(batch: FeedBatch, stream: str, record_id: str) -> Mapping[str, Any] | None:
+    """The decision of a record that ``batch`` has; None where it has none. Nothing but that line is read."""
+    # Fields stand in this order, and within texts no quote stands bare: so this is in no other place.
+    needle = b'"stream":%s,"record_id":%s,"decision":' % (orjson.dumps(stream), orjson.dumps(record_id))
+    for line in batch.section("decisions"):
+        if needle in line:
+            said: dict[str, Any] = orjson.loads(line)
+            if said["kind"] == "decision":
+                return said
+    return None
+
+
+def _at(spans: Sequence[Sequence[Any]], ingest_ms: int) -> Any:
+    """What holds at an ingest time: of the last span that begins by then."""
+    return spans[max(0, bisect_right(spans, ingest_ms, key=lambda each: each[0]) - 1)][1]
