@@ -1,0 +1,145 @@
+"""What a ledger is asked, and what it says: the interface that a ledger on one machine and one on many share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from crossline.serve.decisions.values import Asked
+from crossline.serve.ledger.receipts import Entry, Link
+
+Outcome = Literal["fresh", "answered", "differs", "pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What became of the claim of an id.
+
+    ``fresh``: it is the caller's to answer. ``answered``: it was, with ``body``. ``differs``: it was asked with another
+    body, which is a conflict. ``pending``: another request, here or in another process, has it under way.
+    ``again``: a claim that nobody answered was taken over; its record may be in the stream already.
+    """
+
+    outcome: Outcome
+    body: bytes | None = None
+    decision_id: str | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The answer that holds for an id: what the client must be sent.
+
+    ``first``: it is the one that was given now. Else another was kept before, since the claim had been taken over.
+    ``digest``: of its receipt.
+    """
+
+    body: bytes
+    decision_id: str
+    digest: str
+    first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that was given, as it was sent, and what the stream made of it since."""
+
+    stream: str
+    record_id: str
+    decision_id: str
+    body: bytes
+    answered_ms: int
+    digest: str
+    revisions: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much was answered, by how; what was revised of that; and where another decision came out of it.
+
+    ``revised``: answers with a revision; ``differs``: those whose last revision decides otherwise. By how they were
+    answered. ``pending``: claims without an answer.
+    """
+
+    answered: Mapping[str, int] = field(default_factory=dict)
+    revised: Mapping[str, int] = field(default_factory=dict)
+    differs: Mapping[str, int] = field(default_factory=dict)
+    pending: int = 0
+
+    def share(self, answered: str) -> float:
+        """Which share of the answers of a kind the stream decided otherwise, 0 to 1."""
+        return self.differs.get(answered, 0) / total if (total := self.answered.get(answered, 0)) else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        shares = {name: self.share(name) for name in self.answered}
+        return {
+            "answered": dict(self.answered),
+            "revised": dict(self.revised),
+            "differs": dict(self.differs),
+            "differs_share": shares,
+            "pending": self.pending,
+        }
+
+
+class DecisionLedger(Protocol):
+    """Each (stream, record id) with its one answer, and the receipts in their chains.
+
+    Every process that answers for a stream must see the same one. ``SqliteLedger`` is for the processes of one machine.
+    Across machines PostgreSQL can hold the same tables: the primary key of ``answers`` decides who claims an id, a
+    session's advisory lock stands for the lock of a slot.
+    """
+
+    def claim(self, asked: Sequence[Asked]) -> list[Claimed]:
+        """Claim ids, in their order; what is fresh is on the disk before this returns.
+
+        Raises RetryableError, with nothing claimed, where the ledger takes nothing now.
+        """
+        ...
+
+    def answer(self, entries: Sequence[Entry]) -> list[Kept | None]:
+        """Keep answers with their receipts, all or none; what holds for each is what its client must be sent.
+
+        None: the id was given up meanwhile, and was asked with another body: a conflict.
+
+        Raises RetryableError, with nothing kept, where the ledger takes nothing now: nothing may be sent then.
+        """
+        ...
+
+    def release(self, asked: Sequence[Asked]) -> None:
+        """Give up claims of this process that it will not answer, so that the next request is fresh."""
+        ...
+
+    def decision(self, decision_id: str) -> Answer | None:
+        """The answer with this id; None where there is none."""
+        ...
+
+    def by_record(self, stream: str, record_id: str) -> Answer | None:
+        """The answer about a record; None where there is none."""
+        ...
+
+    def receipt(self, decision_id: str) -> dict[str, Any] | None:
+        """The receipt of an answer; None where there is none."""
+        ...
+
+    def revise(self, decision_id: str, revision: Mapping[str, Any]) -> bool:
+        """Keep what the stream made of an answer; whether that is new. The same revision again changes nothing."""
+        ...
+
+    def counts(self) -> Counts:
+        """How much was answered, revised, and decided otherwise."""
+        ...
+
+    def expire(self, before_ms: int, most: int = 500) -> int:
+        """Remove the oldest answers from before ``before_ms``, ``most`` at once; how many went."""
+        ...
+
+    @property
+    def link(self) -> Link:
+        """Where the chain of this process stands."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; safe to call twice."""
+        ...

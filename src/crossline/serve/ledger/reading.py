@@ -1,0 +1,145 @@
+"""What a ledger has: answers, receipts, counts; read within one connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from crossline.core.basics.errors import StateError
+from crossline.serve.ledger.base import Answer, Counts
+from crossline.serve.ledger.chain import ChainFault, check_chain
+from crossline.serve.ledger.receipts import FIELDS, OF_ANSWER, Link
+from crossline.serve.ledger.schema import check_schema, reported
+from crossline.serve.ledger.signing import Verifier
+
+_COUNTED = """INSERT INTO counts VALUES (?, ?, ?)
+    ON CONFLICT (name, answered) DO UPDATE SET number = number + excluded.number"""
+_ANSWER = "SELECT stream, record_id, decision_id, body, answered_ms FROM answers WHERE body IS NOT NULL AND"
+_BODY = """SELECT r.rest, b.body, a.body, r.replica, r.sequence, r.digest FROM receipts AS r
+    LEFT JOIN answers AS a ON a.decision_id = r.decision_id LEFT JOIN bases AS b ON b.digest = r.basis"""
+
+
+def add_count(connection: sqlite3.Connection, name: str, answered: str, number: int = 1) -> None:
+    """Count ``number`` more, within a transaction."""
+    if number:
+        connection.execute(_COUNTED, (name, answered, number))
+
+
+def read_counts(connection: sqlite3.Connection) -> Counts:
+    """How much was answered, since the ledger was made; what was removed since is still counted."""
+    found: dict[str, dict[str, int]] = {"answered": {}, "revised": {}, "differs": {}}
+    for name, answered, number in connection.execute("SELECT name, answered, number FROM counts ORDER BY answered"):
+        found[name][answered] = number
+    pending = connection.execute("SELECT count(*) FROM answers WHERE body IS NULL").fetchone()[0]
+    return Counts(**found, pending=pending)
+
+
+def read_answer(connection: sqlite3.Connection, where: str, values: Sequence[str]) -> Answer | None:
+    """The answer that ``where`` finds; None where there is none yet."""
+    row = connection.execute(f"{_ANSWER} {where}", values).fetchone()
+    if row is None:
+        return None
+    later = "SELECT body FROM revisions WHERE decision_id = ? ORDER BY revision, at_ms"
+    revisions = tuple(orjson.loads(body) for (body,) in connection.execute(later, (row[2],)))
+    stream, record_id, decision_id, body, answered_ms = row
+    return Answer(stream, record_id, decision_id, body, answered_ms, orjson.loads(body)[OF_ANSWER], revisions)
+
+
+def read_receipt(connection: sqlite3.Connection, decision_id: str) -> dict[str, Any] | None:
+    """The receipt of an answer, whole and in the order promised; None where there is none."""
+    row = connection.execute(f"{_BODY} WHERE r.decision_id = ?", (decision_id,)).fetchone()
+    return None if row is None else whole(row)
+
+
+def whole(row: Sequence[Any]) -> dict[str, Any]:
+    """A receipt from its parts. What was damaged is left as it is found, for a check to name."""
+    rest, basis, body, replica, sequence, digest = row
+    found: dict[str, Any] = {"replica": replica, "sequence": sequence, "digest": digest}
+    for part in (rest, basis):
+        found.update(_document(part))
+    decision = _document(body)
+    # The answer names the digest of its receipt: where it names another, the answer is not the one that was given.
+    if decision.pop(OF_ANSWER, None) == digest:
+        found["decision"] = decision
+    order = [*FIELDS, *(name for name in found if name not in FIELDS)]
+    return {name: found[name] for name in order if name in found}
+
+
+def _document(data: bytes | None) -> dict[str, Any]:
+    try:
+        found = orjson.loads(data or b"{}")
+    except (orjson.JSONDecodeError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@dataclass(slots=True)
+class LedgerCheck:
+    """What checking a whole ledger gave. ``chains``: how many receipts each has."""
+
+    chains: dict[str, int]
+    signed: int
+    unchecked: int
+    faults: list[ChainFault]
+    counts: Counts
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "result": "altered" if self.faults else "whole",
+            "receipts": sum(self.chains.values()),
+            "chains": self.chains,
+            "signed": self.signed,
+            "signatures_unchecked": self.unchecked,
+            "faults": [fault.to_json() for fault in self.faults],
+            "counts": self.counts.to_json(),
+        }
+
+
+def check_ledger(path: str | Path, verifier: Verifier | None = None) -> LedgerCheck:
+    """Check each chain of a ledger, which may be in use, from the oldest receipt that it has to the last.
+
+    Raises StateError where it is no ledger, RetryableError where it cannot be read now.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise StateError(f"found no ledger {path}; expected the file that crossline serve writes")
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with reported(path), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        check_schema(connection, path)
+        connection.execute("BEGIN")  # one moment, for all that is read
+        found = LedgerCheck({}, 0, 0, [], read_counts(connection))
+        names = "SELECT replica, sequence, digest, gone_sequence, gone_digest FROM chains ORDER BY slot"
+        for replica, sequence, digest, gone_sequence, gone_digest in connection.execute(names).fetchall():
+            begin, end = Link(replica, gone_sequence, gone_digest), Link(replica, sequence, digest)
+            checked = check_chain(_chain(connection, replica), begin=begin, end=end, verifier=verifier)
+            found.chains[replica] = checked.receipts
+            found.signed += checked.signed
+            found.unchecked += checked.unchecked
+            found.faults += checked.faults
+        found.faults += _strangers(connection, list(found.chains))
+    return found
+
+
+def _chain(connection: sqlite3.Connection, replica: str) -> Iterator[dict[str, Any]]:
+    for row in connection.execute(f"{_BODY} WHERE r.replica = ? ORDER BY r.sequence", (replica,)):
+        yield whole(row)
+
+
+def _strangers(connection: sqlite3.Connection, known: Sequence[str]) -> list[ChainFault]:
+    """Receipts of chains that the ledger does not have, and answers without a receipt."""
+    found = []
+    for replica, count in connection.execute("SELECT replica, count(*) FROM receipts GROUP BY replica"):
+        if replica not in known:
+            found.append(ChainFault("altered", replica, 0, f"{count:,} receipts of a chain that is not there"))
+    lost = """SELECT a.stream, a.record_id FROM answers AS a LEFT JOIN receipts AS r ON r.decision_id = a.decision_id
+        WHERE a.body IS NOT NULL AND r.decision_id IS NULL ORDER BY a.stream, a.record_id LIMIT 20"""
+    for stream, record_id in connection.execute(lost):
+        found.append(ChainFault("left_out", "", 0, f"the answer about {record_id} of {stream} has no receipt"))
+    return found

@@ -1,0 +1,133 @@
+"""Receipts: what a decision rested on, with a digest, a place in a chain, and a signature where there is a key.
+
+The digest of a receipt is SHA-256 of its canonical JSON (UTF-8, keys sorted, no blanks) without ``digest`` and
+``signature``. It covers the digest of the receipt before, so that each receipt vouches for all before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from crossline.serve.decisions.values import Asked, Basis, Verdict
+
+SCHEMA_VERSION = 1
+# The digest that the first receipt of a chain names as the one before.
+BEGINNING = "0" * 64
+# Not covered by the digest, since they come after it.
+OUTSIDE = ("digest", "signature")
+# What the answer to a client has and its receipt leaves out: the receipt's own digest.
+OF_ANSWER = "receipt"
+
+FIELDS = (
+    *("schema_version", "decision", "record_digest", "rules", "rules_digest", "policy_digest", "lists", "models"),
+    *("figures", "as_of", "replica", "sequence", "previous", "key_id", "digest", "signature"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where a chain stands: its last receipt. Sequence 0: it has none yet."""
+
+    replica: str
+    sequence: int = 0
+    digest: str = BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An answer that is to be kept.
+
+    ``decision``: the answer's JSON values, without ``receipt``. ``basis``: what was in force; None where nobody knows,
+    as for a fallback that was answered because no replica could. ``figures`` and ``evidence``: by rule id, as in a
+    ``Verdict``.
+    """
+
+    asked: Asked
+    decision: Mapping[str, Any]
+    basis: Basis | None = None
+    figures: Mapping[str, Mapping[str, Any]] | None = None
+    evidence: Mapping[str, Mapping[str, Any]] | None = None
+
+    @staticmethod
+    def of(asked: Asked, decision: Mapping[str, Any], verdict: Verdict, basis: Basis) -> Entry:
+        """The entry of an answer that a replica judged; ``decision`` is the answer as the client gets it."""
+        return Entry(asked, decision, basis, verdict.figures, verdict.evidence)
+
+
+def canonical(value: Any) -> bytes:
+    """JSON in the one form that digests are of. Raises TypeError for what is no JSON value."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def digest_of(receipt: Mapping[str, Any]) -> str:
+    """SHA-256, in hex, of all that a receipt says but ``digest`` and ``signature``.
+
+    Example:
+        >>> digest_of({"sequence": 1, "digest": "wrong"}) == digest_of({"sequence": 1})
+        True
+    """
+    return hashlib.sha256(
+        canonical({name: value for name, value in receipt.items() if name not in OUTSIDE})
+    ).hexdigest()
+
+
+def answer_of(decision: Mapping[str, Any], digest: str) -> bytes:
+    """The answer to a client: the decision with the digest of its receipt."""
+    return orjson.dumps({**decision, OF_ANSWER: digest})
+
+
+def basis_json(basis: Basis | None) -> dict[str, Any]:
+    """What was in force, as receipts say it: the part that many receipts have alike."""
+    if basis is None:
+        return {"rules": [], "rules_digest": None, "policy_digest": None, "lists": {}, "models": {}}
+    return {
+        "rules": [{name: rule[name] for name in ("rule_id", "version", "digest")} for rule in basis.rules],
+        "rules_digest": basis.rules_digest,
+        "policy_digest": basis.policy_digest,
+        "lists": dict(basis.lists),
+        "models": dict(basis.models),
+    }
+
+
+def figures_json(entry: Entry) -> list[dict[str, Any]]:
+    """The figures that a decision rests on, by the name of their rule, each with the records that it is of."""
+    evidence = entry.evidence or {}
+    return list(_figures(entry.figures or {}, evidence))
+
+
+def _figures(
+    figures: Mapping[str, Mapping[str, Any]], evidence: Mapping[str, Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    for name in sorted({*figures, *evidence}):
+        figure, rests_on = figures.get(name, {}), evidence.get(name, {})
+        ids: Sequence[str] = rests_on.get("record_ids") or ()
+        yield {
+            "name": name,
+            "window_start": figure.get("window_start"),
+            "window_end": figure.get("window_end"),
+            "value": figure.get("value"),
+            "record_ids": list(ids),
+            "count": rests_on.get("count", len(ids)),
+        }
+
+
+def receipt_body(entry: Entry, link: Link, key_id: str | None) -> dict[str, Any]:
+    """The receipt of ``entry``, the next after ``link``, in the order promised, without digest and signature."""
+    basis = basis_json(entry.basis)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "decision": dict(entry.decision),
+        "record_digest": entry.asked.digest,
+        **basis,
+        "figures": figures_json(entry),
+        "as_of": entry.decision.get("as_of"),
+        "replica": link.replica,
+        "sequence": link.sequence + 1,
+        "previous": link.digest,
+        "key_id": key_id,
+    }
