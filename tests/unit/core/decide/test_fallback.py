@@ -122,6 +122,17 @@ def test_lists_are_read_as_of_the_ingest_time() -> None:
     assert [decided("m2", NOW + 4), decided("m2", NOW + 5), decided(None, NOW)] == ["allow", "block", "allow"]
 
 
+def test_the_example_of_semantics_md() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "semantics.md").read_text(encoding="utf-8")
+    text = page.partition("## The fallback")[2].partition("```yaml\n")[2].partition("```")[0]
+    branches = load_policy(text, "policy.yaml").fallback
+    fallback, lists = Fallback.of(branches, "payments", streams()), named_lists({"blocked": ["m9"]})
+    assert fallback.decide({"merchant_id": "m9", "amount_cents": 1}, lists, NOW).decision == "block"
+    assert fallback.decide({"merchant_id": "m1", "amount_cents": 50_001}, lists, NOW).decision == "review"
+    assert fallback.decide({"amount_cents": 1}, lists, NOW).decision == "allow"
+    assert fallback.decide({"amount_cents": 1}, {}, NOW).decision == "review"
+
+
 def test_nested_and_flat_fields_are_the_same_and_both_parts_of_a_branch_must_hold() -> None:
     lists = named_lists({"watched": [], "home": ["NO", 1, True]})
     fallback = fallback_of(LISTED)
