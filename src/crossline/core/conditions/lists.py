@@ -72,15 +72,15 @@ class NamedList:
         from crossline.core.conditions.members import Members  # noqa: PLC0415 - only who judges needs Arrow
 
         if stream not in self._members:
-            self._members[stream] = Members(*self._times(stream))
+            self._members[stream] = Members(*self.times(stream))
         return self._members[stream]
 
     def at(self, stream: str, ingest_ms: int) -> list[Literal]:
         """The values that a record of that ingest time is compared with."""
-        steady, others = self._times(stream)
+        steady, others = self.times(stream)
         return [*steady, *(value for value, spans in others if any(a <= ingest_ms < b for a, b in spans))]
 
-    def _times(self, stream: str) -> tuple[Sequence[Literal], Spans]:
+    def times(self, stream: str) -> tuple[Sequence[Literal], Spans]:
         """The values that always stand there, and the others with the spans of ingest time in which they do."""
         if not self.changes:
             return [], []

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from crossline.core.decide.fallback import FallbackBranch, order_findings
 from crossline.core.decide.words import RULES, check_when
 from crossline.core.formula.formula import Formula
 from crossline.core.rules.base import Action
@@ -74,6 +75,12 @@ class Policy(_Model):
         default=[], description="Decisions by score, in any order; a score below the lowest band is `allow`."
     )
 
+    fallback: list[FallbackBranch] = Field(
+        default=[],
+        description="Tried in this order where the decision API cannot judge a record in time; without a branch that "
+        "holds it is `review`. See Fallback in semantics.md.",
+    )
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         findings, seen = [], set[int]()
@@ -81,13 +88,18 @@ class Policy(_Model):
             if band.at_least in seen:
                 findings.append(Finding(("bands", number, "from"), shown(band.at_least), "each score once"))
             seen.add(band.at_least)
+        findings += order_findings(self.fallback)
         if findings:
             raise refusals(findings)
         return self
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON that loads again as the same policy."""
-        return self.model_dump(mode="json", by_alias=True)
+        data = self.model_dump(mode="json", by_alias=True)
+        # What a policy without one has always been: its digest stands in plan snapshots and in receipts.
+        if not self.fallback:
+            del data["fallback"]
+        return data
 
     @cached_property
     def digest(self) -> str:
@@ -99,6 +111,10 @@ class Policy(_Model):
         names = (name for branch in self.decide for name in branch.formula.names)
         named = {name.removeprefix(RULES) for name in names if name.startswith(RULES)}
         return sorted(named - set(rule_ids))
+
+    def unknown_lists(self, lists: Iterable[str]) -> list[str]:
+        """The lists that its fallback looks something up in and that are none of ``lists``."""
+        return sorted({name for branch in self.fallback for name in branch.condition.lists()} - set(lists))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +148,9 @@ def load_policy(text: str, source: str) -> Policy:
     """
     document = load_yaml(text, source)
     if not isinstance(document.data, dict):
-        found = Finding((), shown(document.data), "a mapping with schema_version, version, decide, score, bands")
+        found = Finding(
+            (), shown(document.data), "a mapping with schema_version, version, decide, score, bands, fallback"
+        )
         raise RefusedError([place(found, document)])
     try:
         return Policy.model_validate(document.data)

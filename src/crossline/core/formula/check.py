@@ -72,6 +72,26 @@ def check(text: object, names: Mapping[str, FieldKind], path: Path, wanted: Want
     return report.findings()
 
 
+def check_form(text: object, path: Path) -> list[Finding]:
+    """All that is wrong with ``text`` whatever names there are: that it cannot be read, or is no formula.
+
+    For what is read before anybody knows the names; ``check`` says the rest, once they are known.
+    """
+    unreadable = _unreadable(text, path)
+    if unreadable is not None:
+        return [unreadable]
+    report = _Nameless(str(text), path)
+    parse((), report)
+    return report.findings()
+
+
+class _Nameless(Report):
+    """A report of a formula whose names are not known."""
+
+    def unknown_name(self, name: str, span: Span, names: Collection[str]) -> None:
+        """It may be there."""
+
+
 def _unreadable(text: object, path: Path) -> Finding | None:
     if not isinstance(text, str):
         return Finding(path, shown(text), "a formula, as text")

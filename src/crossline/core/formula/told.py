@@ -11,7 +11,7 @@ from crossline.core.texts.problems import Finding, Path, nearest, one_of
 FINDINGS_MAX = 20
 
 _SHOWN_MAX = 40
-_A_NAME = "a field or figure"
+A_NAME = "a field or figure"
 
 
 class Report:
@@ -51,7 +51,7 @@ class Report:
             return
         self._unknown.add(name)
         if len(self._found) >= FINDINGS_MAX:
-            self.add(span, _A_NAME)
+            self.add(span, A_NAME)
             return
         inner = [known for known in names if known.startswith(f"{name}.")]
         if inner:
@@ -61,7 +61,7 @@ class Report:
         else:
             quotes = "" if "." in name else f"; a text stands in quotes: '{name}'"
             hint = nearest(name, names) or f"there is {one_of(names, 30)}{quotes}" if names else None
-        self.add(span, _A_NAME, hint)
+        self.add(span, A_NAME, hint)
 
     def unknown_function(self, name: str, span: Span, names: Collection[str]) -> None:
         """Tell that ``name``, which stands before a bracket, is no function."""

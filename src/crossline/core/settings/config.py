@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError
 
 from crossline.core.basics.times import format_duration
+from crossline.core.decide.fallback import fallback_problems
 from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.figures.carried import default_findings
 from crossline.core.figures.kinds import TimeMode
@@ -216,6 +217,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
     streams, elsewhere = _streams(document, report, read)
     policy, more = _other_file(document, report, read, "policy", load_policy)
     elsewhere += more
+    elsewhere += _fallback(document, read, policy, streams)
     _check_sources(document, report, streams)
     if file is not None and streams is not None:
         streams, findings = with_tables(streams, file.enrich)
@@ -284,6 +286,16 @@ def _other_file(
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             report.add((key or what,), shown(written), f"a {what} file that can be read ({reason})")
     return None, []
+
+
+def _fallback(
+    document: Document, read: Callable[[str], str], policy: Policy | None, streams: Mapping[str, StreamSpec] | None
+) -> list[Problem]:
+    """What of the policy's fallback does not fit the streams."""
+    if policy is None or streams is None or not policy.fallback:
+        return []
+    source = document.data["policy"]
+    return fallback_problems(read(source), source, policy.fallback, streams)
 
 
 def _check_sources(document: Document, report: Report, streams: dict[str, StreamSpec] | None) -> None:

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from crossline.core.basics.times import format_duration
+from crossline.core.decide.fallback import FallbackBranch
 from crossline.core.decide.policy import Band, Branch, Policy
 from crossline.core.settings.config import PipelineDefaults, PipelineFile
 from crossline.core.settings.decisions import DecisionSettings
@@ -115,6 +116,7 @@ def reference() -> str:
     parts += _section("`limits`, in `serve`", LimitSettings)
     parts += [*_section("A policy file", Policy), *_section("`decide`, in a policy file", Branch), _WHEN]
     parts += _section("`bands`, in a policy file", Band)
+    parts += _section("`fallback`, in a policy file", FallbackBranch)
     return "\n".join(parts)
 
 

@@ -111,6 +111,10 @@ class RuleChanges:
         missing = deciding.policy.unknown_rules(ids) if deciding is not None else []
         if missing:
             log.warning("the policy names rules that are not there", rules=missing)
+        looked_up = deciding.policy.unknown_lists(()) if deciding is not None else []
+        unlisted = sorted(set(looked_up) - set(self._lists.since({}))) if looked_up else []
+        if unlisted:
+            log.warning("the policy's fallback reads lists that are not there", lists=unlisted)
         holding = sorted({version.rule.rule_id for version in self._rules.versions if version.rule.hold is not None})
         if holding and deciding is None:
             log.warning("rules hold nothing: there is no policy, so nothing is decided", rules=holding)

@@ -1,0 +1,211 @@
+"""Cases as rows: read, searched, written, and what a change makes of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from crossline.core.texts.problems import one_of, shown
+from crossline.serve.cases import checks
+from crossline.serve.cases.file import CaseFile
+from crossline.serve.cases.values import (
+    NEXT_STATES,
+    STATES,
+    UNSET,
+    Case,
+    CaseChange,
+    CaseEvent,
+    CaseFilter,
+    CasePage,
+    EventKind,
+    LinkedAlert,
+    NotTakenError,
+    NotThereError,
+)
+
+LIMIT_MAX = 500
+_INT_MAX = 2**63 - 1
+_COLUMNS = "case_id, title, state, assignee, version, opened_ms, opened_by, changed_ms, changed_by"
+
+
+def changed(case: Case, change: CaseChange, who: str, now_ms: int) -> Case:
+    """``case`` with ``change``. Raises NotTakenError where the change does not fit it, or is none."""
+    if change.state is not None and change.state not in NEXT_STATES[case.state] and change.state != case.state:
+        known = change.state in STATES
+        expected = one_of(NEXT_STATES[case.state]) if known else one_of(STATES)
+        raise NotTakenError("/state", shown(change.state), f"{expected}, for the case is {case.state}")
+    reopened = case.state == "resolved" and change.state == "open"
+    if case.state == "resolved" and not reopened:
+        raise NotTakenError("/state", "a change of a case that is resolved", 'state "open" with it, which reopens it')
+    if change.verdict is not None and change.state != "resolved":
+        raise NotTakenError("/label", "a label", 'state "resolved" with it')
+    made = dataclasses.replace(
+        case,
+        state=change.state or case.state,
+        title=case.title if change.title is None else checks.text("/title", change.title, checks.TITLE_MAX, least=1),
+        assignee=case.assignee if change.assignee is UNSET else _assignee(change.assignee),
+        alerts=_linked(case, change),
+    )
+    if made == case:
+        raise NotTakenError("", "nothing that changes the case", "state, assignee, title, link or unlink")
+    if change.verdict is not None and not records_of(made):
+        hint = "link alerts with their stream and record_id, or put the label on the record itself"
+        raise NotTakenError("/label", "a label, and no linked alert whose record is known", "such an alert", hint)
+    return dataclasses.replace(made, version=case.version + 1, changed_ms=now_ms, changed_by=who)
+
+
+def records_of(case: Case) -> list[tuple[str, str]]:
+    """Stream and id of the records of its alerts, each once."""
+    found = [(each.stream, each.record_id) for each in case.alerts]
+    return [(stream, record) for stream, record in dict.fromkeys(found) if stream is not None and record is not None]
+
+
+def difference(before: Case, after: Case) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a person changed, as it was and as it is."""
+    was, now = before.to_json(), after.to_json()
+    names = [name for name in ("title", "state", "alerts", "assignee") if was[name] != now[name]]
+    return {name: was[name] for name in names}, {name: now[name] for name in names}
+
+
+def read(file: CaseFile, case_id: str) -> Case:
+    """Raises NotThereError."""
+    with file.reading():
+        found = file.rows(f"SELECT seq, {_COLUMNS} FROM cases WHERE case_id = ?", (case_id,))  # noqa: S608 - our names
+        if not found:
+            raise NotThereError(f"there is no case {shown(case_id)}")
+        return _cases(file, found)[0]
+
+
+def search(file: CaseFile, wanted: CaseFilter, cursor: str | None, limit: int) -> CasePage:
+    """Those opened last first. Raises NotTakenError for a cursor or limit that is none."""
+    if not 1 <= limit <= LIMIT_MAX:
+        raise NotTakenError("?limit", shown(limit), f"1 to {LIMIT_MAX}")
+    for each in wanted.states:
+        if each not in STATES:
+            raise NotTakenError("?state", shown(each), one_of(STATES))
+    where, values = ["seq < ?"], [_seq(cursor)]
+    for condition, given in _conditions(wanted):
+        where.append(condition)
+        values += given
+    query = f"SELECT seq, {_COLUMNS} FROM cases WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ?"  # noqa: S608
+    with file.reading():
+        found = file.rows(query, (*values, limit + 1))
+        more = str(found[limit - 1]["seq"]) if len(found) > limit else None
+        return CasePage(tuple(_cases(file, found[:limit])), more)
+
+
+def write(file: CaseFile, case: Case, *, fresh: bool) -> None:
+    """Store it, in a transaction."""
+    row = case.to_row()
+    names = _COLUMNS.split(", ")
+    if fresh:
+        marks = ", ".join("?" * len(names))
+        file.run(f"INSERT INTO cases ({_COLUMNS}) VALUES ({marks})", [row[name] for name in names])  # noqa: S608
+    else:
+        put = ", ".join(f"{name} = ?" for name in names)
+        file.run(f"UPDATE cases SET {put} WHERE case_id = ?", [*(row[name] for name in names), case.case_id])  # noqa: S608
+    (found,) = file.rows("SELECT seq FROM cases WHERE case_id = ?", (case.case_id,))
+    file.run("DELETE FROM case_alerts WHERE case_seq = ?", (found["seq"],))
+    for number, each in enumerate(case.alerts):
+        file.run(
+            "INSERT INTO case_alerts (case_seq, position, alert_id, stream, record_id) VALUES (?, ?, ?, ?, ?)",
+            (found["seq"], number, each.alert_id, each.stream, each.record_id),
+        )
+
+
+def note_event(
+    file: CaseFile,
+    case: Case,
+    kind: EventKind,
+    who: str,
+    now_ms: int,
+    text: str,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+) -> CaseEvent:
+    """Add an event, in a transaction."""
+    number = file.run(
+        "INSERT INTO case_events (case_id, kind, at_ms, who, text, version, before, after) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (case.case_id, kind, now_ms, who, text, case.version, _json(before), _json(after)),
+    )
+    return CaseEvent(number, case.case_id, kind, now_ms, who, text, case.version, before, after)
+
+
+def events(file: CaseFile, case_id: str | None, after: int, limit: int) -> list[CaseEvent]:
+    """Of a case, or of all, in their order."""
+    where = "" if case_id is None else "case_id = ? AND "
+    found = file.rows(
+        f"SELECT * FROM case_events WHERE {where}number > ? ORDER BY number LIMIT ?",  # noqa: S608
+        (*([] if case_id is None else [case_id]), min(max(after, 0), _INT_MAX), limit),
+    )
+    return [
+        CaseEvent(**{**each, "before": orjson.loads(each["before"]), "after": orjson.loads(each["after"])})
+        for each in found
+    ]
+
+
+def _conditions(wanted: CaseFilter) -> list[tuple[str, list[Any]]]:
+    found: list[tuple[str, list[Any]]] = []
+    if wanted.states:
+        found.append((f"state IN ({', '.join('?' * len(wanted.states))})", list(wanted.states)))
+    if wanted.assignee is not UNSET:
+        found.append(("assignee IS ?", [wanted.assignee]))
+    if wanted.alert_id is not None:
+        found.append(("seq IN (SELECT case_seq FROM case_alerts WHERE alert_id = ?)", [wanted.alert_id]))
+    if wanted.record is not None:
+        inner = "SELECT case_seq FROM case_alerts WHERE stream = ? AND record_id = ?"
+        found.append((f"seq IN ({inner})", list(wanted.record)))
+    for operator, bound_ms in ((">=", wanted.from_ms), ("<", wanted.until_ms)):
+        if bound_ms is not None:
+            found.append((f"opened_ms {operator} ?", [max(-_INT_MAX, min(bound_ms, _INT_MAX))]))
+    if wanted.text:
+        found.append(("instr(lower(title), lower(?)) > 0", [wanted.text]))
+    return found
+
+
+def _cases(file: CaseFile, found: Sequence[sqlite3.Row]) -> list[Case]:
+    marks = ", ".join("?" * len(found))
+    linked = file.rows(
+        f"SELECT * FROM case_alerts WHERE case_seq IN ({marks}) ORDER BY case_seq, position",  # noqa: S608
+        [each["seq"] for each in found],
+    )
+    by_case: dict[int, list[LinkedAlert]] = {}
+    for each in linked:
+        by_case.setdefault(each["case_seq"], []).append(
+            LinkedAlert(each["alert_id"], each["stream"], each["record_id"])
+        )
+    return [
+        Case(alerts=tuple(by_case.get(each["seq"], ())), **{name: each[name] for name in _COLUMNS.split(", ")})
+        for each in found
+    ]
+
+
+def _assignee(value: str | None) -> str | None:
+    return None if value is None else checks.text("/assignee", value, checks.ID_MAX, least=1)
+
+
+def _linked(case: Case, change: CaseChange) -> tuple[LinkedAlert, ...]:
+    known = {each.alert_id for each in case.alerts}
+    for number, name in enumerate(change.unlink):
+        if name not in known:
+            raise NotTakenError(f"/unlink/{number}", shown(name), "an alert of the case")
+    kept = [each for each in case.alerts if each.alert_id not in set(change.unlink)]
+    checks.alerts("/link", change.link)
+    return checks.alerts("/link", [*kept, *change.link])
+
+
+def _seq(cursor: str | None) -> int:
+    if cursor is None:
+        return _INT_MAX
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(_INT_MAX))):
+        raise NotTakenError("?cursor", "no cursor of this list", "next_cursor of the page before")
+    return int(cursor)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return orjson.dumps(dict(value)).decode()

@@ -1,0 +1,111 @@
+"""Labels: a log to which each is added, and the last word on each record."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from crossline.serve.cases import checks
+from crossline.serve.cases.file import CaseFile
+from crossline.serve.cases.values import ChangedError, Label, Verdict
+
+PIECE = 5_000
+_COLUMNS = "stream, record_id, is_fraud, known_ms, reason, who, at_ms, version, case_id"
+
+
+def checked(verdict: Verdict, base: str, now_ms: int) -> Verdict:
+    """``verdict`` with its time. Raises NotTakenError."""
+    return Verdict(
+        checks.truth(f"{base}/is_fraud", verdict.is_fraud),
+        checks.text(f"{base}/reason", verdict.reason, checks.REASON_MAX),
+        checks.known_ms(f"{base}/known_at", verdict.known_ms, now_ms),
+    )
+
+
+def add(
+    file: CaseFile,
+    record: tuple[str, str],
+    verdict: Verdict,
+    who: str,
+    now_ms: int,
+    *,
+    version: int | None = None,
+    case_id: str | None = None,
+) -> Label:
+    """Say it of ``record`` (stream and id), in a transaction.
+
+    Raises ChangedError where ``version`` is not that of the last word (0: there is none).
+    """
+    stands = last(file, *record)
+    found = stands.version if stands is not None else 0
+    if version is not None and version != found:
+        raise ChangedError(
+            f"the label of {record[1]} was changed meanwhile: found version {found}, expected {version}; look at it "
+            "again, and name that version",
+            stands,
+        )
+    known_ms = verdict.known_ms if verdict.known_ms is not None else now_ms
+    label = Label(*record, verdict.is_fraud, known_ms, verdict.reason, who, now_ms, found + 1, case_id)
+    file.run(
+        f"INSERT INTO labels ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
+        (*record, int(label.is_fraud), label.known_ms, label.reason, who, now_ms, label.version, case_id),
+    )
+    return label
+
+
+def last(file: CaseFile, stream: str, record_id: str) -> Label | None:
+    """The last word on a record."""
+    found = file.rows(
+        f"SELECT {_COLUMNS} FROM labels WHERE stream = ? AND record_id = ? ORDER BY version DESC LIMIT 1",  # noqa: S608 - our own names
+        (stream, record_id),
+    )
+    return _label(found[0]) if found else None
+
+
+def history(file: CaseFile, stream: str, record_id: str) -> list[Label]:
+    """All that was said about a record, the last word last."""
+    found = file.rows(
+        f"SELECT {_COLUMNS} FROM labels WHERE stream = ? AND record_id = ? ORDER BY version",  # noqa: S608 - as above
+        (stream, record_id),
+    )
+    return [_label(each) for each in found]
+
+
+def standing(
+    file: CaseFile, streams: Sequence[str] | None, known_by_ms: int | None, given_by_ms: int | None
+) -> Iterator[Label]:
+    """The last word on each record, in the order in which these were said, read in pieces.
+
+    ``known_by_ms``, ``given_by_ms``: of what was known, and of what was said, up to then.
+    """
+    inner, values = ["m.stream = l.stream", "m.record_id = l.record_id"], list[Any]()
+    where = ["seq > ?"]
+    for column, bound_ms in (("known_ms", known_by_ms), ("at_ms", given_by_ms)):
+        if bound_ms is not None:
+            inner.append(f"m.{column} <= ?")
+            values.append(max(-(2**62), min(bound_ms, 2**62)))
+    newest = f"SELECT max(version) FROM labels AS m WHERE {' AND '.join(inner)}"  # noqa: S608 - as above
+    where.append(f"version = ({newest})")
+    if streams is not None:
+        where.append(f"stream IN ({', '.join('?' * len(streams))})")
+        values += streams
+    query = f"SELECT seq, {_COLUMNS} FROM labels AS l WHERE {' AND '.join(where)} ORDER BY seq LIMIT {PIECE}"  # noqa: S608
+    after = 0
+    while found := file.rows(query, (after, *values)):
+        yield from map(_label, found)
+        after = found[-1]["seq"]
+
+
+def _label(row: sqlite3.Row) -> Label:
+    return Label(
+        row["stream"],
+        row["record_id"],
+        bool(row["is_fraud"]),
+        row["known_ms"],
+        row["reason"],
+        row["who"],
+        row["at_ms"],
+        row["version"],
+        row["case_id"],
+    )
