@@ -1,0 +1,1 @@
+"""HTTP of the API: problems, and the routes of reads and writes."""
