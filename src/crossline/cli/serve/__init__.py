@@ -1,0 +1,1 @@
+"""``crossline serve``: the decision API, its keys and its audit log."""

@@ -1,0 +1,1 @@
+"""Who may ask the API for what: keys, tokens, roles, limits, and the log of what was written."""

@@ -1,0 +1,105 @@
+"""The body of a request, bounded while it comes; and the answer, with the headers that every answer has."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from crossline.logs import get_logger
+from crossline.serve.http.problems import MEDIA_TYPE, ProblemError
+
+Message = MutableMapping[str, Any]
+log = get_logger(__name__)
+
+
+class BodyTooLargeError(Exception):
+    """Ends the reading of a body in the app; what the app makes of it is not sent."""
+
+
+class BoundedBody:
+    """One request and its answer.
+
+    Once more came than ``bytes_max``, the app is told nothing more and the client gets 413, whatever the app answers.
+
+    Args:
+        receive: Of ASGI.
+        send: Of ASGI.
+        headers: What every answer has.
+    """
+
+    __slots__ = ("_gone", "_headers", "_over", "_read", "_receive", "_send", "_started", "bytes_max")
+
+    def __init__(
+        self,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+        headers: tuple[tuple[bytes, bytes], ...],
+    ) -> None:
+        self._receive = receive
+        self._send = send
+        self._headers = headers
+        self._read = 0
+        self._over: ProblemError | None = None
+        self._started = self._gone = False
+        self.bytes_max = 0
+
+    async def run(self, app: Callable[..., Awaitable[None]], scope: MutableMapping[str, Any]) -> None:
+        """Let ``app`` answer."""
+        try:
+            await app(scope, self.receive, self.send)
+        except Exception:
+            if self._gone:
+                return  # nobody is there to be answered
+            if self._started:
+                raise
+            if self._over is None:
+                log.exception("a request could not be answered", route=scope.get("state", {}).get("route"))
+                await self.refuse(ProblemError(500, "found a fault within the API; expected none. Its log says which"))
+        if self._over is not None and not self._started:
+            await self.refuse(self._over)
+
+    async def receive(self) -> Message:
+        """The next of the body. Raises BodyTooLargeError once it is too large."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._read += len(message.get("body", b""))
+            if self._read > self.bytes_max:
+                self._over = self.too_large(f"more than {self.bytes_max:,}")
+                raise BodyTooLargeError
+        elif message["type"] == "http.disconnect":
+            self._gone = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        """A part of the answer."""
+        if message["type"] == "http.response.start":
+            if self._over is not None:
+                return
+            self._started = True
+            given = message.get("headers", ())
+            names = {name.lower() for name, _ in given}
+            message["headers"] = [*given, *(each for each in self._headers if each[0] not in names)]
+        elif not self._started:
+            return
+        await self._send(message)
+
+    async def refuse(self, problem: ProblemError) -> None:
+        """Answer with ``problem``. What of the body has not been read is dropped (``protocol`` bounds how much)."""
+        body = problem.body()
+        headers = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
+        headers += [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            *self._headers,
+        ]
+        if problem.status == 400:  # where this request ends is not sure
+            headers.append((b"connection", b"close"))
+        self._started = True
+        await self._send({"type": "http.response.start", "status": problem.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    def too_large(self, found: str) -> ProblemError:
+        """The answer to a body that is too large."""
+        return ProblemError(
+            413, f"found a body of {found} bytes; expected at most {self.bytes_max:,} (serve.limits.body_max)"
+        )

@@ -1,0 +1,222 @@
+"""What every request passes before the API sees it: who asks, how often, for what, and how much is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from crossline.core.basics.errors import RetryableError
+from crossline.core.settings.process.serve import LimitSettings
+from crossline.logs import get_logger
+from crossline.serve.access.bodies import BoundedBody
+from crossline.serve.access.credentials import Credentials, RefusedCredentialError
+from crossline.serve.access.keyring import KeysUnknownError
+from crossline.serve.access.limits import WRONG_BURST, WRONG_PER_S, Buckets, peer_key
+from crossline.serve.access.roles import ANYBODY, Principal
+from crossline.serve.access.routes import Route, RouteTable
+from crossline.serve.http.problems import ProblemError, not_allowed
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+BATCH_RECORDS_MAX = 500
+_NOTE_USED_S = 60.0
+# Nothing of an answer is a page: no browser shall guess a type, keep it, frame it, or run what is in it.
+SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_HSTS = (b"strict-transport-security", b"max-age=31536000")
+_LOOPBACK_NAMES = (b"127.0.0.1", b"localhost", b"[::1]")
+log = get_logger(__name__)
+
+
+class Access:
+    """ASGI middleware: lets a request through to ``app`` with its ``Principal`` in ``scope["state"]["principal"]``.
+
+    401 without a credential that is good, 403 where the route table gives the principal no such route, 429 past its
+    limit, 413 past the bound of the body. ``/healthz`` and ``/readyz`` need nobody. ``scope["state"]["route"]`` has the
+    template of the table, ``scope["state"]["access"]`` this object (for ``charge``).
+
+    Args:
+        app: What answers.
+        credentials: Who asks; None where the API is open (``serve.open``).
+        limits: Of one principal.
+        table: The routes, and the scope that each needs.
+
+    Example:
+        app = Access(app, Credentials(KeyRing(Path(serve.keys))), serve.limits)
+    """
+
+    def __init__(
+        self, app: App, credentials: Credentials | None, limits: LimitSettings, table: RouteTable | None = None
+    ) -> None:
+        self._app = app
+        self._credentials = credentials
+        self._table = table if table is not None else RouteTable()
+        self._body_max = limits.body_max
+        self._buckets = Buckets(limits.per_s, limits.burst)
+        self._wrong = Buckets(WRONG_PER_S, WRONG_BURST)
+        self._noting: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request, or the life of the server."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(scope, receive, send)
+        else:  # nothing here speaks WebSocket
+            await send({"type": "websocket.close", "code": 1008})
+
+    def charge(self, principal: Principal, requests: int) -> None:
+        """Count ``requests`` more of a principal: a batch is as many as it has records.
+
+        Raises ProblemError (429) where its limit does not allow them.
+        """
+        wait_s = self._buckets.take((principal.kind, principal.name), time.monotonic(), requests)
+        if wait_s:
+            raise _too_many(wait_s)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = BoundedBody(receive, send, _headers_of(scope))
+        try:
+            credential = self._bound(scope, body)
+            route = self._table.find(scope["method"], scope["path"])
+            if route is None or not route.need.public:
+                principal = await self._principal(scope, credential)
+                self._allow(scope, route, principal)
+        except ProblemError as problem:
+            await body.refuse(problem)
+            return
+        except Exception:  # a fault in here lets nobody in, and says nothing
+            log.exception("access could not be judged")
+            await body.refuse(ProblemError(500, "found a fault within the API; expected none. Its log says which"))
+            return
+        await body.run(self._app, scope)
+
+    def _bound(self, scope: Scope, body: BoundedBody) -> bytes | None:
+        """Bound the body, refuse what two readers could take for two things; gives the header Authorization."""
+        credential: bytes | None = None
+        length: int | None = None
+        coded = False
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                if credential is not None:
+                    raise ProblemError(400, "found two headers Authorization; expected one")
+                credential = value
+            elif name == b"content-length":
+                if length is not None or not value.isdigit():
+                    raise ProblemError(400, "found no plain Content-Length, or two; expected one number")
+                length = int(value[:20])
+            elif name == b"transfer-encoding":
+                if coded or value.lower() != b"chunked":
+                    raise ProblemError(400, "found a Transfer-Encoding that is not chunked; expected none, or chunked")
+                coded = True
+        if coded and length is not None:
+            raise ProblemError(400, "found Content-Length and Transfer-Encoding; expected one of them")
+        path: str = scope["path"]
+        body.bytes_max = self._body_max * BATCH_RECORDS_MAX if path.endswith(":batch") else self._body_max
+        if length is not None and length > body.bytes_max:
+            raise body.too_large(f"{length:,}")
+        return credential
+
+    async def _principal(self, scope: Scope, credential: bytes | None) -> Principal:
+        credentials = self._credentials
+        if credentials is None:
+            _check_local(scope["headers"])
+            return ANYBODY
+        if credential is None:
+            raise _unknown("found no credential; expected the header Authorization: Bearer KEY", given=False)
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            principal = credentials.at_once(credential, now_ms)
+            if principal is not None:
+                return principal
+            peer = peer_key(scope["client"][0]) if scope.get("client") else ""
+            wait_s = self._wrong.wait(peer, time.monotonic())
+            if wait_s:
+                raise _too_many(wait_s)
+            return await self._asked(credentials, credential, now_ms, peer)
+        except KeysUnknownError as error:
+            raise ProblemError(503, str(error), headers={"Retry-After": "1"}) from None
+
+    async def _asked(self, credentials: Credentials, credential: bytes, now_ms: int, peer: str) -> Principal:
+        try:
+            return await credentials.asked(credential, now_ms)
+        except RetryableError as error:
+            log.warning("a token cannot be judged now", reason=str(error))
+            said = "found nobody who can say now whether the token is good; expected the identity provider"
+            raise ProblemError(503, said, headers={"Retry-After": "1"}) from None
+        except RefusedCredentialError as error:
+            self._wrong.take(peer, time.monotonic())
+            log.info("a credential was refused", peer=peer, why=error.why)
+            said = "found a credential that is not good: unknown, expired or revoked; expected one that is"
+            raise _unknown(said, given=True) from None
+
+    def _allow(self, scope: Scope, route: Route | None, principal: Principal) -> None:
+        wait_s = self._buckets.take((principal.kind, principal.name), time.monotonic())
+        if wait_s:
+            raise _too_many(wait_s)
+        if route is None or not route.need.met(principal, route.stream):
+            raise not_allowed()
+        state = scope.setdefault("state", {})
+        state["principal"], state["route"], state["access"] = principal, route.template, self
+
+    async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """While the server lives, it is noted when keys were last used."""
+        credentials = self._credentials
+        if credentials is not None:
+            self._noting = asyncio.create_task(_note_used(credentials))
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            if self._noting is not None:
+                self._noting.cancel()
+                with suppress(asyncio.CancelledError):
+                    await self._noting
+            if credentials is not None:
+                await asyncio.to_thread(credentials.keys.note_used)
+                await credentials.close()
+
+
+async def _note_used(credentials: Credentials) -> None:
+    while True:
+        await asyncio.sleep(_NOTE_USED_S)
+        await asyncio.to_thread(credentials.keys.note_used)
+
+
+def _headers_of(scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
+    return (*SECURITY_HEADERS, _HSTS) if scope.get("scheme") == "https" else SECURITY_HEADERS
+
+
+def _check_local(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse pages in somebody's browser, which could ask where nobody needs a key: of another origin, or host name.
+
+    Raises ProblemError (403) for those.
+    """
+    for name, value in headers:
+        if name == b"host":
+            host = value.lower()
+            if not any(host == known or host.startswith(known + b":") for known in _LOOPBACK_NAMES):
+                raise not_allowed()
+        elif name == b"origin" or (name == b"sec-fetch-site" and value not in {b"same-origin", b"none"}):
+            raise not_allowed()
+
+
+def _unknown(said: str, *, given: bool) -> ProblemError:
+    more = ', error="invalid_token"' if given else ""
+    return ProblemError(401, said, headers={"WWW-Authenticate": f'Bearer realm="crossline"{more}'})
+
+
+def _too_many(wait_s: float) -> ProblemError:
+    after_s = max(1, -int(-wait_s // 1))
+    said = f"found more requests than this credential or address may send; expected the next in {after_s} s"
+    return ProblemError(429, said, headers={"Retry-After": str(after_s)})

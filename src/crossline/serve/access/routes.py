@@ -1,0 +1,127 @@
+"""Finds the entry of the route table that an address belongs to, and routes of an app that have none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from crossline.serve.access.roles import ROUTES, STREAM_NAME, Need
+
+_PARAMETER = re.compile(r"\{([a-z_]+)(:path)?\}(.*)")
+# What a part of an address may be: ids are any text, but what another program might read as a place in folders, or
+# as a second line. A slash in an id is written %2F by who asks and decoded by the server: it is then two parts, which
+# only a parameter that takes all the rest (`{record_id:path}`) puts together again.
+_PART = re.compile(r"(?!\.{1,2}\Z)[^\x00-\x1f\x7f/�]{1,1024}")
+_CACHED_MAX = 256
+
+
+class Route(NamedTuple):
+    """A route of the table: its ``template``, what it needs, and the stream that the address names, if it names one."""
+
+    template: str
+    need: Need
+    stream: str | None = None
+
+
+@dataclass(slots=True)
+class _Node:
+    literal: dict[str, _Node] = field(default_factory=dict)
+    # By what stands behind the parameter, the longest first: ("stream", ":batch"), then ("stream", "").
+    parameter: dict[tuple[str, str], _Node] = field(default_factory=dict)
+    rest: dict[str, Route] = field(default_factory=dict)
+    routes: dict[str, Route] = field(default_factory=dict)
+
+
+class RouteTable:
+    """The table, for looking up addresses in a few microseconds."""
+
+    def __init__(self, routes: Mapping[tuple[str, str], Need] = ROUTES) -> None:
+        self._root = _Node()
+        self._cached: dict[tuple[str, str], Route] = {}
+        for (method, template), need in routes.items():
+            self._add(method, template, need)
+
+    def find(self, method: str, path: str) -> Route | None:
+        """The route of ``method`` and the decoded ``path``, the most literal first; None where there is none."""
+        cached = self._cached.get((method, path))
+        if cached is not None:
+            return cached
+        asked = "GET" if method == "HEAD" else method
+        if not path.startswith("/"):
+            return None
+        route = _found(self._root, path[1:].split("/"), 0, asked, None)
+        if route is not None and route.stream is not None and len(self._cached) < _CACHED_MAX:
+            self._cached[method, path] = route
+        return route
+
+    def _add(self, method: str, template: str, need: Need) -> None:
+        node = self._root
+        for part in template[1:].split("/"):
+            parameter = _PARAMETER.fullmatch(part)
+            if parameter is None:
+                node = node.literal.setdefault(part, _Node())
+                continue
+            if parameter[2]:
+                node.rest[method] = Route(template, need)
+                return
+            key = (parameter[1], parameter[3])
+            node.parameter.setdefault(key, _Node())
+            node.parameter = dict(sorted(node.parameter.items(), key=lambda each: -len(each[0][1])))
+            node = node.parameter[key]
+        node.routes[method] = Route(template, need)
+
+
+def _found(node: _Node, parts: list[str], at: int, method: str, stream: str | None) -> Route | None:
+    if at == len(parts):
+        route = node.routes.get(method)
+        return route if route is None or stream is None else route._replace(stream=stream)
+    part = parts[at]
+    literal = node.literal.get(part)
+    if literal is not None and (route := _found(literal, parts, at + 1, method, stream)) is not None:
+        return route
+    for (name, suffix), below in node.parameter.items():
+        if not part.endswith(suffix):
+            continue
+        value = part[: len(part) - len(suffix)]
+        if (STREAM_NAME if name == "stream" else _PART).fullmatch(value) is None:
+            continue
+        named = value if name == "stream" else stream
+        if (route := _found(below, parts, at + 1, method, named)) is not None:
+            return route
+    rest = node.rest.get(method)
+    if rest is None or not all(_PART.fullmatch(each) for each in parts[at:]):
+        return None
+    return rest if stream is None else rest._replace(stream=stream)
+
+
+def check_routes(routes: Iterable[Any], table: Mapping[tuple[str, str], Need] = ROUTES) -> list[str]:
+    """Routes of an app (``app.routes``) that the table has no entry for, as ``METHOD TEMPLATE``.
+
+    Each of them is refused to everybody; a test holds this empty.
+    """
+    known = {(method, _shape(template)) for method, template in table}
+    return [
+        f"{method} {template}"
+        for template, methods in _templates(routes, "")
+        for method in sorted(methods - {"HEAD"})
+        if (method, _shape(template)) not in known
+    ]
+
+
+def _templates(routes: Iterable[Any], prefix: str) -> Iterable[tuple[str, set[str]]]:
+    for route in routes:
+        below = getattr(route, "routes", None)
+        template = prefix + getattr(route, "path", "")
+        if below:
+            yield from _templates(below, template)
+        else:
+            yield template, set(getattr(route, "methods", None) or {"(any method)"})
+
+
+def _shape(template: str) -> str:
+    """``template``, whatever its parameters are called; but a stream is a stream."""
+    return re.sub(
+        r"\{(\w+)(:\w+)?\}", lambda found: "{stream}" if found[1] == "stream" else "{}" + (found[2] or ""), template
+    )
