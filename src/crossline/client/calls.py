@@ -43,13 +43,14 @@ OPERATIONS = {
     "alert_records": Operation("GET", "/v1/alerts/{id}/records"),
     "events": Operation("GET", "/v1/events", ("kinds", "key.*"), headers=("Last-Event-ID",)),
     "entity": Operation("GET", "/v1/entities/{field}/{value}"),
+    "holds": Operation("GET", "/v1/holds", ("key.*",)),
     "hold": Operation("POST", "/v1/holds", body=("rule_id", "key", "action", "until", "reason"), headers=_KEYED),
     "release": Operation("DELETE", "/v1/holds/{id}", body=("reason",), headers=_CHANGES),
     "label": Operation(
         "PUT", "/v1/labels/{stream}/{record_id}", body=("is_fraud", "known_at", "reason"), headers=_CHANGES
     ),
-    "list_put": Operation("PUT", "/v1/lists/{name}/{entry}", body=("until", "reason"), headers=_CHANGES),
-    "list_delete": Operation("DELETE", "/v1/lists/{name}/{entry}", body=("reason",), headers=_CHANGES),
+    "list_put": Operation("PUT", "/v1/lists/{name}/{entry}", body=("until", "value"), headers=_CHANGES),
+    "list_delete": Operation("DELETE", "/v1/lists/{name}/{entry}", headers=_CHANGES),
     "rules": Operation("GET", "/v1/rules"),
     "rule_versions": Operation("GET", "/v1/rules/{id}/versions"),
     "rules_check": Operation("POST", "/v1/rules:check"),

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from crossline.client.calls import Call, When, call, instant_text
+from crossline.client.calls import Call, When, call, instant_text, key_query
 
 Found = TypeVar("Found")
 
@@ -60,6 +60,10 @@ class Resources(ABC, Generic[Found]):
         body = {"is_fraud": is_fraud, "known_at": instant_text(known_at), "reason": reason}
         return self.call(call("label", [stream, record_id], body=body, if_match=if_match))
 
+    def holds(self, key: Mapping[str, str] | None = None) -> Found:
+        """The keys that are held now, in ``items``; ``key``: of these values of key fields alone."""
+        return self.call(call("holds", query=key_query(key)))
+
     def hold(
         self, key: Mapping[str, str], *, action: str, until: When, reason: str, rule_id: str | None = None
     ) -> Found:
@@ -77,16 +81,16 @@ class Resources(ABC, Generic[Found]):
         entry: str,
         *,
         until: When | None = None,
-        reason: str | None = None,
+        value: float | bool | None = None,
         if_match: str | None = None,
     ) -> Found:
-        """Put an entry on a list, until an instant or for good."""
-        body = {"until": instant_text(until), "reason": reason}
+        """Put an entry on a list, until an instant or for good; ``value``: where it is no text, as ``entry`` says it."""
+        body = {"until": instant_text(until), "value": value}
         return self.call(call("list_put", [name, entry], body=body, if_match=if_match))
 
-    def list_delete(self, name: str, entry: str, *, reason: str | None = None, if_match: str | None = None) -> Found:
+    def list_delete(self, name: str, entry: str, *, if_match: str | None = None) -> Found:
         """Take an entry off a list."""
-        return self.call(call("list_delete", [name, entry], body={"reason": reason}, if_match=if_match))
+        return self.call(call("list_delete", [name, entry], if_match=if_match))
 
     def rules(self) -> Found:
         """The rules in force."""
