@@ -84,7 +84,7 @@ class Resources(ABC, Generic[Found]):
         value: float | bool | None = None,
         if_match: str | None = None,
     ) -> Found:
-        """Put an entry on a list, until an instant or for good; ``value``: where it is no text, as ``entry`` says it."""
+        """Put an entry on a list, until an instant or for good; ``value``: the entry, where it is no text."""
         body = {"until": instant_text(until), "value": value}
         return self.call(call("list_put", [name, entry], body=body, if_match=if_match))
 
