@@ -1,0 +1,165 @@
+"""Sends a call and has its answer, in the time that there is, over a pool of connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from crossline.client.calls import Call
+from crossline.client.deadline import Deadline, pause_s
+from crossline.client.errors import BadAnswerError, ClientError, UnreachableError, api_error
+
+CONNECTIONS = 100
+# Below the five seconds after which most servers close an idle connection.
+IDLE_S = 4.0
+ANSWER_BYTES_MAX = 64 << 20
+# What a proxy or a load balancer says while there is nobody behind it, and the API where it could keep no record.
+AGAIN = frozenset({502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A body with status 2xx, read."""
+
+    status: int
+    body: Any
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def replayed(self) -> bool:
+        """Whether the same was answered before."""
+        return self.headers.get("idempotency-replayed", "").lower() == "true"
+
+
+class Wire:
+    """A pool of connections to one address. Belongs to the event loop in which it is first used."""
+
+    def __init__(self, url: str, key: str | None, options: Mapping[str, Any]) -> None:
+        self.url = checked_url(url)
+        headers = {"User-Agent": "crossline-client/1", "Accept": "application/json", "Accept-Encoding": "identity"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {checked_key(key)}"
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            headers=headers,
+            timeout=None,  # noqa: S113 - a deadline over the whole is held in ``ask``
+            limits=httpx.Limits(
+                max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=IDLE_S
+            ),
+            follow_redirects=False,
+            trust_env=False,
+            **options,
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def ask(self, call: Call, deadline: Deadline, *, timeout_ms: bool = False) -> Answer:
+        """The answer; tried again after a broken connection, a 503 or an answer that is no JSON, while there is time.
+
+        ``timeout_ms``: the server is told how much of it is left. Raises UnreachableError past the deadline,
+        BadAnswerError where something else than the API answers, ApiError where the API refuses.
+        """
+        failed, why = 0, f"no answer within {deadline}"
+        while deadline.left_s > 0:
+            try:
+                async with asyncio.timeout(deadline.left_s):
+                    await asyncio.sleep(pause_s(failed)) if failed else None
+                    response, body = await self._sent(call, deadline, timeout_ms=timeout_ms)
+            except TimeoutError:
+                break
+            except httpx.TransportError as error:
+                why = _said(error)
+            else:
+                if response.status_code not in AGAIN:
+                    try:
+                        return _read(response, body)
+                    except _NoJsonError as error:
+                        why = str(error)
+                else:
+                    why = str(api_error(response.status_code, body))
+            failed += 1
+        tries = f" ({failed} tries failed, the last: {why})" if failed else ""
+        raise UnreachableError(f"{self.url}: no answer within {deadline}{tries}")
+
+    async def _sent(self, call: Call, deadline: Deadline, *, timeout_ms: bool) -> tuple[httpx.Response, bytes]:
+        query = {**call.query, "timeout_ms": str(deadline.server_ms())} if timeout_ms else call.query
+        response = await self._http.send(self.request(call, query), stream=True)
+        try:
+            parts, size = [], 0
+            async for part in response.aiter_raw():
+                size += len(part)
+                if size > ANSWER_BYTES_MAX:
+                    raise BadAnswerError(f"{self.url}: an answer of more than {ANSWER_BYTES_MAX >> 20} MiB")
+                parts.append(part)
+            return response, b"".join(parts)
+        finally:
+            await response.aclose()
+
+    def request(self, call: Call, query: Mapping[str, str], headers: Mapping[str, str] | None = None) -> httpx.Request:
+        """The request of a call."""
+        kind = {"Content-Type": "application/json"} if call.body is not None else {}
+        return self._http.build_request(
+            call.method,
+            call.path,
+            params=query or None,
+            content=call.body,
+            headers={**call.headers, **kind, **(headers or {})},
+        )
+
+    async def open(self, call: Call, headers: Mapping[str, str]) -> httpx.Response:
+        """The answer to a call of which the body is still to come; whoever asks closes it."""
+        return await self._http.send(self.request(call, call.query, headers), stream=True)
+
+
+class _NoJsonError(ClientError):
+    """A body that is cut or garbled: the same asked again may come whole."""
+
+
+def _read(response: httpx.Response, body: bytes) -> Answer:
+    status = response.status_code
+    if 300 <= status < 400:
+        place = response.headers.get("location", "nowhere")
+        raise BadAnswerError(
+            f"{response.url} redirects to {place[:200]}; redirects are not followed: the key is for one"
+        )
+    if status >= 400:
+        raise api_error(status, body, response.headers.get("retry-after"))
+    if status == 204:
+        return Answer(status, None, response.headers)
+    try:
+        return Answer(status, json.loads(body), response.headers)
+    except (ValueError, RecursionError):
+        raise _NoJsonError(f"{response.url} answered {status} with {body[:80]!r}; expected JSON") from None
+
+
+def _said(error: httpx.TransportError) -> str:
+    return str(error) or type(error).__name__
+
+
+def checked_url(url: str) -> str:
+    """An address that may be shown; raises ValueError where it is none, or has a password or more than a path."""
+    try:
+        found = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError) as error:
+        raise ValueError(f"the address of the API cannot be read: {error}") from None
+    if found.scheme not in {"http", "https"} or not found.host:
+        raise ValueError(f"found {url!r}; expected an address such as http://127.0.0.1:8080")
+    if found.userinfo or found.query or found.fragment:
+        raise ValueError(f"found more than a host and a path in the address of {found.host}; give the key as key=")
+    return str(found).rstrip("/")
+
+
+def checked_key(key: str) -> str:
+    """A key that fits a header; raises ValueError, which does not say the key, where it does not."""
+    if not isinstance(key, str) or not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError(
+            "the key is empty or has blanks, line ends or other letters than ASCII in it; check how it is read"
+        )
+    return key
