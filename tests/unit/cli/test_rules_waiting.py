@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossline.cli.rules.tables import pending
+from crossline.rulelog.outcomes.overview import pending
 from crossline.rulelog.events import EventKind, RuleEvent
 
 
