@@ -11,7 +11,7 @@ import orjson
 
 from crossline.connectors.sqlite import OPEN_MS, told
 from crossline.connectors.sqlite_schema import check_schema
-from crossline.connectors.stores import AlertFilter, DecisionFilter, StoredAlert
+from crossline.connectors.stores import AlertFilter, DecisionFilter, Mark, StoredAlert
 from crossline.core.alerts.alertjson import read_alert
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_instant
@@ -47,6 +47,18 @@ class StoreReader:
         with told(self.path):
             for row in self._connection.execute(query, values):
                 yield read_alert(row["body"])
+
+    def alerts_before(self, which: AlertFilter, before: Mark | None, limit: int) -> list[tuple[Mark, dict[str, Any]]]:
+        """The first ``limit`` alerts before a mark, the latest first; None: from the latest on."""
+        rows = self._all(*_before("alerts", _of_alerts(which), before, limit))
+        return [((row["event_time"], row["seq"]), read_alert(row["body"])) for row in rows]
+
+    def decisions_before(
+        self, which: DecisionFilter, before: Mark | None, limit: int
+    ) -> list[tuple[Mark, dict[str, Any]]]:
+        """As ``alerts_before``, of decisions and revisions."""
+        rows = self._all(*_before("decisions", _of_decisions(which), before, limit)) if self._decides else []
+        return [((row["event_time"], row["seq"]), orjson.loads(row["body"])) for row in rows]
 
     def count(self, which: AlertFilter) -> int:
         """How many alerts there are."""
@@ -132,6 +144,15 @@ class StoreReader:
 
 
 Where = tuple[str, list[Any]]
+
+
+def _before(table: str, which: Where, before: Mark | None, limit: int) -> Where:
+    """A query for what stands before a mark in the order of event time and number, and its parameters."""
+    where, values = which
+    if before is not None:
+        where, values = f"{where} AND (event_time, seq) < (?, ?)", [*values, *before]
+    query = f"SELECT event_time, seq, body FROM {table} WHERE {where} ORDER BY event_time DESC, seq DESC LIMIT ?"  # noqa: S608
+    return query, [*values, limit]
 
 
 def _of_alerts(which: AlertFilter) -> Where:

@@ -44,6 +44,10 @@ class DecisionFilter:
     but_allowed: bool = False
 
 
+# Where an alert or a decision stands in the order of a store: its event time as text, and its number there.
+Mark = tuple[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredAlert:
     """An alert of ``pipeline`` as delivered. ``position``: partition and offset of the record at which it fired.
@@ -83,6 +87,19 @@ class Store(Protocol):
         self, which: DecisionFilter, limit: int | None = None, *, newest_first: bool = True
     ) -> Iterator[dict[str, Any]]:
         """Decisions and revisions as delivered, in order of event time, the first ``limit`` in that order."""
+        ...
+
+    def alerts_before(self, which: AlertFilter, before: Mark | None, limit: int) -> list[tuple[Mark, dict[str, Any]]]:
+        """The first ``limit`` alerts before a mark, the latest first; None: from the latest on.
+
+        What is delivered meanwhile neither repeats nor hides any that was there.
+        """
+        ...
+
+    def decisions_before(
+        self, which: DecisionFilter, before: Mark | None, limit: int
+    ) -> list[tuple[Mark, dict[str, Any]]]:
+        """As ``alerts_before``, of decisions and revisions."""
         ...
 
     def count_decisions(self, which: DecisionFilter) -> int:

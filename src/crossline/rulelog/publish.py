@@ -46,6 +46,12 @@ class Publication:
     left_out: tuple[str, ...]
 
 
+def check_file_name(name: str) -> None:
+    """Raise UsageError where no rule file in a folder is called so."""
+    if not name.endswith(SUFFIXES) or name.startswith("."):
+        raise UsageError(f"found file {name}; expected a name that ends in {', '.join(SUFFIXES)}")
+
+
 class RuleFolder:
     """A folder of rule files with the logs of the pipelines that run on it; ``histories`` has one for each.
 
@@ -75,18 +81,22 @@ class RuleFolder:
         Raises RefusedError, and leaves the folder as it is, where they are wrong or may not follow what is live;
         RetryableError where another program changes the file in the folder at this moment.
         """
-        if not file.name.endswith(SUFFIXES) or file.name.startswith("."):
-            raise UsageError(f"found file {file.name}; expected a name that ends in {', '.join(SUFFIXES)}")
+        check_file_name(file.name)
         content = content_of(file)
         if file.resolve().parent == self.path.resolve():
             raise UsageError(f"{file} is in {self.path} already: a running pipeline takes it up by itself")
+        return self.put(file.name, content, shown_as=str(file))
+
+    def put(self, name: str, content: FileContent, shown_as: str) -> Publication:
+        """As ``publish``, of what was read: it is called ``name`` in the folder, and ``shown_as`` in reports."""
+        check_file_name(name)
         with held(self.path):
             before = self.files()
-            written = self._checked(before, file.name, content, shown_as=str(file))
+            written = self._checked(before, name, content, shown_as=shown_as)
             self._check_ends(before, written)
-            replace_file(self.path / file.name, content.data, before.get(file.name))
+            replace_file(self.path / name, content.data, before.get(name))
         there = Known(folder=self.path, figures=self._known.figures)
-        gone = _rule_ids(before, there) - _rule_ids({**before, file.name: content}, there)
+        gone = _rule_ids(before, there) - _rule_ids({**before, name: content}, there)
         return Publication(tuple(written), tuple(sorted(gone)))
 
     def _check_ends(self, before: Files, written: Sequence[Written]) -> None:

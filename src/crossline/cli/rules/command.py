@@ -16,22 +16,12 @@ from crossline.cli import screen
 from crossline.cli.rules.approval import approve
 from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
-from crossline.cli.rules.lint import lint, warnings_of
+from crossline.cli.rules.lint import lint
 from crossline.cli.rules.publish_table import publish_table
 from crossline.cli.rules.release import release
 from crossline.cli.rules.shadow import shadow
 from crossline.cli.rules.suggest import suggest_threshold
-from crossline.cli.rules.tables import (
-    about,
-    event_row,
-    events_table,
-    pending,
-    publication_text,
-    rule_rows,
-    rules_table,
-    show_text,
-    written_row,
-)
+from crossline.cli.rules.tables import events_table, publication_text, rules_table, show_text
 from crossline.cli.rules.topic import (
     PIPELINE,
     As,
@@ -44,20 +34,17 @@ from crossline.cli.rules.trial import try_rules
 from crossline.cli.screen import note, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.shared import SharedFigure
-from crossline.core.settings.config import in_folder
-from crossline.core.settings.sinks import rule_topics
-from crossline.core.settings.sources import ControlTopic
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import render
-from crossline.rulelog.content import FileContent, read_pipeline, read_text
-from crossline.rulelog.directory import find_log, logs_in
-from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.content import FileContent, read_pipeline, read_pipeline_in_place, read_text
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge_files
 from crossline.rulelog.lists import lists_in
-from crossline.rulelog.logfile import read_log
+from crossline.rulelog.outcomes.overview import about, event_row, pending, rule_rows, written_row
+from crossline.rulelog.outcomes.warnings import warnings_of
 from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import Known, figures_beside, files_at
+from crossline.rulelog.sources.desks import folder_with_log, folder_with_logs, known_of
 
 app = typer.Typer(help="Check, explain, try, compare, publish and look up rules.", no_args_is_help=True)
 
@@ -153,7 +140,7 @@ def list_rules(
     *, rules: Rules = RULES, figures: Figures = None, pipeline: PipelineName = None, as_json: AsJson = False
 ) -> None:
     """List rules: as they are live, by the rule log; where no pipeline has run yet, as they stand in the folder."""
-    folder, events = _folder(rules, pipeline, figures)
+    folder, events = folder_with_log(rules, pipeline, figures)
     standing, refused = folder.rules()
     rows = rule_rows(events, standing)
     if as_json:
@@ -186,7 +173,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a version of a rule: its body, and since when it judges."""
-    folder, events = _folder(rules, pipeline, figures)
+    folder, events = folder_with_log(rules, pipeline, figures)
     rows = [row for row in rule_rows(events, folder.rules()[0], every_version=True) if row["rule_id"] == rule_id]
     chosen = [row for row in rows if version in {None, row["version"]}]
     if not chosen:
@@ -211,7 +198,7 @@ def history(
     """Tell what became effective when, of rules and of the lists they refer to, and what was refused."""
     if (rule_id is None) != all_rules:
         raise UsageError("name one rule, or give --all")
-    folder, events = _folder(rules, pipeline)
+    folder, events = folder_with_log(rules, pipeline)
     if events is None:
         note(f"no pipeline has run on {rules} yet: there is no history")
         return
@@ -241,7 +228,7 @@ def publish(
     if _to_topic(to, pipeline):
         publish_rules(file, pipeline or PIPELINE, as_, as_json=as_json)
         return
-    folder = _all_logs(rules, _known(stream, lists, pipeline, figures))
+    folder = folder_with_logs(rules, _known(stream, lists, pipeline, figures))
     publication = folder.publish(file)
     if as_json:
         write_lines(orjson.dumps(written_row(each)) for each in publication.rules)
@@ -272,7 +259,7 @@ def set_status(
     if _to_topic(to, pipeline):
         set_status_there(rule_id, status.value, version, pipeline or PIPELINE, as_, as_json=as_json)
         return
-    folder = _all_logs(rules, _known(stream, None, pipeline, figures))
+    folder = folder_with_logs(rules, _known(stream, None, pipeline, figures))
     written = folder.set_status(rule_id, status.value, version)
     if as_json:
         write_lines([orjson.dumps(written_row(written))])
@@ -300,13 +287,7 @@ def _known(stream: Path | None, lists: Path | None, pipeline: Path | None, figur
         return Known(streams, _list_names(lists), figures=figures)
     if stream is not None or lists is not None or figures is not None:
         raise UsageError("--pipeline names streams, lists and figures: leave out --stream, --lists and --figures")
-    config = in_folder(read_pipeline(pipeline), str(pipeline.parent))
-    if isinstance(config.lists, ControlTopic):
-        names = None  # what stands in a topic is not looked for
-    else:
-        names = _list_names(Path(config.lists.path)) if config.lists is not None else []
-    shared = Path(config.figures) if config.figures is not None else None
-    return Known(config.streams, names, rule_topics(config.sinks), figures=shared)
+    return known_of(read_pipeline_in_place(pipeline))
 
 
 def _list_names(lists: Path | None) -> list[str] | None:
@@ -316,21 +297,6 @@ def _list_names(lists: Path | None) -> list[str] | None:
 def _note_unchecked(stream: Path | None, pipeline: Path | None) -> None:
     if stream is None and pipeline is None:
         note("fields and types were not checked: name the stream file with --stream")
-
-
-def _folder(
-    rules: Path, pipeline: str | None, figures: Path | None = None
-) -> tuple[RuleFolder, list[RuleEvent] | None]:
-    """The folder with one log, and its events; None where no pipeline has run on it."""
-    path = find_log(rules, pipeline)
-    events = read_log(path) if path is not None else []
-    return RuleFolder(rules, [History(events)] if events else [], Known(figures=figures)), events or None
-
-
-def _all_logs(rules: Path, known: Known) -> RuleFolder:
-    """The folder with the logs of all pipelines on it: what is written has to be right for each."""
-    logs = [events for path in logs_in(rules).values() if (events := read_log(path))]
-    return RuleFolder(rules, [History(events) for events in logs], known)
 
 
 def _names(folder: RuleFolder) -> set[str]:

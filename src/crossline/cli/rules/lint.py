@@ -24,9 +24,8 @@ from crossline.cli.rules.given import (
 )
 from crossline.cli.rules.given import chosen as chosen_rules
 from crossline.cli.screen import note, write_lines
-from crossline.core.rules.formed import FormedRule
 from crossline.core.texts.plaintext import printable_lines
-from crossline.core.texts.problems import Finding, Problem, path_text
+from crossline.core.texts.problems import Finding, path_text
 from crossline.rulelog.reading import FileRule
 
 if TYPE_CHECKING:
@@ -120,15 +119,6 @@ def lint(
     _tell([place(each, placed[each.rule_id]) for each in told], len(chosen), as_json=as_json)
     if told:
         raise typer.Exit(1)
-
-
-def warnings_of(item: FileRule) -> list[Problem]:
-    """What is not wrong with a rule and cannot be meant, as far as the rule alone shows it (`rules check`)."""
-    if not isinstance(item.rule, FormedRule) or not item.rule.unread_figures():
-        return []  # what reasons about rules takes long to load
-    from crossline.core.workbench.lint import unread_figures
-
-    return [item.problem(Finding(each.path, each.what, each.todo)) for each in unread_figures(item.rule)]
 
 
 def place(found: LintFinding, item: FileRule) -> Placed:

@@ -14,23 +14,11 @@ import typer
 from crossline.cli.rules.topic import As, goes_to_topic, release_there
 from crossline.cli.screen import write_lines
 from crossline.core.basics.errors import UsageError
-from crossline.core.rules.holds.release import Key, release_key
-from crossline.rulelog.content import content_in_folder, read_pipeline_in_place
-from crossline.rulelog.directory import logs_in
-from crossline.rulelog.history import History
-from crossline.rulelog.logfile import read_log
-from crossline.rulelog.publish import RuleFolder, no_rule
-from crossline.rulelog.reading import Known
+from crossline.core.rules.holds.release import release_key
+from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rulelog.sources.desks import release_in_folder
 from crossline.rulelog.sources.owned import user_name
-from crossline.rulelog.sources.releases import (
-    BYTES_MAX,
-    RELEASES,
-    check_release,
-    key_said,
-    release_name,
-    release_text,
-)
-from crossline.rulelog.writing import held, replace_file
+from crossline.rulelog.sources.releases import key_said, release_text
 
 
 def release(
@@ -65,30 +53,11 @@ def release(
         config = read_pipeline_in_place(pipeline)
         rules, figures = Path(config.rules.path), Path(config.figures) if config.figures else None
     who = user_name(os.geteuid())
-    _write(rules, figures, rule_id, wanted, release_text(rule_id, wanted, why, now_ms))
+    release_in_folder(rules, figures, rule_id, wanted, release_text(rule_id, wanted, why, now_ms))
     if as_json:
         write_lines([orjson.dumps({"rule_id": rule_id, "released": dict(wanted), "reason": why, "who": who})])
     else:
         typer.echo(f"{rule_id}, {key_said(wanted)}: released by {who}; effective when a pipeline takes it up")
-
-
-def _write(rules: Path, figures: Path | None, rule_id: str, key: Key, text: bytes) -> None:
-    """The release as a file beside the rules, where one of these holds such a key."""
-    logs = [History(events) for log in logs_in(rules).values() if (events := read_log(log))]
-    folder = RuleFolder(rules, logs, Known(figures=figures))
-    with held(rules):
-        standing = [each.rule for each in folder.rules()[0]]
-        versions = {rule.version: rule for rule in standing if rule.rule_id == rule_id}
-        for history in logs:
-            if rule_id in history.rules:
-                versions |= history.rules[rule_id].versions
-        if not versions:
-            raise no_rule(rule_id, {rule.rule_id for rule in standing})
-        check_release(rule_id, key, "", versions)
-        beside = rules / RELEASES
-        beside.mkdir(exist_ok=True)
-        file = beside / f"{rule_id}.{release_name(rule_id, key).mark}.json"
-        replace_file(file, text, content_in_folder(file, BYTES_MAX))
 
 
 def _key(texts: Sequence[str]) -> dict[str, str]:

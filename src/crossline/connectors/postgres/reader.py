@@ -12,7 +12,7 @@ from crossline.connectors.postgres.client import Connection, Place, told
 from crossline.connectors.postgres.migrate import version_of
 from crossline.connectors.postgres.rows import entity
 from crossline.connectors.postgres.texts import MARK, held, indexed, original, original_value
-from crossline.connectors.stores import AlertFilter, DecisionFilter, StoredAlert
+from crossline.connectors.stores import AlertFilter, DecisionFilter, Mark, StoredAlert
 from crossline.core.alerts.alertjson import read_alert
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import instant_text
@@ -52,6 +52,17 @@ class PostgresReader:
         """Alerts as delivered, in order of event time, the first ``limit`` in that order."""
         for body in self._bodies("alerts", _of_alerts(which), limit, newest_first=newest_first):
             yield _alert(body)
+
+    def alerts_before(self, which: AlertFilter, before: Mark | None, limit: int) -> list[tuple[Mark, dict[str, Any]]]:
+        """The first ``limit`` alerts before a mark, the latest first; None: from the latest on."""
+        return [(mark, _alert(body)) for mark, body in self._before("alerts", _of_alerts(which), before, limit)]
+
+    def decisions_before(
+        self, which: DecisionFilter, before: Mark | None, limit: int
+    ) -> list[tuple[Mark, dict[str, Any]]]:
+        """As ``alerts_before``, of decisions and revisions."""
+        found = self._before("decisions", _of_decisions(which), before, limit)
+        return [(mark, _decision(body)) for mark, body in found]
 
     def count(self, which: AlertFilter) -> int:
         """How many alerts there are."""
@@ -128,6 +139,14 @@ class PostgresReader:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def _before(self, table: str, which: Where, before: Mark | None, limit: int) -> list[tuple[Mark, str]]:
+        where, values = which
+        if before is not None:
+            where, values = f"{where} AND (event_time, seq) < (%s::timestamptz, %s)", [*values, *before]
+        query = f"""SELECT (extract(epoch FROM event_time) * 1000)::bigint, seq, body::text FROM {table} WHERE {where}
+            ORDER BY event_time DESC, seq DESC LIMIT %s"""  # noqa: S608 - as above
+        return [((instant_text(at_ms), seq), body) for at_ms, seq, body in self._all(query, [*values, limit])]
 
     def _bodies(self, table: str, which: Where, limit: int | None, *, newest_first: bool) -> Iterator[str]:
         """In pieces, as one answer: what is delivered meanwhile is not in it."""

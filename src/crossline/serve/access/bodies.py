@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from crossline.logs import get_logger
-from crossline.serve.http.problems import MEDIA_TYPE, ProblemError
+from crossline.serve.http.problems import MEDIA_TYPE, ProblemError, refusal
 
 Message = MutableMapping[str, Any]
 log = get_logger(__name__)
@@ -54,7 +54,7 @@ class BoundedBody:
                 raise
             if self._over is None:
                 log.exception("a request could not be answered", route=scope.get("state", {}).get("route"))
-                await self.refuse(ProblemError(500, "found a fault within the API; expected none. Its log says which"))
+                await self.refuse(refusal(500, "found a fault within the API; expected none. Its log says which"))
         if self._over is not None and not self._started:
             await self.refuse(self._over)
 
@@ -100,6 +100,6 @@ class BoundedBody:
 
     def too_large(self, found: str) -> ProblemError:
         """The answer to a body that is too large."""
-        return ProblemError(
+        return refusal(
             413, f"found a body of {found} bytes; expected at most {self.bytes_max:,} (serve.limits.body_max)"
         )

@@ -17,7 +17,7 @@ from crossline.serve.access.keyring import KeysUnknownError
 from crossline.serve.access.limits import WRONG_BURST, WRONG_PER_S, Buckets, peer_key
 from crossline.serve.access.roles import ANYBODY, Principal
 from crossline.serve.access.routes import Route, RouteTable
-from crossline.serve.http.problems import ProblemError, not_allowed
+from crossline.serve.http.problems import ProblemError, not_allowed, refusal
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -98,7 +98,7 @@ class Access:
             return
         except Exception:  # a fault in here lets nobody in, and says nothing
             log.exception("access could not be judged")
-            await body.refuse(ProblemError(500, "found a fault within the API; expected none. Its log says which"))
+            await body.refuse(refusal(500, "found a fault within the API; expected none. Its log says which"))
             return
         await body.run(self._app, scope)
 
@@ -110,18 +110,18 @@ class Access:
         for name, value in scope["headers"]:
             if name == b"authorization":
                 if credential is not None:
-                    raise ProblemError(400, "found two headers Authorization; expected one")
+                    raise refusal(400, "found two headers Authorization; expected one")
                 credential = value
             elif name == b"content-length":
                 if length is not None or not value.isdigit():
-                    raise ProblemError(400, "found no plain Content-Length, or two; expected one number")
+                    raise refusal(400, "found no plain Content-Length, or two; expected one number")
                 length = int(value[:20])
             elif name == b"transfer-encoding":
                 if coded or value.lower() != b"chunked":
-                    raise ProblemError(400, "found a Transfer-Encoding that is not chunked; expected none, or chunked")
+                    raise refusal(400, "found a Transfer-Encoding that is not chunked; expected none, or chunked")
                 coded = True
         if coded and length is not None:
-            raise ProblemError(400, "found Content-Length and Transfer-Encoding; expected one of them")
+            raise refusal(400, "found Content-Length and Transfer-Encoding; expected one of them")
         path: str = scope["path"]
         body.bytes_max = self._body_max * BATCH_RECORDS_MAX if path.endswith(":batch") else self._body_max
         if length is not None and length > body.bytes_max:
@@ -146,7 +146,7 @@ class Access:
                 raise _too_many(wait_s)
             return await self._asked(credentials, credential, now_ms, peer)
         except KeysUnknownError as error:
-            raise ProblemError(503, str(error), headers={"Retry-After": "1"}) from None
+            raise refusal(503, str(error), headers={"Retry-After": "1"}) from None
 
     async def _asked(self, credentials: Credentials, credential: bytes, now_ms: int, peer: str) -> Principal:
         try:
@@ -154,7 +154,7 @@ class Access:
         except RetryableError as error:
             log.warning("a token cannot be judged now", reason=str(error))
             said = "found nobody who can say now whether the token is good; expected the identity provider"
-            raise ProblemError(503, said, headers={"Retry-After": "1"}) from None
+            raise refusal(503, said, headers={"Retry-After": "1"}) from None
         except RefusedCredentialError as error:
             self._wrong.take(peer, time.monotonic())
             log.info("a credential was refused", peer=peer, why=error.why)
@@ -213,10 +213,10 @@ def _check_local(headers: Iterable[tuple[bytes, bytes]]) -> None:
 
 def _unknown(said: str, *, given: bool) -> ProblemError:
     more = ', error="invalid_token"' if given else ""
-    return ProblemError(401, said, headers={"WWW-Authenticate": f'Bearer realm="crossline"{more}'})
+    return refusal(401, said, headers={"WWW-Authenticate": f'Bearer realm="crossline"{more}'})
 
 
 def _too_many(wait_s: float) -> ProblemError:
     after_s = max(1, -int(-wait_s // 1))
     said = f"found more requests than this credential or address may send; expected the next in {after_s} s"
-    return ProblemError(429, said, headers={"Retry-After": str(after_s)})
+    return refusal(429, said, headers={"Retry-After": str(after_s)})

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.access.middleware import SECURITY_HEADERS
-from crossline.serve.http.problems import MEDIA_TYPE, ProblemError
+from crossline.serve.http.problems import MEDIA_TYPE, ProblemError, refusal
 
 HEAD_BYTES_MAX, HEADERS_MAX = 16_384, 64
 # A head is whole within so long of its first byte (or of the connection), and a body sends so many bytes a second from
@@ -105,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """The head, or how the body is divided, is not HTTP."""
-        problem = _head_too_large() if self._too_large else ProblemError(400, f"{msg} Expected HTTP/1.1 (RFC 9112)")
+        problem = _head_too_large() if self._too_large else refusal(400, f"{msg} Expected HTTP/1.1 (RFC 9112)")
         self._answer(problem)
 
     def pause_writing(self) -> None:
@@ -130,12 +130,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._paused_since is not None and now_s - self._paused_since > ANSWER_S:
             self.transport.abort()
         elif self._head_since is not None and now_s - self._head_since > HEAD_S:
-            self._answer(ProblemError(408, f"found no whole head of a request within {HEAD_S:.0f} s"))
+            self._answer(refusal(408, f"found no whole head of a request within {HEAD_S:.0f} s"))
         elif self.flow.read_paused:  # what was sent is not read yet: that is ours
             if self._body_since is not None:
                 self._body_since, self._body_bytes = now_s, 0
         elif self._body_since is not None and self._body_bytes < BODY_BYTES_PER_S * (now_s - self._body_since - BODY_S):
-            self._answer(ProblemError(408, f"found a body that comes at less than {BODY_BYTES_PER_S:,} bytes a second"))
+            self._answer(refusal(408, f"found a body that comes at less than {BODY_BYTES_PER_S:,} bytes a second"))
 
     def _answer(self, problem: ProblemError) -> None:
         """Say so, unless an answer is being sent, and hang up."""
@@ -155,7 +155,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 def _head_too_large() -> ProblemError:
     said = f"found a head of more than {HEAD_BYTES_MAX:,} bytes or {HEADERS_MAX} headers; expected a shorter one"
-    return ProblemError(431, said)
+    return refusal(431, said)
 
 
 def uvicorn_settings(serve: ServeSettings) -> dict[str, Any]:

@@ -1,213 +1,222 @@
-"""What the API says where it cannot do as it was asked: RFC 9457, with the command line's own texts.
-
-{"type": "about:blank", "title": "Not valid", "status": 422, "detail": "…",
- "errors": [{"pointer": "/steps/0/name", "found": "…", "expected": "…", "hint": "…"}]}
-"""
+"""RFC 9457 problems: what an error looks like over HTTP. Their texts are those of the command line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
-from crossline.core.basics.errors import (
-    CrosslineError,
-    RetryableError,
-    StateError,
-    StoppedError,
-    UsageError,
-)
-from crossline.core.texts.problems import PROBLEMS_SHOWN, Finding, Path, Problem, RefusedError, cut
+from crossline.core.basics.errors import CrosslineError, PermanentError, RetryableError, StateError, UsageError
+from crossline.core.texts.plaintext import printable, printable_lines
+from crossline.core.texts.problems import PROBLEMS_SHOWN, RefusedError, cut, shown
 from crossline.logs import get_logger
 
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
-
 MEDIA_TYPE = "application/problem+json"
-_STEP = re.compile(r"\[(\d+)\]|\.?([^.\[\]]+)")
-_RETRY_AFTER_S = 1
+# A problem names its kind: a program tells one 409 from another by it.
+KINDS = "urn:crossline:problem:"
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_RETRY_S = 1
+_DETAIL_CHARS = 20_000
+
 log = get_logger(__name__)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a request. ``pointer``: a JSON pointer into its body, or ``?NAME`` of its query."""
+
+    pointer: str
+    found: str
+    expected: str
+    hint: str | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """As the API says it; what does not print is written out."""
+        hint = None if self.hint is None else printable(self.hint)
+        found, expected = printable(cut(self.found)), printable(cut(self.expected))
+        return {"pointer": printable(cut(self.pointer)), "found": found, "expected": expected, "hint": hint}
+
+
 class ProblemError(Exception):
-    """Raised by a route; the client gets it as the answer.
+    """Ends a request with a problem.
 
-    ``errors``: what is wrong, each with ``pointer`` (RFC 6901, into the body), ``found``, ``expected`` and, where there
-    is one, ``hint``. ``headers``: to send beside it.
+    ``status``: of HTTP. ``kind``: what tells this problem from others, such as ``not-found``. ``detail``: what was
+    found, what was expected, what to do. ``errors``: each thing that is wrong.
 
-    Example:
-        >>> ProblemError(409, "the id stands for another record").to_json()["title"]
-        'Conflict'
+    >>> ProblemError(404, "not-found", "there is no alert 11aa").to_json()["title"]
+    'Not Found'
     """
 
-    status: int
-    detail: str
-    title: str = ""
-    type: str = "about:blank"
-    errors: Sequence[Mapping[str, Any]] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        errors: Sequence[Fault] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.kind, self.detail = status, kind, detail
+        self.errors, self.headers = tuple(errors), dict(headers or {})
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
-        said: dict[str, Any] = {
-            "type": self.type,
-            "title": self.title or HTTPStatus(self.status).phrase,
+        """The body."""
+        return {
+            "type": f"{KINDS}{self.kind}",
+            "title": HTTPStatus(self.status).phrase,
             "status": self.status,
-            "detail": self.detail,
+            "detail": printable_lines(self.detail[:_DETAIL_CHARS]),
+            "errors": [each.to_json() for each in self.errors],
         }
-        if self.errors:
-            said["errors"] = [dict(each) for each in self.errors]
-        return said
 
     def body(self) -> bytes:
-        """Its JSON. What no UTF-8 can say (half a surrogate pair) is written out."""
-        try:
-            return orjson.dumps(self.to_json())
-        except TypeError:
-            return orjson.dumps(_sayable(self.to_json()))
+        """Its JSON."""
+        return orjson.dumps(self.to_json(), option=orjson.OPT_APPEND_NEWLINE)
 
     def response(self) -> Response:
-        """As an answer of Starlette or FastAPI."""
-        from starlette.responses import Response  # noqa: PLC0415 - the command line makes problems without a server
-
-        return Response(self.body(), self.status, dict(self.headers), MEDIA_TYPE)
-
-    def __str__(self) -> str:
-        return self.detail
+        """The answer to the request."""
+        return Response(self.body(), self.status, self.headers, MEDIA_TYPE)
 
 
-def error_entry(found: str, expected: str, hint: str | None = None, path: Path = ()) -> dict[str, str]:
-    """An item of ``errors``."""
-    said = {"pointer": pointer(path), "found": found, "expected": expected}
-    return {**said, "hint": hint} if hint else said
+_KIND_OF = {
+    400: "malformed",
+    401: "no-credential",
+    403: "not-allowed",
+    408: "too-slow",
+    413: "too-large",
+    429: "too-many",
+    431: "too-large",
+    500: "fault",
+    503: "try-again",
+}
 
 
-def pointer(path: Path) -> str:
-    """``("steps", 0, "a/b")`` as the JSON pointer ``/steps/0/a~1b``; the whole body is the empty text."""
-    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
-
-
-def path_of(text: str) -> Path:
-    """``steps[0].name`` (of a ``Problem``) as the path that it was made of, for names without dots and brackets."""
-    return tuple(int(number) if number else name for number, name in _STEP.findall(text))
-
-
-def from_findings(findings: Iterable[Finding], detail: str, status: int = 422) -> ProblemError:
-    """A problem of what a check of the body found.
-
-    Example:
-        >>> from_findings([Finding(("until",), "-1", "a time")], "the hold is refused").errors[0]["pointer"]
-        '/until'
-    """
-    errors = [error_entry(cut(each.found), each.expected, each.hint, each.path) for each in findings]
-    return ProblemError(status, _counted(detail, len(errors)), "Not valid", errors=errors[:PROBLEMS_SHOWN])
-
-
-def from_problems(problems: Sequence[Problem], status: int = 422) -> ProblemError:
-    """A problem of what the command line would print as a report: rules, lists, streams."""
-    errors = []
-    for each in problems[:PROBLEMS_SHOWN]:
-        at = {"line": each.line} if each.line else {}
-        errors.append({**error_entry(cut(each.found), each.expected, each.hint, path_of(each.path)), **at})
-    first = problems[0] if problems else None
-    said = "what was sent is refused" if first is None else f"found {cut(first.found)}; expected {first.expected}"
-    return ProblemError(status, _counted(said, len(problems)), "Not valid", errors=errors)
-
-
-def problem_of(error: BaseException) -> ProblemError:
-    """The problem that an exception is told as.
-
-    What was refused is 422 with each reason, other wrong input 422, wrong use 400, what may work later 503 with
-    ``Retry-After``, damaged state 500. An error that is none of ours is 500 and says nothing of itself: its text may
-    hold anything, and is logged.
-    """
-    if isinstance(error, ProblemError):
-        return error
-    if isinstance(error, RefusedError):
-        return from_problems(error.problems)
-    if isinstance(error, RetryableError | StoppedError):
-        after_ms = getattr(error, "retry_after_ms", None)
-        after_s = _RETRY_AFTER_S if after_ms is None else max(1, -(-after_ms // 1000))
-        return ProblemError(503, cut(str(error)), headers={"Retry-After": str(after_s)})
-    if isinstance(error, StateError) or not isinstance(error, CrosslineError):
-        log.error("a request could not be answered", exc_info=error)
-        return ProblemError(500, "found a fault within the API; expected none. Its log says which")
-    return ProblemError(400 if isinstance(error, UsageError) else 422, cut(str(error)))
+def refusal(status: int, detail: str, *, headers: Mapping[str, str] | None = None) -> ProblemError:
+    """A problem whose kind follows from its status: of what is refused before any route sees it."""
+    return ProblemError(status, _KIND_OF.get(status, "http"), detail, headers=headers)
 
 
 def not_allowed() -> ProblemError:
     """The one answer to what is not there and to what may not be seen: nobody learns which of both it is."""
-    return ProblemError(
+    return refusal(
         403,
         "found nothing at this address that this credential may see or do; expected an address of the API, and a "
         "credential with the scope that it needs (docs/access.md lists both)",
-        "Not allowed, or not there",
     )
 
 
-def install_handlers(app: Starlette) -> None:
-    """Have ``app`` (of Starlette or FastAPI) answer every error with a problem."""
-    from starlette.exceptions import HTTPException  # noqa: PLC0415 - as above
-    from starlette.requests import ClientDisconnect  # noqa: PLC0415 - as above
+def not_found(what: str, hint: str | None = None) -> ProblemError:
+    """There is no such thing, or whoever asks may not know that there is."""
+    return ProblemError(404, "not-found", f"found no {what}" + (f"; {hint}" if hint else ""))
 
-    def of_crossline(_: Request, error: Exception) -> Response:
+
+def invalid(pointer: str, found: str, expected: str, hint: str | None = None, status: int = 422) -> ProblemError:
+    """One thing is wrong with a request."""
+    detail = f"{pointer}: found {found}; expected {expected}" + (f"; {hint}" if hint else "")
+    return ProblemError(status, "invalid", detail, [Fault(pointer, found, expected, hint)])
+
+
+def conflict(detail: str, kind: str = "conflict") -> ProblemError:
+    """What stands there does not allow it."""
+    return ProblemError(409, kind, detail)
+
+
+def problem_of(error: Exception) -> ProblemError:
+    """The problem that an exception is; one that is nobody's fault but ours is logged, and told without its text."""
+    match error:
+        case ProblemError():
+            return error
+        case RequestValidationError():
+            return _of_request(error)
+        case HTTPException():
+            return _of_http(error)
+        case CrosslineError():
+            return _of_crossline(error)
+        case _:
+            log.error("a request could not be answered", exc_info=error)
+            return ProblemError(
+                500, "fault", "this is a fault of crossline, and the log of the server has more: please report it"
+            )
+
+
+def install(app: Starlette) -> None:
+    """Have every error of the app's routes (of Starlette or FastAPI) end as a problem."""
+
+    async def handle(request: Request, error: Exception) -> Response:  # noqa: ARG001 - Starlette hands it in
         return problem_of(error).response()
 
-    def of_http(_: Request, error: Exception) -> Response:
-        status = getattr(error, "status_code", 500)
-        said = str(getattr(error, "detail", "") or HTTPStatus(status).phrase)
-        return ProblemError(status, cut(said), headers=getattr(error, "headers", None) or {}).response()
+    async def of_nobody(request: Request, error: Exception) -> Response:  # noqa: ARG001 - as above
+        return refusal(400, "the client went away").response()  # nobody reads it, and it is no fault
 
-    def of_validation(_: Request, error: Exception) -> Response:
-        return _of_validation(getattr(error, "errors", list)()).response()
-
-    def of_nobody(_: Request, __: Exception) -> Response:
-        return ProblemError(400, "the client went away").response()  # nobody reads it, and it is no fault
-
-    app.add_exception_handler(HTTPException, of_http)
     app.add_exception_handler(ClientDisconnect, of_nobody)
-    for kind in (ProblemError, CrosslineError, Exception):
-        app.add_exception_handler(kind, of_crossline)
-    try:
-        from fastapi.exceptions import RequestValidationError  # noqa: PLC0415 - only its apps raise it
-    except ImportError:
-        return
-    app.add_exception_handler(RequestValidationError, of_validation)
+    for kind in (ProblemError, RequestValidationError, HTTPException, CrosslineError, Exception):
+        app.add_exception_handler(kind, handle)
 
 
-def _of_validation(errors: Sequence[Mapping[str, Any]]) -> ProblemError:
-    """What FastAPI found; the value itself is not repeated where it is long or no plain value."""
-    entries = []
-    for each in errors[:PROBLEMS_SHOWN]:
-        where, *path = each.get("loc") or ("body",)
-        value = each.get("input")
-        plain = value is None or isinstance(value, str | int | float | bool)
-        found = (
-            f"{value!r}"[:100] if plain and each.get("type") != "missing" else "nothing" if plain else "another value"
-        )
-        if each.get("type") == "missing":
-            found = "nothing"
-        hint = None if where == "body" else f"in the {where} of the request"
-        entries.append(error_entry(found, str(each.get("msg", "another value")), hint, tuple(path)))
-    first = entries[0] if entries else error_entry("what was sent", "what the API describes")
-    detail = f"found {first['found']}; expected {first['expected']}"
-    return ProblemError(422, _counted(detail, len(errors)), "Not valid", errors=entries)
+def pointer_of(path: str) -> str:
+    """A place as reports of the command line name it, as a JSON pointer.
+
+    >>> pointer_of("[2].conditions[0].field")
+    '/2/conditions/0/field'
+    """
+    return "".join(f"/{number or name}" for number, name in _STEP.findall(path))
 
 
-def _counted(detail: str, count: int) -> str:
-    return detail if count <= 1 else f"{detail} ({count} problems)"
+def _of_crossline(error: CrosslineError) -> ProblemError:
+    match error:
+        case RefusedError():
+            faults = [
+                Fault(pointer_of(each.path), each.found, each.expected, each.hint)
+                for each in error.problems[:PROBLEMS_SHOWN]
+            ]
+            return ProblemError(422, "refused", str(error), faults)
+        case UsageError():
+            return ProblemError(400, "wrong-use", str(error))
+        case StateError():
+            return ProblemError(500, "state", str(error))
+        case PermanentError():
+            return ProblemError(409, "conflict", str(error))
+        case RetryableError():
+            after_s = _RETRY_S if error.retry_after_ms is None else max(1, -(-error.retry_after_ms // 1000))
+            return ProblemError(503, "try-again", str(error), headers={"Retry-After": str(after_s)})
+        case _:
+            return ProblemError(503, "stopped", str(error), headers={"Retry-After": str(_RETRY_S)})
 
 
-def _sayable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, Mapping):
-        return {_sayable(key): _sayable(each) for key, each in value.items()}
-    return [_sayable(each) for each in value] if isinstance(value, list | tuple) else value
+def _of_http(error: HTTPException) -> ProblemError:
+    kinds = {404: "not-found", 405: "method", 413: "too-large", 400: "malformed"}
+    said = {404: "there is nothing at this address: GET /v1/openapi.json names what there is"}
+    kind = kinds.get(error.status_code, "http")
+    return ProblemError(
+        error.status_code, kind, said.get(error.status_code, str(error.detail)), headers=error.headers or {}
+    )
+
+
+def _of_request(error: RequestValidationError) -> ProblemError:
+    faults = [_fault(each) for each in error.errors()]
+    said = "; ".join(f"{each.pointer}: found {each.found}, expected {each.expected}" for each in faults[:3])
+    more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
+    return ProblemError(422, "invalid", said + more, faults)
+
+
+def _fault(error: Mapping[str, Any]) -> Fault:
+    where, *rest = error["loc"]
+    if error["type"] == "json_invalid":
+        return Fault("", "a body that is no JSON", "a JSON value in UTF-8", str(error.get("ctx", {}).get("error", "")))
+    steps = "/".join(str(each).replace("~", "~0").replace("/", "~1") for each in rest)
+    pointer = {"body": f"/{steps}" if rest else "", "query": f"?{steps}", "header": f"header {steps}"}.get(where, steps)
+    missing = error["type"] == "missing"
+    found = "nothing" if missing else shown(error.get("input"))
+    message = str(error["msg"])
+    expected = "a value" if missing else message[:1].lower() + message[1:]
+    return Fault(pointer, found, expected)

@@ -26,7 +26,7 @@ from crossline.serve.access.keyring import KeyRing
 from crossline.serve.access.middleware import Access
 from crossline.serve.access.protocol import uvicorn_settings
 from crossline.serve.access.roles import allows, may_see
-from crossline.serve.http.problems import ProblemError, install_handlers, not_allowed
+from crossline.serve.http.problems import install, not_allowed, refusal
 
 SILENT_S = 20.0
 
@@ -52,7 +52,7 @@ def small_app(seen: Seen) -> Starlette:
             try:
                 orjson.loads(body)
             except orjson.JSONDecodeError as error:
-                raise ProblemError(422, f"found what is no JSON: {error}") from None
+                raise refusal(422, f"found what is no JSON: {error}") from None
         return JSONResponse({"by": request.state.principal.name, "path": dict(request.path_params)})
 
     async def decision(request: Request) -> Response:
@@ -86,7 +86,7 @@ def small_app(seen: Seen) -> Starlette:
             Route("/v1/secrets", answer),  # has no entry in the table
         ]
     )
-    install_handlers(app)
+    install(app)
     return app
 
 

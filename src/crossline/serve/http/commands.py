@@ -1,0 +1,109 @@
+"""The command line as a process of its own, for what it alone does: one implementation, one text."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crossline.core.basics.errors import RetryableError
+from crossline.serve.http.problems import ProblemError
+
+RUNNING_MAX = 2
+WAITING_MAX = 32
+OUT_MAX = 16 << 20
+_DONE, _WRONG_USE = 0, 2
+_GRACE_S = 5.0
+
+
+def command_line(arguments: Sequence[str]) -> list[str]:
+    """How a process that ends with this one runs ``crossline ARGUMENTS``."""
+    return [sys.executable, "-m", "crossline.serve.http.child", str(os.getpid()), *arguments]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command that has ended. ``said``: what it said beside its answer, without ``error:``."""
+
+    code: int
+    out: bytes
+    said: str
+
+
+class Commands:
+    """Runs commands, a few at a time. ``folder``: temporary files are named in their texts as if they lay here."""
+
+    def __init__(self, running_max: int = RUNNING_MAX) -> None:
+        self._slots = asyncio.Semaphore(running_max)
+        self._waiting = 0
+
+    async def run(self, arguments: Sequence[str], wait_s: float, missing: ProblemError | None = None) -> Done:
+        """The command's answer. Raises ProblemError with its own text where it says no.
+
+        ``missing``: what is raised in place of a no, where there is only one thing that it can mean. Raises
+        RetryableError where too many wait, or it takes longer than ``wait_s``.
+        """
+        if self._waiting >= WAITING_MAX:
+            raise RetryableError(f"{self._waiting} commands wait already; send it again later", 5_000)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(wait_s), self._slots:
+                done = await _run(command_line(arguments))
+        except TimeoutError:
+            raise RetryableError(f"it was not done within {wait_s:.0f} s; send it again later", 5_000) from None
+        finally:
+            self._waiting -= 1
+        if done.code == _DONE:
+            return done
+        if missing is not None and done.code != _WRONG_USE:
+            raise missing
+        if done.code < 0:
+            raise RetryableError(f"the command was ended by signal {-done.code}; send it again")
+        raise ProblemError(400 if done.code == _WRONG_USE else 409, "refused", done.said)
+
+
+async def _run(command: Sequence[str]) -> Done:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        limit=OUT_MAX,
+    )
+    try:
+        out, said = await process.communicate()
+    finally:
+        if process.returncode is None:
+            await end(process)
+    return Done(process.returncode or 0, out, text_of(said))
+
+
+def text_of(said: bytes) -> str:
+    """What a command said on its standard error, as one text."""
+    text = said.decode(errors="backslashreplace").strip()
+    return text.removeprefix("error: ")
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """End a process and those that it started: asked first, so that it leaves nothing half done."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            await asyncio.wait_for(asyncio.shield(process.wait()), _GRACE_S)
+        except TimeoutError:
+            continue
+        break
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # what it started, and left
+
+
+def without_folder(text: str, folder: Path) -> str:
+    """``text`` with files of a temporary folder called by their names alone."""
+    return text.replace(f"{folder}/", "")

@@ -1,0 +1,91 @@
+"""What the routes stand on: the pipeline that is served, and what others keep for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from crossline.connectors.stores import Store, store_of
+from crossline.core.settings.config import PipelineConfig
+from crossline.serve.http.problems import ProblemError
+
+if TYPE_CHECKING:
+    from crossline.serve.http.events.source import EventSource
+    from crossline.serve.http.reads.decisions import DecisionStore
+    from crossline.serve.http.writes.casework import CaseStore
+
+BODY_MAX = 8 << 20
+
+
+def wall_ms() -> int:
+    """The wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a replica answers. ``told``: how it stands, which is no secret (``/readyz`` needs no key)."""
+
+    ok: bool
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def always_ready() -> Readiness:
+    """Where nothing has to be waited for."""
+    return Readiness(ok=True)
+
+
+class FigureSource(Protocol):
+    """A replica, asked for the figures of a key as they stand."""
+
+    async def figures(self, field: str, value: str) -> list[Mapping[str, Any]]:
+        """Of each rule whose key is ``field`` alone: ``{name, rule_id, value, window_start, window_end, as_of}``.
+
+        Raises RetryableError where no replica answers.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """What ``create_api`` is given.
+
+    ``pipeline``: its file; ``config``: what stands in it, its paths joined to its folder. ``path``: the folder of
+    ``serve.path``, for what the routes keep themselves. What is None is answered with a problem that says so.
+    ``open_store``: opens the pipeline's store anew, in the thread that reads it. ``body_max``: most bytes of a request.
+    """
+
+    pipeline: Path
+    config: PipelineConfig
+    path: Path
+    decisions: DecisionStore | None = None
+    cases: CaseStore | None = None
+    events: EventSource | None = None
+    figures: FigureSource | None = None
+    ready: Callable[[], Awaitable[Readiness]] = always_ready
+    now_ms: Callable[[], int] = wall_ms
+    open_store: Callable[[PipelineConfig], Store | None] = store_of
+    body_max: int = BODY_MAX
+    jobs_running_max: int = 2
+
+    def store(self) -> Store:
+        """The pipeline's store, to be closed by whoever asks. Raises ProblemError (409) where it has none."""
+        found = self.open_store(self.config)
+        if found is None:
+            raise ProblemError(
+                409,
+                "no-store",
+                f"pipeline {self.config.name} has no sink of kind sqlite or postgres, so that nothing stores its "
+                "alerts; add one to its sinks",
+            )
+        return found
+
+
+def there(value: Any, what: str, todo: str) -> Any:
+    """``value``, or ProblemError (409) where this server was started without it."""
+    if value is None:
+        raise ProblemError(409, "not-served", f"this server has no {what}; {todo}")
+    return value

@@ -1,0 +1,46 @@
+"""Who asks, as the access layer found out; and what a route is for, which that layer holds against the scopes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Protocol
+
+from fastapi import Depends, Request
+
+from crossline.serve.http.problems import ProblemError
+
+SCOPE = "x-crossline-scope"  # where an operation in the OpenAPI file says which scope it needs
+
+
+class Principal(Protocol):
+    """Whoever asks."""
+
+    @property
+    def name(self) -> str:
+        """As it stands in logs and in the audit."""
+        ...
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What it may do, such as ``read:alerts``."""
+        ...
+
+
+def principal_of(request: Request) -> Principal:
+    """Whoever asks. Raises ProblemError (401) where the access layer let nobody in."""
+    found: Principal | None = request.scope.get("principal")
+    if found is None:
+        raise ProblemError(
+            401,
+            "no-credential",
+            "found no credential; expected Authorization: Bearer KEY, a key of crossline serve keys create",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    return found
+
+
+Asking = Annotated[Principal, Depends(principal_of)]
+
+
+def needs(scope: str) -> dict[str, Any]:
+    """What an operation says of the scope that it needs (``openapi_extra`` of a route)."""
+    return {SCOPE: scope}

@@ -1,0 +1,146 @@
+"""``/v1/decisions``: what was answered, what the stream decided since, and the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Path, Query, Request
+
+from crossline.connectors.stores import DecisionFilter, Store
+from crossline.core.texts.problems import shown
+from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.http.etags import etag_of
+from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
+from crossline.serve.http.principals import needs
+from crossline.serve.http.problems import not_found
+from crossline.serve.http.queries import json_answer, only_known
+
+ID_CHARS = 200
+REVISIONS_MAX = 1_000
+_TODO = "start crossline serve over a pipeline that has serve: in its file"
+
+
+class DecisionStore(Protocol):
+    """What this API answered, by id and by record. Called in a thread, from several at once."""
+
+    def decision(self, decision_id: str) -> Mapping[str, Any] | None:
+        """The decision as it was answered; None where it was never given."""
+        ...
+
+    def decisions(
+        self, record_id: str, stream: str | None, after: str | None, limit: int
+    ) -> Sequence[Mapping[str, Any]]:
+        """The decisions on a record (of ``stream``, None: of any), in order of their ids, from after an id on."""
+        ...
+
+    def revisions(self, decision_id: str) -> Sequence[Mapping[str, Any]]:
+        """What the stream decided otherwise since, in the order in which it did."""
+        ...
+
+    def receipt(self, decision_id: str) -> Mapping[str, Any] | None:
+        """The decision's receipt; None where it has none."""
+        ...
+
+
+DecisionId = Annotated[str, Path(description="Id of the decision.")]
+
+
+def decision_routes(deps: Dependencies) -> APIRouter:
+    """The routes of decisions that were made."""
+    routes = APIRouter(tags=["decisions"])
+
+    @routes.get("/v1/decisions", openapi_extra=needs("read:records"), summary="The decisions on a record")
+    def decisions(
+        request: Request,
+        record_id: Annotated[str, Query(min_length=1, max_length=1_000, description="Id of the record.")],
+        stream: Annotated[str | None, Query(max_length=200, description="Its stream; else of any.")] = None,
+        limit: Limit = LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> Any:
+        """In order of their ids, each with its revisions."""
+        only_known(request)
+        of = f"decisions:{etag_of([record_id, stream])}"
+        after = place_of(cursor, of, _is_id)[0] if cursor is not None else None
+        found = found_decisions(deps, record_id, stream, after, limit + 1)
+        more = cursor_of([found[limit - 1]["decision_id"]], of) if len(found) > limit else None
+        return json_answer(page(found[:limit], more))
+
+    @routes.get(
+        "/v1/decisions/{decision_id}", openapi_extra=needs("read:records"), summary="A decision, with its revisions"
+    )
+    def decision(request: Request, decision_id: DecisionId) -> Any:
+        """As it was answered, and what the stream decided otherwise since."""
+        only_known(request)
+        found = the_decision(deps, decision_id)
+        return json_answer(found, headers={"ETag": etag_of(found)})
+
+    @routes.get(
+        "/v1/decisions/{decision_id}/receipt", openapi_extra=needs("read:records"), summary="The receipt of a decision"
+    )
+    def receipt(request: Request, decision_id: DecisionId) -> Any:
+        """What it rests on, for ``crossline verify``."""
+        only_known(request)
+        kept: DecisionStore = there(deps.decisions, "ledger of what was answered", _TODO)
+        found = kept.receipt(decision_id) if len(decision_id) <= ID_CHARS else None
+        if found is None:
+            raise not_found(
+                f"receipt of decision {shown(decision_id)}", "a decision that this API gave has one; a dry run has none"
+            )
+        return json_answer(found, headers={"ETag": etag_of(found)})
+
+    return routes
+
+
+def the_decision(deps: Dependencies, decision_id: str) -> Mapping[str, Any]:
+    """A decision with its revisions: as it was answered here, else as the pipeline's store has it."""
+    kept = deps.decisions
+    if len(decision_id) > ID_CHARS:
+        raise not_found(f"decision {shown(decision_id)}")
+    found = None if kept is None else kept.decision(decision_id)
+    if kept is not None and found is not None:
+        return {**found, "revisions": list(kept.revisions(decision_id))}
+    if kept is None or _has_store(deps):
+        with closing(deps.store()) as store:
+            stored = [each for each in store.find_decisions(decision_id, 1) if each["decision_id"] == decision_id]
+            if stored:
+                first = stored[0]
+                return _with_revisions(first, _stored(store, first["record_id"], first["stream"]))
+    raise not_found(f"decision {shown(decision_id)}", "GET /v1/decisions?record_id=… finds those on a record")
+
+
+def found_decisions(
+    deps: Dependencies, record_id: str, stream: str | None, after: str | None, limit: int
+) -> list[Mapping[str, Any]]:
+    """The decisions on a record, those that were answered here before those that only the store has."""
+    found: dict[str, Mapping[str, Any]] = {}
+    kept = deps.decisions
+    if kept is not None:
+        for each in kept.decisions(record_id, stream, after, limit):
+            found[each["decision_id"]] = {**each, "revisions": list(kept.revisions(each["decision_id"]))}
+    if kept is None or _has_store(deps):
+        with closing(deps.store()) as store:
+            stored = _stored(store, record_id, stream)
+        for each in stored:
+            if not each.get("revises") and (after is None or each["decision_id"] > after):
+                found.setdefault(each["decision_id"], _with_revisions(each, stored))
+    return [found[name] for name in sorted(found)][:limit]
+
+
+def _has_store(deps: Dependencies) -> bool:
+    return any(each.kind in {"sqlite", "postgres"} for each in deps.config.sinks)
+
+
+def _stored(store: Store, record_id: str, stream: str | None) -> list[dict[str, Any]]:
+    which = DecisionFilter(stream=stream, record_id=record_id)
+    found = list(store.decisions(which, REVISIONS_MAX, newest_first=False))
+    return sorted(found, key=lambda each: int(each.get("revision", 0)))
+
+
+def _with_revisions(first: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {**first, "revisions": [each for each in told if each.get("revises") == first["decision_id"]]}
+
+
+def _is_id(place: list[Any]) -> bool:
+    return len(place) == 1 and isinstance(place[0], str)
