@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 import orjson
 
 from crossline.core.basics.errors import RetryableError
+from crossline.core.basics.times import parse_instant_ms
 from crossline.logs import get_logger
 from crossline.serve.decisions.batched import Batched
 from crossline.serve.decisions.flight import Flight
@@ -25,7 +26,6 @@ from crossline.serve.decisions.records import Checked, Refused, StreamRecords
 from crossline.serve.decisions.replies import Answer, Reply, fallback_decision, problem
 from crossline.serve.decisions.values import (
     Asked,
-    AsOf,
     Degraded,
     Judge,
     NotJudgedError,
@@ -84,8 +84,11 @@ class Outbox(Protocol):
 class Stream(Protocol):
     """What the pipeline itself decides."""
 
-    async def decision(self, stream: str, record_id: str, place: Place, /) -> tuple[Mapping[str, Any], AsOf]:
-        """Its decision about a record, once a batch covers it. Raises NotJudgedError where it makes none."""
+    async def decision(self, asked: Asked, place: Place, ingest_ms: int | None) -> Mapping[str, Any]:
+        """Its decision about a record, once a batch covers it. Raises NotJudgedError where it makes none.
+
+        ``ingest_ms``: of the record, as the pipeline reads it; None where nobody knows.
+        """
         ...
 
 
@@ -196,7 +199,7 @@ class Decisions:
             wanted -= done
         if kept.done() and (failure := kept.exception()) is not None:
             judged.cancel()
-            self._parts.judge.withdrawn(flight.asked.number)
+            self._parts.judge.dropped(flight.asked.number)
             await self._parts.ledger.release(flight.asked)
             return _unkept(str(failure))
         answer = self._answer(flight, judged)
@@ -220,11 +223,15 @@ class Decisions:
 
     async def _verdict(self, asked: Asked, mode: Mode, kept: asyncio.Task[Place]) -> Answer:
         """By the replica, and, where it is to be ``exact``, by the pipeline; that of the replica stands by."""
+        seen: Verdict | None = None
         peeked = self._judged.put(asked)  # also what is answered exactly is seen by those who come after it
         if mode == "peek":
             return self._peeked(asked, await peeked)
-        decision, as_of = await self._parts.stream.decision(asked.stream, asked.record_id, await asyncio.shield(kept))
-        return Answer(asked, decision, "exact", as_of=as_of)
+        place = await asyncio.shield(kept)
+        with suppress(NotJudgedError):
+            seen = await peeked
+        ingest_ms = None if seen is None else parse_instant_ms(seen.decision["ingest_time"])
+        return Answer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
 
     def _peeked(self, asked: Asked, verdict: Verdict) -> Answer:
         basis = self._parts.judge.basis(verdict.basis)

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
+from crossline.connectors.feed.files import FeedBatch
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.values import Place
 
 OPEN_MAX = 1_000_000  # answers that wait for their batch; of more, the oldest are not compared
-
-# By log, the byte or offset before which all is in a batch.
-Ends = Mapping[str, int]
-
-
-def covers(ends: Ends, place: Place) -> bool:
-    """Whether the record at ``place`` is before ``ends``.
-
-    Files of a record log are named in their order, so one that stands before a file that was read is read too.
-    """
-    end = ends.get(place.log)
-    if end is not None:
-        return place.at < end
-    return place.log.endswith(".jsonl") and any(place.log < name for name in ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +72,35 @@ class Settling:
         if known is not None:
             self._open[stream, record_id] = _Open(known.decision_id, known.answered, known.decision, place)
 
-    def batch(self, number: int, ends: Mapping[str, Ends], decisions: Iterable[Mapping[str, Any]]) -> list[Revised]:
-        """A batch was delivered: ``ends`` by stream, ``decisions`` those on records at which some rule holds.
-
-        The answers that it shows to be others than the stream's decisions.
-        """
-        said = {(each["stream"], each["record_id"]): each for each in decisions if each["kind"] == "decision"}
-        covered = {
-            which: each
+    def batch(self, batch: FeedBatch) -> list[Revised]:
+        """A batch was delivered: the answers that it shows to be others than the stream's decisions."""
+        if not self._open:
+            return []
+        said = {
+            (each["stream"], each["record_id"]): each
+            for each in map(orjson.loads, batch.section("decisions"))
+            if each["kind"] == "decision"
+        }
+        covered = [
+            (which, each)
             for which, each in self._open.items()
-            if which in said or (each.place is not None and covers(ends.get(which[0], {}), each.place))
+            if which in said or (each.place is not None and batch.covers(which[0], each.place))
+        ]
+        undecided = {
+            (each["stream"], each["log"], each["at"])
+            for name in ("dead", "late")
+            for each in map(orjson.loads, batch.section(name))
         }
         found = []
-        for which, each in covered.items():
+        for which, each in covered:
             del self._open[which]
+            if which not in said and each.place is not None and (which[0], each.place.log, each.place.at) in undecided:
+                continue  # the stream decides nothing about it
             decided = said.get(which, {"decision": "allow", "score": 0, "reasons": []})
             _add(self.counts.compared, each.answered)
             if decided["decision"] != each.decision:
                 _add(self.counts.differed, each.answered)
-                found.append(Revised(each.decision_id, *which, each.answered, each.decision, decided, number))
+                found.append(Revised(each.decision_id, *which, each.answered, each.decision, decided, batch.number))
         return found
 
     @property

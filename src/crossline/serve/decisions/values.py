@@ -98,7 +98,7 @@ class Judge(Protocol):
         """The record of that number stands there: once a batch is beyond it, it need not be laid over any more."""
         ...
 
-    def withdrawn(self, number: int) -> None:
+    def dropped(self, number: int) -> None:
         """The record of that number is in no stream: it is not laid over any more."""
         ...
 

@@ -39,6 +39,7 @@ def decided(asked: Asked, decision: str) -> dict[str, Any]:
         "reasons": [],
         "policy_version": 1,
         "rules_digest": "d",
+        "ingest_time": "2026-01-01T00:00:00.000Z",
     }
 
 
@@ -65,7 +66,7 @@ class FakeJudge:
     def placed(self, number: int, place: Place) -> None:
         self.placed_at[number] = place
 
-    def withdrawn(self, number: int) -> None:
+    def dropped(self, number: int) -> None:
         self.gone.append(number)
 
     def basis(self, digest: str) -> Basis:
@@ -95,10 +96,10 @@ class FakeStream:
 
     held: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def decision(self, stream: str, record_id: str, _: Place) -> tuple[Mapping[str, Any], AsOf]:
+    async def decision(self, asked: Asked, _: Place, ingest_ms: int | None) -> Mapping[str, Any]:
         await self.held.wait()
-        asked = Asked(0, stream, record_id, b"", "", 0)
-        return decided(asked, "block"), AsOf(8, 0, 0)
+        assert ingest_ms in {None, 1_767_225_600_000}
+        return decided(asked, "block")
 
 
 @dataclass
