@@ -68,6 +68,10 @@ class StreamRecords:
         records = decode_lines(self._layout(stream), raw, PLACE, 0).records
         return {name: column[0].as_py() for name, column in records.fields.items()}
 
+    def event_ms(self, stream: str, raw: bytes) -> int:
+        """The event time of a record that fits."""
+        return int(decode_lines(self._layout(stream), raw, PLACE, 0).records.event_ms[0])
+
     def _layout(self, stream: str) -> RecordLayout:
         found = self._layouts.get(stream)
         if found is None:

@@ -191,8 +191,7 @@ class Decisions:
         if claim.outcome == "pending":
             return _unkept("another process is answering about this record")
         kept = self._run(self._keep(flight.asked))
-        # What may be in the stream already is decided by it: a replica would take it for a copy.
-        judged = self._run(self._verdict(flight.asked, "exact" if claim.again else mode, kept))
+        judged = self._run(self._verdict(flight.asked, mode, kept, again=claim.again))
         wanted = {kept, judged}
         while wanted and not flight.late:
             done, _ = await asyncio.wait({*wanted, flight.expired}, return_when=asyncio.FIRST_COMPLETED)
@@ -221,12 +220,19 @@ class Decisions:
             await kept
             await self._parts.outbox.done(asked)
 
-    async def _verdict(self, asked: Asked, mode: Mode, kept: asyncio.Task[Place]) -> Answer:
-        """By the replica, and, where it is to be ``exact``, by the pipeline; that of the replica stands by."""
+    async def _verdict(self, asked: Asked, mode: Mode, kept: asyncio.Task[Place], *, again: bool) -> Answer:
+        """By the replica, or, where it is to be ``exact``, by the pipeline.
+
+        ``again``: it may be in its stream already. Then a replica takes it for a copy, and the stream decides.
+        """
         seen: Verdict | None = None
         peeked = self._judged.put(asked)  # also what is answered exactly is seen by those who come after it
         if mode == "peek":
-            return self._peeked(asked, await peeked)
+            try:
+                return self._peeked(asked, await peeked)
+            except NotJudgedError as error:
+                if not again or error.part != "record":
+                    raise
         place = await asyncio.shield(kept)
         with suppress(NotJudgedError):
             seen = await peeked

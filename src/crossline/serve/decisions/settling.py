@@ -96,7 +96,7 @@ class Settling:
             del self._open[which]
             if which not in said and each.place is not None and (which[0], each.place.log, each.place.at) in undecided:
                 continue  # the stream decides nothing about it
-            decided = said.get(which, {"decision": "allow", "score": 0, "reasons": []})
+            decided = said.get(which) or _allowed(each.decision_id, *which)
             _add(self.counts.compared, each.answered)
             if decided["decision"] != each.decision:
                 _add(self.counts.differed, each.answered)
@@ -107,6 +107,12 @@ class Settling:
     def waiting(self) -> int:
         """How many answers no batch has covered yet."""
         return len(self._open)
+
+
+def _allowed(decision_id: str, stream: str, record_id: str) -> Mapping[str, Any]:
+    """The stream's decision where no rule holds, which it does not write."""
+    said = {"decision_id": decision_id, "kind": "decision", "revision": 0, "stream": stream, "record_id": record_id}
+    return {**said, "decision": "allow", "score": 0, "reasons": []}
 
 
 def _add(counts: dict[str, int], name: str) -> None:

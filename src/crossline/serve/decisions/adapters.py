@@ -1,0 +1,149 @@
+"""What the service asks, answered by the parts that are there: ledger, feed, policy."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import orjson
+
+from crossline.core.basics.errors import SourceError, StateError, StoppedError
+from crossline.core.conditions.lists import Lists
+from crossline.core.decide.fallback import Fallback
+from crossline.core.decide.hits import DecidedRecord
+from crossline.core.decide.policy import Policy
+from crossline.core.streams.schema import StreamSpec
+from crossline.serve.decisions.records import StreamRecords
+from crossline.serve.decisions.replies import Answer
+from crossline.serve.decisions.service import Claim
+from crossline.serve.decisions.values import Asked, NotJudgedError, Place
+from crossline.serve.feed.exact import Exact, NotDecidedError
+from crossline.serve.ledger.base import Answer as Kept
+from crossline.serve.ledger.group import LedgerGroup
+from crossline.serve.ledger.reading import read_answer, read_receipt
+from crossline.serve.ledger.receipts import Entry
+
+T = TypeVar("T")
+
+
+class LedgerAnswers:
+    """The ledger as the service asks it."""
+
+    def __init__(self, group: LedgerGroup) -> None:
+        self._group = group
+
+    async def claim(self, asked: Asked, timeout_s: float) -> Claim:
+        """Claim its id; one that another process has is waited for."""
+        claimed = await self._group.claim(asked)
+        if claimed.outcome == "pending":
+            claimed = await self._group.settled(asked, timeout_s)
+        return Claim(claimed.outcome, claimed.body, claimed.again)
+
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
+        """Keep an answer; the body that its client gets, which may be one that was given before."""
+        entry = Entry(answer.asked, said, answer.basis, answer.figures, answer.evidence)
+        kept = await self._group.answer(entry)
+        return None if kept is None else kept.body
+
+    async def release(self, asked: Asked) -> None:
+        """Nothing was decided about it."""
+        await self._group.call(lambda ledger: ledger.release([asked]))
+
+
+class FeedStream:
+    """The pipeline's own decisions, out of its feed.
+
+    ``by_broker``: streams whose ingest time is a broker's, and so about that of the request.
+    """
+
+    def __init__(self, exact: Exact, records: StreamRecords, by_broker: frozenset[str]) -> None:
+        self._exact = exact
+        self._records = records
+        self._by_broker = by_broker
+
+    async def decision(self, asked: Asked, place: Place, ingest_ms: int | None) -> Mapping[str, Any]:
+        """As the service asks for it."""
+        event_ms = self._records.event_ms(asked.stream, asked.raw)
+        if ingest_ms is None:
+            ingest_ms = asked.ingest_ms if asked.stream in self._by_broker else event_ms
+        record = DecidedRecord(asked.stream, asked.record_id, event_ms, ingest_ms)
+        try:
+            return await self._exact.decision(record, place)
+        except NotDecidedError as error:
+            raise NotJudgedError("stream", f"{error.reason}: {error.detail}") from None
+        except (StoppedError, StateError) as error:
+            raise NotJudgedError("stream", str(error)) from None
+
+
+class PolicyFallback:
+    """The policy's fallback over the records of each stream. ``lists``: those in force now."""
+
+    def __init__(
+        self, policy: Policy, streams: Mapping[str, StreamSpec], records: StreamRecords, lists: Callable[[], Lists]
+    ) -> None:
+        self.version = policy.version
+        self._of = {stream: Fallback.of(policy.fallback, stream, streams) for stream in streams}
+        self._records = records
+        self._lists = lists
+
+    def decide(self, asked: Asked) -> str:
+        """What the first branch says that holds."""
+        fields = self._records.fields(asked.stream, asked.raw)
+        return self._of[asked.stream].decide(fields, self._lists(), asked.ingest_ms).decision
+
+
+class LedgerDecisions:
+    """What was answered, as the routes read it: each call has a connection of its own, from whichever thread.
+
+    Args:
+        path: The ledger's file.
+        streams: Those that records may be of.
+    """
+
+    def __init__(self, path: Path, streams: Iterable[str]) -> None:
+        self._path = path
+        self._streams = tuple(streams)
+
+    def _read(self, ask: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            with closing(sqlite3.connect(f"file:{quote(str(self._path))}?mode=ro", uri=True)) as connection:
+                return ask(connection)
+        except sqlite3.Error as error:
+            raise SourceError(f"the ledger {self._path} cannot be read now: {error}") from None
+
+    def decision(self, decision_id: str) -> Mapping[str, Any] | None:
+        """As it was answered; None where it never was."""
+        found = self._read(lambda ledger: read_answer(ledger, "decision_id = ?", (decision_id,)))
+        return None if found is None else _said(found)
+
+    def decisions(self, record_id: str, stream: str | None, after: str | None, limit: int) -> list[Mapping[str, Any]]:
+        """Those on a record, in order of their ids."""
+
+        def ask(ledger: sqlite3.Connection) -> list[Kept | None]:
+            streams = self._streams if stream is None else (stream,)
+            return [read_answer(ledger, "stream = ? AND record_id = ?", (each, record_id)) for each in streams]
+
+        said = sorted((_said(each) for each in self._read(ask) if each is not None), key=_id)
+        return [each for each in said if after is None or _id(each) > after][:limit]
+
+    def revisions(self, decision_id: str) -> list[Mapping[str, Any]]:
+        """What the stream decided otherwise since."""
+        found = self._read(lambda ledger: read_answer(ledger, "decision_id = ?", (decision_id,)))
+        return [] if found is None else list(found.revisions)
+
+    def receipt(self, decision_id: str) -> Mapping[str, Any] | None:
+        """Its receipt."""
+        return self._read(lambda ledger: read_receipt(ledger, decision_id))
+
+
+def _said(answer: Kept) -> Mapping[str, Any]:
+    said: dict[str, Any] = orjson.loads(answer.body)
+    return said
+
+
+def _id(decision: Mapping[str, Any]) -> str:
+    return str(decision["decision_id"])
