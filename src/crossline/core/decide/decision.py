@@ -18,6 +18,7 @@ from crossline.core.decide.hits import DecidedRecord, DecidingHit, gravest
 from crossline.core.decide.policy import Policy
 from crossline.core.decide.words import ACTIONS, facts
 from crossline.core.formula.naive import evaluate
+from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Head, way_of
 from crossline.core.rules.ruleset import RuleSet
 
@@ -146,11 +147,14 @@ class RulesInForce:
         span = bisect_right(self._edges, ingest_ms)
         known = self._digests.get(span)
         if known is None:
-            live = [v.rule for v in self._versions if v.effective_from_ms <= ingest_ms < v.effective_until_ms]
-            named = sorted(f"{rule.rule_id}\x1f{rule.version}\x1f{rule.body_digest()}" for rule in live)
+            named = sorted(f"{rule.rule_id}\x1f{rule.version}\x1f{rule.body_digest()}" for rule in self.at(ingest_ms))
             known = hashlib.sha256("\x1e".join(named).encode()).hexdigest()[:DIGEST_DIGITS]
             self._digests[span] = known
         return known
+
+    def at(self, ingest_ms: int) -> list[Rule]:
+        """The rules in force at that time, in no order."""
+        return [v.rule for v in self._versions if v.effective_from_ms <= ingest_ms < v.effective_until_ms]
 
     @property
     def edges(self) -> Sequence[int]:
