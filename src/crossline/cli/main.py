@@ -25,6 +25,7 @@ COMMANDS = {
     "rules": "Check, explain, try, compare, publish and look up rules.",
     "alerts": "Read the alerts and dead letters of a store.",
     "decisions": "Read what was decided about records, and why.",
+    "verify": "Check a receipt, and judge its record again from the log: the same, differs, or altered.",
     "generate": "Make workloads: card payments to measure with, card frauds to try rules on.",
     "reshard": "Give the checkpoint of a stopped pipeline another number of shards.",
     "doctor": "Say what is installed, what is missing, and how to get it; exit 1 where something that is needed is "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,9 @@ from crossline.serve.ledger.receipts import BEGINNING, FIELDS, OF_ANSWER, OUTSID
 from crossline.serve.ledger.signing import Verifier
 
 Fault = Literal["altered", "unsigned", "left_out", "swapped", "fork", "repeated"]
+# What each of a list has; the first is a text.
+_OF_RULE = ("rule_id", "version", "digest")
+_OF_FIGURE = ("name", "window_start", "window_end", "value", "record_ids", "count")
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -175,8 +178,38 @@ def _shape(receipt: Mapping[str, Any]) -> list[str]:
     if _named(receipt)[1] < 1:
         found.append(f"sequence: found {receipt['sequence']!r}; expected a number from 1 on")
     if not isinstance(receipt["decision"], dict) or OF_ANSWER in receipt["decision"]:
-        found.append(f"decision: expected the answer, without its {OF_ANSWER}")
-    return found
+        return [*found, f"decision: expected the answer, without its {OF_ANSWER}"]
+    return found + [f"{name}: found what no receipt has there; expected {said}" for name, said in _types(receipt)]
+
+
+def _types(receipt: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The parts that are not what they must be for anybody to read them, each with what is expected."""
+    decision = receipt["decision"]
+    for name in ("decision_id", "stream", "record_id", "decision", "answered"):
+        if not isinstance(decision.get(name), str):
+            yield f"decision.{name}", "a text"
+    for name in ("reasons", "degraded"):
+        if not _objects(decision.get(name), ()):
+            yield f"decision.{name}", "a list of objects"
+    for name, fields in (("rules", _OF_RULE), ("figures", _OF_FIGURE)):
+        if not _objects(receipt[name], fields):
+            yield name, f"a list of objects with {', '.join(fields)}"
+    for each in receipt["figures"] if isinstance(receipt["figures"], list) else ():
+        ids, count = (each.get("record_ids"), each.get("count")) if isinstance(each, dict) else (None, None)
+        if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids) or not isinstance(count, int):
+            yield "figures", "record_ids, a list of texts, and count, a number"
+    for name in ("lists", "models"):
+        if not isinstance(receipt[name], dict):
+            yield name, "an object"
+    if not isinstance(receipt["replica"], str) or not isinstance(receipt["record_digest"], str):
+        yield "replica, record_digest", "texts"
+
+
+def _objects(value: Any, fields: Sequence[str]) -> bool:
+    """Whether it is a list of objects that have ``fields``, the first of which is a text."""
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        return False
+    return all(set(fields) <= set(each) and all(isinstance(each[name], str) for name in fields[:1]) for each in value)
 
 
 def _unsigned(receipt: Mapping[str, Any], verifier: Verifier | None) -> list[tuple[Fault, str]]:

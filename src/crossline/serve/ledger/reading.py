@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,12 +107,7 @@ def check_ledger(path: str | Path, verifier: Verifier | None = None) -> LedgerCh
 
     Raises StateError where it is no ledger, RetryableError where it cannot be read now.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise StateError(f"found no ledger {path}; expected the file that crossline serve writes")
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    with reported(path), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-        check_schema(connection, path)
+    with _read_only(Path(path)) as connection:
         connection.execute("BEGIN")  # one moment, for all that is read
         found = LedgerCheck({}, 0, 0, [], read_counts(connection))
         names = "SELECT replica, sequence, digest, gone_sequence, gone_digest FROM chains ORDER BY slot"
@@ -125,6 +120,22 @@ def check_ledger(path: str | Path, verifier: Verifier | None = None) -> LedgerCh
             found.faults += checked.faults
         found.faults += _strangers(connection, list(found.chains))
     return found
+
+
+def receipt_of(path: str | Path, decision_id: str) -> dict[str, Any] | None:
+    """The receipt of a decision, from a ledger that may be in use; None where it has none."""
+    with _read_only(Path(path)) as connection:
+        return read_receipt(connection, decision_id)
+
+
+@contextmanager
+def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise StateError(f"found no ledger {path}; expected the file that crossline serve writes")
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with reported(path), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        check_schema(connection, path)
+        yield connection
 
 
 def _chain(connection: sqlite3.Connection, replica: str) -> Iterator[dict[str, Any]]:

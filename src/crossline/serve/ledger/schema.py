@@ -11,6 +11,8 @@ from pathlib import Path
 from crossline.core.basics.errors import RetryableError, StateError
 
 SCHEMA_VERSION = 1
+# Its name in the folder `serve.path`.
+LEDGER_FILE = "ledger.db"
 _ID_BYTES = 4
 
 _TABLES = (

@@ -68,8 +68,8 @@ def test_who_asks_meanwhile_waits_for_the_answer(tmp_path: Path) -> None:
     async def work(group: LedgerGroup) -> None:
         await group.claim(asked("t1"))
         waiting = [asyncio.create_task(group.settled(asked("t1"), timeout_s=60)) for _ in range(3)]
-        while not group._waiting:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert group._waiting
         kept = await group.answer(entry("t1"))
         assert kept is not None
         assert {(each.outcome, each.body) for each in await asyncio.gather(*waiting)} == {("answered", kept.body)}
@@ -88,8 +88,8 @@ def test_who_waits_for_another_process_that_ends(tmp_path: Path) -> None:
     async def work(group: LedgerGroup) -> None:
         first = asyncio.create_task(group.settled(asked("t1"), timeout_s=60))
         second = asyncio.create_task(group.settled(asked("t2"), timeout_s=60))
-        while len(group._waiting) < 2:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(group._waiting) == 2
         (kept,) = other.answer([entry("t1")])
         assert kept is not None
         assert (await first).body == kept.body

@@ -17,6 +17,8 @@ import pytest
 from crossline.serve.ledger.reading import check_ledger
 from crossline.serve.ledger.sqlite import SqliteLedger
 
+from .ledgerkit import asked, entry
+
 UNIT = Path(__file__).parents[2]
 
 
@@ -145,8 +147,6 @@ def test_one_that_is_frozen_does_not_answer_again(start: Start, path: Path) -> N
     frozen.process.send_signal(signal.SIGSTOP)
     quick = SqliteLedger(path, claim_ms_max=0)  # as if its time were up
     try:
-        from .ledgerkit import asked, entry
-
         assert quick.claim([asked("t1")])[0].outcome == "fresh"
         (kept,) = quick.answer([entry("t1", decision="block")])
         frozen.process.send_signal(signal.SIGCONT)

@@ -1,0 +1,1 @@
+"""``crossline verify``: receipts checked, and judged again from the log."""

@@ -1,0 +1,190 @@
+"""A record judged again from a pipeline's log, by the rules, lists and tables that its rule log says were in force."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from crossline.cli.backtest import lists_for, rules_as_of_log, setting_of, with_tables
+from crossline.cli.verify.reading import inputs_of, places_of, plain_part
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import parse_instant_ms
+from crossline.core.decide.decision import RulesInForce
+from crossline.core.decide.policy import Deciding, Policy, load_policy
+from crossline.core.judge.shard import Bounds
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.sources import RulesTopic
+from crossline.engine.hops.outcome import Outcome
+from crossline.replay.backtest import Judged, Recorded
+from crossline.replay.in_process import outcomes
+from crossline.rulelog.content import read_text
+from crossline.rulelog.directory import find_log
+from crossline.rulelog.logfile import read_log
+from crossline.rulelog.reading import read_rules
+from crossline.serve.ledger.comparing import Again, RecordPlace
+from crossline.serve.ledger.schema import LEDGER_FILE
+
+NO_LOG = "found no rule log beside the rules: judged by rules and lists as they are now"
+
+
+@dataclass(slots=True)
+class Log:
+    """What a pipeline has kept: its setting, its policy, its rule log, its records as files by stream."""
+
+    config: PipelineConfig
+    policy: Policy
+    inputs: dict[str, list[str]]
+    judged: Judged
+    rule_log: Path | None
+    notes: list[str]
+
+
+def open_log(pipeline: Path, policy: Path | None, given: Mapping[str, Sequence[str]], folder: Path) -> Log:
+    """All that judging again needs, some of it made in ``folder``. Raises UsageError where something is missing."""
+    if not pipeline.is_file():
+        raise UsageError(f"--pipeline {pipeline}: no such file; expected the pipeline file that the receipt is of")
+    setting = setting_of(None, None, None, str(pipeline), as_of_log=True)
+    config = setting.config
+    assert config is not None  # noqa: S101 - it was read from a pipeline file
+    mine = load_policy(read_text(policy), str(policy)) if policy is not None else config.policy
+    if mine is None:
+        raise UsageError(
+            f"{pipeline}: found no policy; expected policy: FILE, by which decisions are made, or --policy"
+        )
+    rule_log = find_log(setting.rules, config.name) if _has_log(setting.rules) else None
+    if rule_log is None and isinstance(config.rules, RulesTopic):
+        raise UsageError(
+            f"{setting.rules}: found no rule log; expected that of the pipeline, which has its rules in a topic"
+        )
+    if rule_log is not None:
+        rules = rules_as_of_log(rule_log, config.streams)
+    else:
+        rules = RuleSet.from_rules(read_rules(setting.rules, setting.known()))
+    inputs = inputs_of(config, given, folder)
+    judged = Judged(
+        rules,
+        Recorded(config.streams, inputs),
+        lists_for([rules], setting.lists, rule_log),
+        setting.defaults,
+        Bounds(setting.partition_lag_ms),
+        deciding=Deciding(mine, every=True),
+    )
+    tables = folder / "tables"
+    tables.mkdir()
+    (judged,) = with_tables([judged], config, rule_log, tables)
+    return Log(config, mine, inputs, judged, rule_log, [] if rule_log else [NO_LOG])
+
+
+def _has_log(rules: Path) -> bool:
+    return (rules / ".log").is_dir()
+
+
+def judge_again(log: Log, receipt: Mapping[str, Any], folder: Path, *, then: bool) -> Again:
+    """What the log gives of the receipt's record, to its end; ``then``: only up to the record, without revisions."""
+    answered = receipt["decision"]
+    stream, record_id = answered["stream"], answered["record_id"]
+    again = Again(policy_version=log.policy.version, policy_digest=log.policy.digest)
+    if stream not in log.config.streams:
+        again.missing = f"the pipeline has no stream {stream}; expected the pipeline file that the receipt is of"
+        return again
+    corrections: dict[str, Mapping[str, Any]] = {}
+    for outcome in outcomes(log.judged, folder):
+        again.records += outcome.figures["records"]
+        _take(again, outcome, stream, record_id, corrections)
+        if then and again.decision is not None:
+            again.revisions.clear()
+            break
+    again.revisions = [(revision, corrections.get(str(revision.get("because")))) for revision, _ in again.revisions]
+    if log.rule_log is not None:
+        again.events = read_log(log.rule_log)
+    if again.decision is not None:
+        again.rules = in_force(log.judged.rules, stream, parse_instant_ms(again.decision["ingest_time"]))
+    elif not again.missing:
+        again.missing = f"record {record_id} of {stream} is not in the log: {again.records:,} records were judged"
+    return _with_places(log, again, receipt, corrections.values())
+
+
+def _take(
+    again: Again, outcome: Outcome, stream: str, record_id: str, corrections: dict[str, Mapping[str, Any]]
+) -> None:
+    """What a batch has on the record."""
+    for alert in outcome.alerts:
+        if alert["corrects"] is not None or alert.get("caused_by"):
+            corrections[alert["alert_id"]] = alert
+        elif alert["stream"] == stream and alert["record_id"] == record_id and alert["kind"] == "alert":
+            again.alerts.setdefault(alert["rule_id"], alert)
+    for decision in _decisions_on(outcome.decisions, stream, record_id):
+        if decision.get("revises"):
+            again.revisions.append((decision, None))
+        elif again.decision is None:
+            again.decision = decision
+    for letter in outcome.dead:
+        if letter.stream == stream and letter.record_id == record_id and again.decision is None:
+            again.missing = f"the log refuses the record: {letter.reason}, {letter.detail}"
+    for late in outcome.late:
+        if late.stream == stream and late.record_id == record_id and again.decision is None:
+            again.missing = f"the record came {late.lateness_ms:,} ms late, too late to be judged"
+
+
+def _decisions_on(decisions: Sequence[Mapping[str, Any]], stream: str, record_id: str) -> Iterable[Mapping[str, Any]]:
+    """Those on one record; of many that are lines of JSON only those are read that have its id."""
+    lines = getattr(decisions, "lines", None)
+    if lines is not None:
+        part = plain_part(record_id)
+        decisions = [orjson.loads(line) for line in lines() if part in line]
+    return [each for each in decisions if each["stream"] == stream and each["record_id"] == record_id]
+
+
+def in_force(rules: RuleSet, stream: str, ingest_ms: int) -> list[dict[str, Any]]:
+    """The rules over a stream at an ingest time, as receipts say them."""
+    found = sorted(RulesInForce(rules, stream).at(ingest_ms), key=lambda rule: (rule.rule_id, rule.version))
+    return [{"rule_id": rule.rule_id, "version": rule.version, "digest": rule.body_digest()} for rule in found]
+
+
+def _with_places(log: Log, again: Again, receipt: Mapping[str, Any], corrections: Iterable[Mapping[str, Any]]) -> Again:
+    """Where the records stand that may have made a difference, and which of them came after the answer."""
+    answered = receipt["decision"]
+    ids = {answered["record_id"]}
+    for figure in receipt["figures"]:
+        alert = again.alerts.get(figure["name"])
+        theirs = set(alert["evidence"].get("record_ids") or ()) if alert is not None else set()
+        ids |= set(figure["record_ids"]) ^ theirs
+    for name, alert in again.alerts.items():
+        if not any(figure["name"] == name for figure in receipt["figures"]):
+            ids |= set(alert["evidence"].get("record_ids") or ())
+    because = {str(revision.get("because")) for revision, _ in again.revisions}
+    ids |= {str(each["caused_by"]) for each in corrections if each["alert_id"] in because and each.get("caused_by")}
+    places: dict[str, RecordPlace] = {}
+    for found in places_of(log.inputs, log.config.streams, dict.fromkeys(log.inputs, ids)).values():
+        places = {**found, **places}
+    own = places_of(log.inputs, log.config.streams, {answered["stream"]: {answered["record_id"]}})
+    again.places = {**places, **own.get(answered["stream"], {})}
+    return replace(again, later=_later(log, answered, ids))
+
+
+def _later(log: Log, answered: Mapping[str, Any], ids: Collection[str]) -> frozenset[str]:
+    """The ids that the pipeline's ledger answered after ``answered``, where it is on this machine."""
+    serve = log.config.serve
+    path = Path(serve.path) / LEDGER_FILE if serve is not None else None
+    if path is None or not path.is_file():
+        return frozenset()
+    later = set()
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection,
+    ):
+        asked = "SELECT answered_ms FROM answers WHERE stream = ? AND record_id = ?"
+        mine = connection.execute(asked, (answered["stream"], answered["record_id"])).fetchone()
+        others = set(ids) - {answered["record_id"]} if mine and mine[0] is not None else set()
+        for record_id in others:
+            row = connection.execute(asked, (answered["stream"], record_id)).fetchone()
+            if row is not None and (row[0] is None or row[0] > mine[0]):
+                later.add(record_id)
+    return frozenset(later)

@@ -1,0 +1,260 @@
+"""What a receipt says against what the log gives when the record is judged again: plain values, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from crossline.core.basics.times import format_instant, parse_instant_ms
+from crossline.rulelog.events import RuleEvent
+
+# What a decision is, of all that its text says: times and how it was answered are those of the moment.
+OF_DECISION = ("decision", "score", "policy_version", "rules_digest")
+OF_REASON = ("rule_id", "rule_version", "action", "score", "alert_id", "standing")
+OF_FIGURE = ("value", "window_start", "window_end", "count")
+_IDS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """Where a record stands in the log. ``digest``: of its JSON as canonical JSON; None where it is no JSON."""
+
+    file: str
+    at: int
+    digest: str | None = None
+
+
+@dataclass(slots=True)
+class Again:
+    """What judging again gave of a record.
+
+    ``decision``: the first on it, None where there is none, ``missing`` then says why. ``alerts``: those on it, by rule
+    id. ``revisions``: each with the correction that made it. ``rules``: those in force, as receipts say them.
+    ``places``: of records that figures rest on, by id. ``later``: of these, the ids that are known to have come after
+    the answer. ``events``: the rule log's. ``records``: how many were judged.
+    """
+
+    decision: Mapping[str, Any] | None = None
+    missing: str = ""
+    alerts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    revisions: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = field(default_factory=list)
+    rules: Sequence[Mapping[str, Any]] = ()
+    policy_version: int = 0
+    policy_digest: str = ""
+    places: dict[str, RecordPlace] = field(default_factory=dict)
+    later: frozenset[str] = frozenset()
+    events: Sequence[RuleEvent] = ()
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that the log gives otherwise. ``because``: sentences on what made it so, where that is known."""
+
+    what: str
+    receipt: Any
+    log: Any
+    because: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"what": self.what, "receipt": self.receipt, "log": self.log, "because": list(self.because)}
+
+
+def differences(receipt: Mapping[str, Any], again: Again) -> list[Difference]:
+    """All that the log gives otherwise than the receipt; none: it is the same."""
+    answered = receipt["decision"]
+    if again.decision is None:
+        return [Difference("record", answered["record_id"], None, (again.missing,))]
+    found = list(_of_record(receipt, again))
+    if answered.get("answered") == "fallback":
+        return [*found, *_of_fallback(answered, again), *_revised(again)]
+    found += [*_of_rules(receipt, again), *_of_policy(receipt, again), *_of_lists(receipt, again)]
+    found += _of_figures(receipt, again)
+    because = tuple(dict.fromkeys(cause for each in found for cause in each.because))
+    return [*found, *_of_decision(answered, again.decision, because or _rests_on(again)), *_revised(again)]
+
+
+def _of_record(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
+    place = again.places.get(receipt["decision"]["record_id"])
+    if place is not None and place.digest is not None and place.digest != receipt["record_digest"]:
+        said = f"the record in the log ({_stands(place)}) has other fields than the one that was asked about"
+        yield Difference("record_digest", receipt["record_digest"], place.digest, (said,))
+
+
+def _of_decision(
+    answered: Mapping[str, Any], decided: Mapping[str, Any], because: tuple[str, ...]
+) -> Iterator[Difference]:
+    for name in OF_DECISION:
+        if name in answered and answered[name] != decided.get(name):
+            yield Difference(name, answered[name], decided.get(name), because)
+    mine, theirs = _reasons(answered), _reasons(decided)
+    if mine != theirs:
+        yield Difference("reasons", list(mine.values()), list(theirs.values()), because)
+
+
+def _reasons(decision: Mapping[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    found = [{name: each.get(name) or None for name in OF_REASON} for each in decision.get("reasons") or ()]
+    return {tuple(each.values()): each for each in found}
+
+
+def _of_fallback(answered: Mapping[str, Any], again: Again) -> Iterator[Difference]:
+    decided = again.decision or {}
+    if answered["decision"] != decided.get("decision"):
+        whys = [f"{each.get('part')}: {each.get('why')}" for each in answered.get("degraded") or ()]
+        said = f"the policy's fallback answered, since the record could not be judged in time ({'; '.join(whys)})"
+        yield Difference("decision", answered["decision"], decided.get("decision"), (said,))
+
+
+def _revised(again: Again) -> Iterator[Difference]:
+    """What the stream made of its own decision later."""
+    before = again.decision or {}
+    for revision, correction in again.revisions:
+        said = f"revision {revision.get('revision')} of the decision"
+        if correction is not None:
+            rule = f"{correction['rule_id']}@{correction['rule_version']}"
+            caused = correction.get("caused_by")
+            outcome = correction.get("outcome") or "raised"
+            said += f": the alert of {rule} was {outcome} because of record {caused or correction['record_id']}"
+            said += _where(again, caused)
+        score = {name: (before.get(name), revision.get(name)) for name in ("decision", "score")}
+        yield Difference(
+            "revision",
+            {name: was for name, (was, _) in score.items()},
+            {name: now for name, (_, now) in score.items()},
+            (said,),
+        )
+        before = revision
+
+
+def _of_rules(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
+    mine = {each["rule_id"]: each for each in receipt["rules"]}
+    theirs = {each["rule_id"]: each for each in again.rules}
+    decided_ms = _instant(receipt["decision"].get("decided_at"))
+    for rule_id in sorted({*mine, *theirs}):
+        before, after = mine.get(rule_id), theirs.get(rule_id)
+        if before != after:
+            because = _events(again.events, rule_id, decided_ms)
+            yield Difference(f"rule {rule_id}", _version(before), _version(after), because)
+
+
+def _version(rule: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if rule is None else {name: rule[name] for name in ("version", "digest")}
+
+
+def _events(events: Iterable[RuleEvent], rule_id: str, since_ms: int | None) -> tuple[str, ...]:
+    """What the rule log says of a rule since the answer; else the last that it says of it."""
+    mine = [each for each in events if each.rule_id == rule_id and each.event not in {"refused", "waiting"}]
+    since = [each for each in mine if since_ms is not None and each.at_ms >= since_ms]
+    if not mine:
+        return (f"the rule log knows no rule {rule_id}",)
+    return tuple(f"rule log: {_event(each)}" for each in since or mine[-1:])
+
+
+def _event(event: RuleEvent) -> str:
+    begins = "the beginning" if event.effective_from_ms is None else format_instant(event.effective_from_ms)
+    said = f"{event.rule_id} version {event.version} {event.event} at {format_instant(event.at_ms)}"
+    said += f", status {event.status}" if event.status else ""
+    return said + f", effective from {begins}" + (f", by {event.who}" if event.who else "")
+
+
+def _of_policy(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
+    if receipt["policy_digest"] != again.policy_digest:
+        before, now = receipt["decision"].get("policy_version"), again.policy_version
+        said = f"the answer is by version {before} of the policy, the pipeline has version {now}"
+        if before == now:
+            said = f"version {now} of the policy was changed since"
+        hint = "name the file as it was with --policy, to judge by that"
+        yield Difference("policy_digest", receipt["policy_digest"], again.policy_digest, (f"{said}: {hint}",))
+
+
+def _of_lists(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
+    """Changes of lists that were written down after the answer, and hold at the record."""
+    stream, decided_ms = receipt["decision"]["stream"], _instant(receipt["decision"].get("decided_at"))
+    ingest_ms = _instant((again.decision or {}).get("ingest_time"))
+    if decided_ms is None or ingest_ms is None:
+        return
+    for event in again.events:
+        if event.event != "list_changed" or event.list_name not in receipt["lists"] or event.at_ms < decided_ms:
+            continue
+        begins = (event.begins_ms or {}).get(stream)
+        if begins is None or begins <= ingest_ms:
+            said = f"rule log: list {event.list_name} changed at {format_instant(event.at_ms)}, and holds at the record"
+            before = receipt["lists"][event.list_name]
+            yield Difference(f"list {event.list_name}", before, event.digest, (said,))
+
+
+def _of_figures(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
+    mine = {each["name"]: each for each in receipt["figures"]}
+    for name in sorted({*mine, *again.alerts}):
+        figure, alert = mine.get(name), again.alerts.get(name)
+        if figure is None or alert is None:
+            because = _only(receipt, again, alert) if alert is not None else ()
+            yield Difference(f"figure {name}", figure and figure["value"], alert and alert["value"], because)
+            continue
+        evidence = alert["evidence"]
+        because = tuple(_counted(figure, evidence, again))
+        theirs = {**{part: alert.get(part) for part in OF_FIGURE[:-1]}, "count": evidence.get("count")}
+        parts = {part: (figure[part], theirs[part]) for part in OF_FIGURE if figure[part] != theirs[part]}
+        if parts or because:
+            yield Difference(
+                f"figure {name}",
+                {part: was for part, (was, _) in parts.items()} or figure["value"],
+                {part: now for part, (_, now) in parts.items()} or alert["value"],
+                because,
+            )
+
+
+def _counted(figure: Mapping[str, Any], evidence: Mapping[str, Any], again: Again) -> Iterator[str]:
+    """The records that the log's figure is of and the receipt's is not, and the other way round."""
+    mine, theirs = list(figure["record_ids"]), list(evidence.get("record_ids") or ())
+    added = [each for each in theirs if each not in mine]
+    gone = [each for each in mine if each not in theirs]
+    if figure["count"] > len(mine) and gone == mine[: len(gone)] and len(gone) <= len(added):
+        gone = []  # a receipt names the last of many: those that came in between pushed them out
+    for record_id in added:
+        yield f"record {record_id} counts in the log{_where(again, record_id)}; the answer did not know of it"
+    for record_id in gone:
+        place = again.places.get(record_id)
+        where = f"stands in the log ({_stands(place)}) and does not count there" if place else "is not in the log"
+        yield f"record {record_id} counted for the answer; it {where}"
+
+
+def _only(receipt: Mapping[str, Any], again: Again, alert: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is known of a figure that the receipt does not have: the records that came later, else all it rests on."""
+    own = receipt["decision"]["record_id"]
+    ids = [each for each in alert["evidence"].get("record_ids") or () if each != own]
+    later = [each for each in ids if each in again.later]
+    if later:
+        return tuple(
+            f"record {each} counts in the log{_where(again, each)}; it came after the answer" for each in later
+        )
+    if not ids:
+        return ()
+    shown = ", ".join(ids[-_IDS_SHOWN:]) + (f" and {len(ids) - _IDS_SHOWN:,} more" if len(ids) > _IDS_SHOWN else "")
+    return (f"in the log it rests on {shown}; the receipt does not say which of them the answer knew",)
+
+
+def _rests_on(again: Again) -> tuple[str, ...]:
+    return (
+        ()
+        if again.alerts
+        else ("no figure of a rule tells why: what the rules compare is the record alone, or a list",)
+    )
+
+
+def _where(again: Again, record_id: str | None) -> str:
+    place = again.places.get(record_id or "")
+    return f" ({_stands(place)})" if place else ""
+
+
+def _stands(place: RecordPlace) -> str:
+    return f"{place.file}, byte {place.at:,}"
+
+
+def _instant(text: Any) -> int | None:
+    try:
+        return parse_instant_ms(text)
+    except (TypeError, ValueError):
+        return None
