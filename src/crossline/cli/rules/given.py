@@ -54,7 +54,7 @@ Labels = Annotated[
         "--labels",
         metavar="FILE|URL",
         help="What was fraud: CSV, JSON lines or Parquet with the record's id and is_fraud; labels of crossline "
-        "generate; or table labels of a store, postgresql://HOST/DB.",
+        "generate; cases.db of the API; or table labels of a store, postgresql://HOST/DB.",
     ),
 ]
 Amount = Annotated[

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote, urlsplit
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.identity import id_bytes
-from crossline.connectors.net.deadline import Deadline, NoAnswerError
-from crossline.connectors.net.http import HttpAddress, HungUpError, Reply, UnreachedError
 from crossline.connectors.once_file import Line, OnceFile
-from crossline.connectors.webhook.signing import HEADER, signature
+from crossline.connectors.webhook.posting import Poster
 from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.errors import PermanentError, SinkError
+from crossline.core.basics.errors import SinkError
 from crossline.core.basics.times import format_instant
 from crossline.core.settings.webhook import WebhookSettings
 from crossline.logs import get_logger
 
 PAUSE_MS, PAUSE_MS_MAX = 200, 10_000  # between two attempts for one message: doubled each time
-_BUSY = {429, 503}  # of the whole address, not of one message
-_NOBODY = {502, 504}  # of what stands before the address
-_NEVER = {400, 413, 422}  # of what is in the message: the next attempt has the same
-_OK, _OK_END = 200, 300
-_SAID_MAX = 300  # bytes of an answer that are told
-_WHOLE_MAX = 65_536  # bytes of an answer that are read, so that its connection may serve again
-AFTER_MS_MAX = 3_600_000  # that an address may ask for
-_DIGITS = 9
-_URL_SAFE = "%/?:@!$&'()*+,;=~"
 
 log = get_logger(__name__)
 
@@ -64,16 +50,9 @@ class WebhookSink:
         self, settings: WebhookSettings, pipeline: str, *, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> None:
         self._settings = settings
-        # What stands behind the path may be a secret of its own.
-        self._where = urlsplit(settings.url)._replace(query="", fragment="").geturl()
         self._clock_ms = clock_ms
         self._parked = OnceFile(Path(settings.parked), pipeline, _identity)
-        parts = urlsplit(settings.url)
-        self._target = quote(
-            parts._replace(scheme="", netloc="", fragment="", path=parts.path or "/").geturl(), _URL_SAFE
-        )
-        self._address: HttpAddress | None = None
-        self._key = b""
+        self._poster = Poster(settings, clock_ms)
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._batch_id: int | None = None
@@ -87,17 +66,13 @@ class WebhookSink:
 
     def open(self) -> None:
         """Take up the file; raises PermanentError without the key, or where the file is not this pipeline's."""
-        settings = self._settings
-        key = settings.password(os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
-        if not key:
-            raise PermanentError("the key that signs messages is empty: see password_env and password_file")
-        self._key = key.encode()
+        self._poster.open()
         self._parked.open()
-        self._address = HttpAddress(settings.url, settings.ca_file, settings.parallel)
 
     def heed(self, stop: threading.Event) -> None:
         """Give up soon after ``stop`` is set."""
         self._stop = stop
+        self._poster.heed(stop)
 
     def deliver(self, delivery: Delivery) -> None:
         """Post what was not taken yet. Raises SinkError where the address is away or busy."""
@@ -115,9 +90,7 @@ class WebhookSink:
 
     def close(self) -> None:
         """Let go of the connections and the file."""
-        if self._address is not None:
-            self._address.close()
-            self._address = None
+        self._poster.close()
         self._parked.close()
 
     def _messages(self, delivery: Delivery) -> Iterator[Message]:
@@ -145,7 +118,7 @@ class WebhookSink:
         """Until the message is taken, or parked. Raises SinkError where the address is away or busy, or at a stop."""
         body = json_bytes(message.body)
         while True:
-            refused, final = self._attempt(message, body)
+            refused, final = self._poster.post(message.name, body)
             if refused is None:
                 return
             count = self._refusals[message.name] = self._refusals.get(message.name, 0) + 1
@@ -155,48 +128,6 @@ class WebhookSink:
             pause_ms = min(PAUSE_MS_MAX, PAUSE_MS << min(count - 1, 20)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
             if self._stop.wait(pause_ms / 1_000):
                 raise SinkError(f"stopped before {message.name} was taken: {refused}")
-
-    def _attempt(self, message: Message, body: bytes) -> tuple[str | None, bool]:
-        """Why the message was refused, None where it was taken; and whether it will be whenever it is posted."""
-        headers = {
-            "Content-Type": "application/json",
-            "Idempotency-Key": message.name,
-            HEADER: signature(self._key, body, self._clock_ms() // 1_000),
-        }
-        try:
-            reply = self._ask("POST", body, headers)
-        except NoAnswerError:
-            return self._unanswered(message, f"no answer in {self._settings.timeout} ms"), False
-        except HungUpError as error:
-            return self._unanswered(message, f"it hung up: {error}"), False
-        said = f"{reply.status} {reply.body[:_SAID_MAX].decode(errors='replace')}".strip()
-        if _OK <= reply.status < _OK_END:
-            return None, True
-        if reply.status in _BUSY:
-            raise SinkError(f"{self._where} is busy: {said}", _after_ms(reply.headers.get("Retry-After")))
-        return said, reply.status in _NEVER
-
-    def _unanswered(self, message: Message, why: str) -> str:
-        """Why the message is refused, where the address answers others. Raises SinkError where it is away."""
-        if self._stop.is_set():
-            raise SinkError(f"stopped before {message.name} was taken: {why}")
-        try:
-            reply = self._ask("OPTIONS")
-        except (NoAnswerError, HungUpError):
-            raise SinkError(f"{self._where} does not answer: {why}") from None
-        if reply.status in _BUSY | _NOBODY:
-            raise SinkError(f"{self._where} does not answer: {why}; then {reply.status}")
-        return why
-
-    def _ask(self, method: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
-        if self._address is None:
-            raise PermanentError("the sink is not open")
-        deadline = Deadline(self._settings.timeout / 1_000, self._stop)
-        ask = partial(self._address.ask, bytes_max=_WHOLE_MAX, status_counts=True)
-        try:
-            return ask(method, self._target, deadline, body=body, headers=headers)
-        except UnreachedError as error:
-            raise SinkError(f"{self._where} cannot be reached: {error}") from None
 
     def _park(self, message: Message, why: str, attempts: int) -> None:
         log.error("a message is parked", file=self._settings.parked, name=message.name, why=why, attempts=attempts)
@@ -209,10 +140,3 @@ class WebhookSink:
 def _identity(line: Line) -> bytes:
     body = line["message"]
     return id_bytes(str(body["decision_id"] if "decision_id" in body else body["alert_id"]))
-
-
-def _after_ms(header: str | None) -> int | None:
-    """What ``Retry-After`` asks for, where it names seconds; it may not ask for the end of the world."""
-    if header is None or not (header.isascii() and header.isdigit()):
-        return None
-    return min(int(header[:_DIGITS]) * 1_000, AFTER_MS_MAX)

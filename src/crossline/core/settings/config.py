@@ -358,6 +358,8 @@ def _moved(settings: Any, folder: str) -> Any:
         value = getattr(settings, name)
         if isinstance(value, Settings):
             changes[name] = _moved(value, folder)
+        elif isinstance(value, list) and all(isinstance(each, Settings) for each in value):
+            changes[name] = [_moved(each, folder) for each in value]
         elif name in PATH_KEYS and isinstance(value, str) and "://" not in value:
             changes[name] = posixpath.join(folder, value)
     return settings.model_copy(update=changes)

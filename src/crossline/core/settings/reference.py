@@ -24,7 +24,13 @@ from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
 from crossline.core.settings.process.engine import EngineSettings
-from crossline.core.settings.process.serve import LimitSettings, OidcSettings, ServeSettings, TlsSettings
+from crossline.core.settings.process.serve import (
+    LimitSettings,
+    OidcSettings,
+    RevisionSettings,
+    ServeSettings,
+    TlsSettings,
+)
 from crossline.core.settings.registry import RegistrySettings
 from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
@@ -114,6 +120,7 @@ def reference() -> str:
     parts += _section("`tls`, in `serve`", TlsSettings)
     parts += _section("`oidc`, in `serve`", OidcSettings)
     parts += _section("`limits`, in `serve`", LimitSettings)
+    parts += _section("`revisions`, in `serve`", RevisionSettings)
     parts += [*_section("A policy file", Policy), *_section("`decide`, in a policy file", Branch), _WHEN]
     parts += _section("`bands`, in a policy file", Band)
     parts += _section("`fallback`, in a policy file", FallbackBranch)

@@ -1,7 +1,7 @@
 """Labels: which records were fraud. They come from a file, or from the table in which investigators put them.
 
 A file has a row a record (CSV, JSON lines, Parquet), with its id and ``is_fraud``; or it is the labels of ``crossline
-generate cards``, a line for each fraud with the ids of its records.
+generate cards``, a line for each fraud with the ids of its records; or ``cases.db``, in which the API keeps them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import shown
 from crossline.core.texts.separators import header_said
 from crossline.core.workbench.catch import Marks
+from crossline.replay.workbench.case_labels import is_database, labels_in
 from crossline.replay.workbench.sample import Batch
 
 _TRUE = {"true", "1", "yes", "y", "t"}
@@ -40,6 +41,9 @@ def labels_at(place: str, ids: Mapping[str, str]) -> Marks:
     path = Path(place)
     if not path.is_file():
         raise UsageError(f"--labels: found no file {place}; expected one, or postgresql://HOST/DB")
+    if is_database(path):
+        rows = labels_in(path, list(ids) or None)
+        return _marks(((place, row) for row in rows), [], place)
     return read_labels(path, ids.values())
 
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 from crossline.core.basics.times import format_duration
 from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.watch import LOOPBACK, Place, checked_place, place_of
+from crossline.core.settings.webhook import PostingSettings
 from crossline.core.texts.problems import Finding, shown
 from crossline.core.texts.uris import is_loopback
 
@@ -47,6 +48,20 @@ class LimitSettings(Settings):
     )
 
 
+class RevisionSettings(PostingSettings):
+    """An address that is told where the stream decides otherwise than the API answered, signed with a key.
+
+    The key is the password that the settings name. Revisions of one record are posted in their order.
+    """
+
+    give_up: DurationMs = Field(
+        default=259_200_000, ge=1, description="How long a revision is tried while the address does not answer."
+    )
+    pending_max: int = Field(
+        default=100_000, ge=1, le=10_000_000, description="Revisions that may wait for this address, on disk."
+    )
+
+
 class ServeSettings(Settings):
     """The API over a pipeline: decisions, reads, writes, events."""
 
@@ -73,6 +88,9 @@ class ServeSettings(Settings):
     oidc: OidcSettings | None = Field(default=None, description="Tokens that are taken besides keys.")
     open: bool = Field(default=False, description="Nobody is asked for a key; on loopback alone, for a demonstration.")
     limits: LimitSettings = Field(default_factory=LimitSettings, description="What one key may ask.")
+    revisions: list[RevisionSettings] = Field(
+        default=[], description="Addresses that are told where the stream decides otherwise than the API answered."
+    )
     signing_key_file: str | None = Field(
         default=None, min_length=1, description="Ed25519 private key, in PEM form, that receipts are signed with."
     )
@@ -91,4 +109,8 @@ class ServeSettings(Settings):
             found.append(Finding(("timeout",), format_duration(self.timeout), "5ms to 30s"))
         if self.open and not self.place.loopback:
             found.append(Finding(("open",), f"true, and listen: {self.listen}", "keys, or an address of loopback"))
+        urls = [each.url for each in self.revisions]
+        for number, url in enumerate(urls):
+            if url in urls[:number]:
+                found.append(Finding(("revisions", number, "url"), "an address that stands above", "each address once"))
         return found
