@@ -133,11 +133,12 @@ class LazyGroup(FittedGroup):
 
 
 def fit_help(app: typer.Typer) -> None:
-    """Let the pages of ``app`` and of all below it fit."""
-    app.info.cls = FittedGroup
+    """Let the pages of ``app`` and of all below it fit; a group of a kind of its own stays it."""
+    if not (isinstance(app.info.cls, type) and issubclass(app.info.cls, FittedGroup)):
+        app.info.cls = FittedGroup
     for command in app.registered_commands:
         command.cls = Command
     for group in app.registered_groups:
-        group.cls = FittedGroup
         if group.typer_instance is not None:
             fit_help(group.typer_instance)
+        group.cls = group.typer_instance.info.cls if group.typer_instance is not None else FittedGroup

@@ -151,7 +151,7 @@ class KeyFile:
             db.executemany("UPDATE keys SET revoked_ms = ? WHERE digest = ?", [(now_ms, each.digest) for each in ended])
             return ended
 
-    def keys(self) -> list[Key]:
+    def listed(self) -> list[Key]:
         """All of them, the oldest first; none where there is no file."""
         if not self.path.exists():
             return []

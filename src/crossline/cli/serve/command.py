@@ -1,0 +1,42 @@
+"""``crossline serve``: ``serve PIPELINE`` starts the decision API, ``serve keys`` and ``serve audit`` go with it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import typer
+
+from crossline.cli.help import LazyGroup, made
+
+START = "start"
+HELP = "Answer requests for decisions over HTTP; its API keys and its audit log."
+
+
+class Serve(LazyGroup):
+    """The commands below ``serve``. What is no name of one is an argument of ``start``: ``crossline serve FILE``."""
+
+    known = {  # noqa: RUF012 - as the class above has it
+        START: "Answer requests for decisions over HTTP; the word may be left out: crossline serve PIPELINE.",
+        "keys": "Make, list, rotate and revoke API keys.",
+        "audit": "Check the log of what was written through the API.",
+    }
+
+    @classmethod
+    def load(cls, name: str) -> Any:
+        """The command ``name``, with what it imports."""
+        part = typer.Typer()
+        importlib.import_module(f"crossline.cli.serve.{name}").register(part)
+        return made(part, name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put ``start`` before what begins with no name of a command."""
+        if args and args[0] not in self.known and args[0] != "--help":
+            args = [START, *args]
+        return super().parse_args(ctx, args)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app = typer.Typer(cls=Serve, help=HELP, no_args_is_help=True)
+    parent.add_typer(app, name="serve")
