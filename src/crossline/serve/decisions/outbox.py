@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crossline.core.basics.errors import RetryableError
 from crossline.logs import get_logger
-from crossline.serve.decisions.values import Asked, RecordLog
+from crossline.serve.decisions.values import Asked, Place, RecordLog
 
 PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
 AT_ONCE = 500
@@ -77,17 +77,17 @@ class SqliteOutbox:
 
 
 async def send_on(
-    outbox: SqliteOutbox, logs: Mapping[str, RecordLog], stop: asyncio.Event, sent: Callable[[Asked], None]
+    outbox: SqliteOutbox, logs: Mapping[str, RecordLog], stop: asyncio.Event, placed: Callable[[str, str, Place], None]
 ) -> None:
-    """Put what waits into its stream, again and again until ``stop`` is set. ``sent`` is told of each."""
+    """Put what waits into its stream, again and again until ``stop`` is set. ``placed`` is told where each stands."""
     pause_s = PAUSE_S
     while not stop.is_set():
         try:
             for asked in await asyncio.to_thread(outbox.waiting):
                 if asked.stream in logs:
-                    await logs[asked.stream].append([asked])
+                    (place,) = await logs[asked.stream].append([asked])
                     await outbox.done(asked)
-                    sent(asked)
+                    placed(asked.stream, asked.record_id, place)
             pause_s = PAUSE_S
         except (RetryableError, sqlite3.Error) as error:
             log.warning("answered records cannot be put into their stream yet", error=str(error))

@@ -11,11 +11,10 @@ from typing import Any
 import uvicorn
 
 from crossline.core.basics.errors import UsageError
-from crossline.core.settings.process.serve import TlsSettings
+from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.watch import Place
+from crossline.serve.access.protocol import uvicorn_settings
 
-KEEP_ALIVE_S = 75
-HEADERS_BYTES_MAX = 32 * 1024
 BACKLOG = 2048
 END_S = 5  # for what is being answered when it ends
 
@@ -59,24 +58,14 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    app: Any, bound: socket.socket, tls: TlsSettings | None, stop: asyncio.Event, started: Callable[[], None]
+    app: Any, bound: socket.socket, settings: ServeSettings, stop: asyncio.Event, started: Callable[[], None]
 ) -> None:
     """Answer at ``bound`` until ``stop`` is set; ``started`` is called once it does."""
     config = uvicorn.Config(
         app,
-        http="httptools",
+        **uvicorn_settings(settings),
         loop="none",  # the caller's
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=END_S,
-        h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
-        ssl_certfile=None if tls is None else tls.cert_file,
-        ssl_keyfile=None if tls is None else tls.key_file,
     )
     server = _Server(config, started)
     serving = asyncio.create_task(server.serve([bound]))

@@ -45,8 +45,8 @@ def test_what_waits_is_sent_on_until_its_stream_takes_it(tmp_path: Path) -> None
         await outbox.put([asked("a"), asked("x", "elsewhere"), asked("b")])
         sent: list[str] = []
 
-        def on_sent(each: Asked) -> None:
-            sent.append(each.record_id)
+        def on_sent(_: str, record_id: str, __: Place) -> None:
+            sent.append(record_id)
             if len(sent) == 2:
                 stop.set()
 

@@ -12,6 +12,7 @@ import pytest
 from starlette.applications import Starlette
 
 from crossline.core.basics.errors import UsageError
+from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.watch import Place
 from crossline.serve.http.hot import BATCH_MAX, HotRoutes
 from crossline.serve.http.server import listening, serve
@@ -25,7 +26,7 @@ def with_server(work: Callable[[httpx.AsyncClient, Desk], Awaitable[None]]) -> N
         app = Starlette(routes=HotRoutes(desk.decisions, "peek", 30_000).routes())
         bound, place = listening(Place("127.0.0.1", 0))
         stop, up = asyncio.Event(), asyncio.Event()
-        serving = asyncio.create_task(serve(app, bound, None, stop, up.set))
+        serving = asyncio.create_task(serve(app, bound, ServeSettings(open=True), stop, up.set))
         await up.wait()
         try:
             async with httpx.AsyncClient(base_url=f"http://{place}", timeout=60) as client:

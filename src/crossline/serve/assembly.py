@@ -1,0 +1,158 @@
+"""The API from its pipeline's configuration: the only place where settings become parts of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crossline.connectors.objects.place import is_uri
+from crossline.connectors.recordlog.filelog import FileRecordLog
+from crossline.connectors.recordlog.topic import KafkaRecordLog
+from crossline.core.basics.errors import StateError, UsageError
+from crossline.core.conditions.lists import Lists
+from crossline.core.decide.policy import Policy
+from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.kafka import KafkaSourceSettings
+from crossline.core.settings.process.serve import ServeSettings
+from crossline.core.settings.sources import ApiSettings
+from crossline.engine.book.book import BookFile
+from crossline.engine.pipeline.feed import FEED
+from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, PolicyFallback
+from crossline.serve.decisions.outbox import SqliteOutbox, send_on
+from crossline.serve.decisions.records import StreamRecords
+from crossline.serve.decisions.service import Decisions, Parts
+from crossline.serve.decisions.settling import Settling
+from crossline.serve.decisions.values import RecordLog
+from crossline.serve.feed.exact import Exact
+from crossline.serve.feed.reader import FeedReader
+from crossline.serve.ledger.group import LedgerGroup
+from crossline.serve.ledger.signing import Signer
+from crossline.serve.ledger.sqlite import SqliteLedger
+from crossline.serve.replica.replicas import Bounds, Replicas
+from crossline.serve.revising import Revising
+
+LEDGER, OUTBOX = "ledger.db", "outbox.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """What runs: the service, and what the routes read."""
+
+    config: PipelineConfig
+    settings: ServeSettings
+    decisions: Decisions
+    replicas: Replicas
+    ledger: LedgerGroup
+    reader: FeedReader
+    settling: Settling
+    path: Path
+    streams: frozenset[str] = field(default_factory=frozenset)
+
+
+def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
+    """What the API goes by. Raises UsageError where the pipeline has no API, or one that cannot be."""
+    if config.serve is None or config.policy is None:
+        raise UsageError(
+            f"pipeline {config.name}: found no serve, or no policy; expected both: serve: {{listen: 127.0.0.1:8080}}, "
+            "and policy: FILE, by which the API answers"
+        )
+    if is_uri(config.engine.checkpoint):
+        raise UsageError(
+            f"pipeline {config.name}: found checkpoint {config.engine.checkpoint}, expected a folder of this machine: "
+            "replicas follow the pipeline's own files there, in this version"
+        )
+    return config.serve, config.policy
+
+
+@asynccontextmanager
+async def running(config: PipelineConfig) -> AsyncIterator[Api]:
+    """The parts of the API over the pipeline of ``config``, whose paths are absolute; they end with the context.
+
+    Raises UsageError where it cannot be; StateError where another process has what it needs.
+    """
+    settings, policy = checked(config)
+    path = Path(settings.path)
+    await asyncio.to_thread(path.mkdir, mode=0o700, parents=True, exist_ok=True)
+    checkpoint = config.engine.checkpoint
+    records = StreamRecords(config.streams)
+    async with AsyncExitStack() as held:
+        logs = {stream: log for stream in config.sources if (log := _log(config, settings, stream)) is not None}
+        for log in logs.values():
+            held.push_async_callback(log.close)
+            if isinstance(log, FileRecordLog):
+                await log.open()  # that another process has it is told at the start
+        signer = None if settings.signing_key_file is None else Signer.from_file(settings.signing_key_file)
+        group = LedgerGroup(SqliteLedger(path / LEDGER, signer))
+        held.push_async_callback(group.close)
+        reader = FeedReader(Path(checkpoint) / FEED)
+        held.push_async_callback(reader.close)
+        replicas = Replicas(checkpoint, count=settings.replicas, bounds=Bounds(behind_max_ms=settings.behind_max))
+        await replicas.start()
+        held.push_async_callback(replicas.close)
+        settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
+        by_broker = frozenset(
+            stream
+            for stream, source in config.sources.items()
+            if isinstance(source, KafkaSourceSettings) and config.streams[stream].ingest_time is None
+        )
+        decisions = Decisions(
+            Parts(
+                records=records,
+                judge=replicas,
+                stream=FeedStream(Exact(reader, policy), records, by_broker),
+                ledger=LedgerAnswers(group),
+                outbox=outbox,
+                logs=logs,
+                fallback=PolicyFallback(policy, config.streams, records, lists_of(checkpoint)),
+                on_answer=settling.answered,
+            )
+        )
+        held.push_async_callback(decisions.close)
+        async with _beside(outbox, logs, settling), Revising(reader, settling, group, settings, config.name):
+            yield Api(config, settings, decisions, replicas, group, reader, settling, path, frozenset(logs))
+
+
+def _log(config: PipelineConfig, settings: ServeSettings, stream: str) -> RecordLog | None:
+    """Where the API puts the records of a stream; None where its source takes none."""
+    source, spec = config.sources[stream], config.streams[stream]
+    if isinstance(source, ApiSettings):
+        return FileRecordLog(source.path, spec.id, source.segment_bytes)
+    if isinstance(source, KafkaSourceSettings) and spec.format == "json":
+        topic = source.topic.split(",")[0].strip()
+        return KafkaRecordLog(source, topic, settings.message_keys.get(stream, spec.id), os.environ)
+    return None
+
+
+@asynccontextmanager
+async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling: Settling) -> AsyncIterator[None]:
+    """What was answered and is in no stream yet is sent on."""
+    stop = asyncio.Event()
+    sending = asyncio.create_task(send_on(outbox, logs, stop, settling.placed))
+    try:
+        yield
+    finally:
+        stop.set()
+        await sending
+
+
+def lists_of(checkpoint: str) -> Callable[[], Lists]:
+    """The named lists in force, as the pipeline has them now; none before it has begun."""
+    book = BookFile(f"{checkpoint}/book.json")
+
+    def current() -> Lists:
+        with suppress(FileNotFoundError, StateError):
+            return book.current().lists
+        return {}
+
+    return current
+
+
+def counts_of(api: Api) -> dict[str, Any]:
+    """How many answers were held to the stream, and how many of them it decided otherwise."""
+    counts = api.settling.counts
+    return {"compared": dict(counts.compared), "differed": dict(counts.differed), "waiting": api.settling.waiting}

@@ -1,0 +1,53 @@
+"""All that the API answers, as one ASGI app: access, then decisions, then everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from crossline.serve.access.credentials import Credentials
+from crossline.serve.access.keyring import KeyRing
+from crossline.serve.access.middleware import Access
+from crossline.serve.access.oidc import OidcTokens
+from crossline.serve.assembly import LEDGER, Api
+from crossline.serve.cases.cases import FILE as CASES
+from crossline.serve.cases.cases import Cases
+from crossline.serve.decisions.adapters import LedgerDecisions
+from crossline.serve.http.api import create_api
+from crossline.serve.http.deps import Dependencies, Readiness
+from crossline.serve.http.hot import HotRoutes
+from crossline.serve.http.openapi_hot import HOT_PATHS
+from crossline.serve.http.problems import install
+
+
+def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    """The app over the parts that run, and what ends what only it has."""
+    settings = api.settings
+
+    async def ready() -> Readiness:
+        lag = api.replicas.lag()
+        return Readiness(lag.ready, {"batch": lag.batch, "behind_ms": lag.ms})
+
+    rest = create_api(
+        Dependencies(
+            pipeline=pipeline,
+            config=api.config,
+            path=api.path,
+            decisions=LedgerDecisions(api.path / LEDGER, api.config.streams),
+            cases=Cases(api.path / CASES),
+            ready=ready,
+        ),
+        extra=HOT_PATHS,
+    )
+    hot = HotRoutes(api.decisions, settings.mode, settings.timeout)
+    app = Starlette(routes=[*hot.routes(), Mount("/", app=rest)])
+    install(app)
+    credentials = None
+    if not settings.open:
+        tokens = None if settings.oidc is None else OidcTokens(settings.oidc)
+        credentials = Credentials(KeyRing(Path(settings.keys)), tokens)
+    return Access(app, credentials, settings.limits), rest.state.close

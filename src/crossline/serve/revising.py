@@ -1,0 +1,68 @@
+"""Holds what was answered to what batches give, and tells of what the stream decides otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+from crossline.connectors.base import wall_clock_ms
+from crossline.core.basics.errors import RetryableError
+from crossline.core.basics.times import instant_text
+from crossline.core.settings.process.serve import ServeSettings
+from crossline.logs import get_logger
+from crossline.serve.decisions.settling import Revised, Settling
+from crossline.serve.feed.reader import FeedReader
+from crossline.serve.ledger.group import LedgerGroup
+
+PAUSE_S = 0.5
+
+log = get_logger(__name__)
+
+
+class Revising:
+    """Follows the feed for as long as the context is open."""
+
+    def __init__(
+        self, reader: FeedReader, settling: Settling, ledger: LedgerGroup, settings: ServeSettings, pipeline: str
+    ) -> None:
+        self._reader = reader
+        self._settling = settling
+        self._ledger = ledger
+        self._settings = settings
+        self._pipeline = pipeline
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._follow(self._reader.last()))
+        return self
+
+    async def _follow(self, after: int) -> None:
+        async for batch in self._reader.follow(after=after):
+            revised = self._settling.batch(batch)
+            if revised:
+                await self._keep(revised)
+
+    async def _keep(self, revised: list[Revised]) -> None:
+        found = [(each.decision_id, revision_of(each)) for each in revised]
+        while True:
+            try:
+                await self._ledger.call(lambda ledger: ledger.revise_all(found))
+            except RetryableError as error:
+                log.warning("revisions cannot be kept yet", error=str(error))
+                await asyncio.sleep(PAUSE_S)
+            else:
+                return
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+def revision_of(revised: Revised) -> dict[str, Any]:
+    """The stream's decision as a revision of what was answered."""
+    said = {**revised.decision, "kind": "revision", "was": revised.was, "answered": revised.answered}
+    return {**said, "batch": revised.batch, "revised_at": instant_text(wall_clock_ms())}
