@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,19 @@ def shop(root: Path, **serve: Any) -> Path:
         "policy": "policy.yaml",
         "sinks": [{"kind": "sqlite", "path": "out/alerts.db"}],
         "engine": {"trigger": "0s", "shards": 2, "checkpoint": "out/checkpoint", "master": "local[2]"},
-        "serve": {"listen": "127.0.0.1:0", "open": True, "timeout": "20s", "path": "out/serve", **serve},
+        # A port of its own: one that is begun again listens where it did.
+        "serve": {"listen": f"127.0.0.1:{free_port()}", "open": True, "timeout": "20s", "path": "out/serve", **serve},
     }
     pipeline = root / "pipeline.yaml"
     pipeline.write_text(yaml.safe_dump(settings))
     return pipeline
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as looking:
+        looking.bind(("127.0.0.1", 0))
+        port: int = looking.getsockname()[1]
+        return port
 
 
 @dataclass
