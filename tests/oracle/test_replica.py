@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +70,8 @@ def in_fork(work: Callable[[], Any]) -> Any:
             os.close(reading)
             with os.fdopen(writing, "wb") as file:
                 pickle.dump(work(), file)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(0)
     os.close(writing)

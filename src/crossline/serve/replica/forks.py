@@ -21,7 +21,7 @@ class LostError(Exception):
 
 
 class Fork:
-    """``number``: of its follower; ``upto``: the last record laid over it; ``as_of_s``: when its batch was committed."""
+    """``number``: of its follower; ``upto``: the last record laid over it; ``as_of_s``: of its batch's commit."""
 
     def __init__(
         self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, as_of_s: float

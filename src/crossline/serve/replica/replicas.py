@@ -13,17 +13,17 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crossline.core.basics.errors import StateError
 from crossline.logs import get_logger
-from crossline.serve.decisions.values import Asked, AsOf, Basis, Degraded, NotJudgedError, Place, Verdict
+from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
+from crossline.serve.replica.answers import Bounds, Dry, Lag, or_raise, verdict_of
 from crossline.serve.replica.followers import Followers
 from crossline.serve.replica.forks import Fork, LostError
 from crossline.serve.replica.messages import FORK, Ask, Hello, is_mine, received
-from crossline.serve.replica.overlay import Judged
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
@@ -33,33 +33,6 @@ FAILURES_MAX = 2  # calls that a record may have been part of that came to nothi
 BASES_MAX = 1_000
 
 log = get_logger(__name__)
-
-
-class Lag(NamedTuple):
-    """How far replicas are behind: ``ms``, the ``batch`` that is judged on (-1: none yet), whether one is ``ready``."""
-
-    ms: int
-    batch: int
-    ready: bool
-
-
-@dataclass(eq=False)
-class _Dry:
-    asked: Sequence[Asked]
-    answer: asyncio.Future[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
-
-    ``ready_max_s``: how long somebody waits for a replica where there is none. ``laid_max``: records laid over at once.
-    """
-
-    behind_max_ms: int = 1_000
-    call_max_s: float = 1.0
-    ready_max_s: float = 2.0
-    laid_max: int = 50_000
 
 
 class Replicas:
@@ -87,7 +60,7 @@ class Replicas:
         self._setup = Setup(checkpoint, "", 0, state, pause_ms).checked()
         self._count = count
         self._waiting = Waiting()
-        self._dry: list[_Dry] = []
+        self._dry: list[Dry] = []
         self._forks: dict[int, Fork] = {}  # the latest of each follower
         self._active: Fork | None = None
         self._next: Fork | None = None  # has all laid over that the active one has
@@ -147,13 +120,13 @@ class Replicas:
             for entry in entries:
                 entry.answer = None
             raise
-        return _or_raise([await entry.answer for entry in entries if entry.answer is not None])
+        return or_raise([await entry.answer for entry in entries if entry.answer is not None])
 
     async def _dry_run(self, asked: Sequence[Asked]) -> list[Verdict | NotJudgedError]:
         answer: asyncio.Future[list[Verdict | NotJudgedError]] = asyncio.get_running_loop().create_future()
-        self._dry.append(_Dry(asked, answer))
+        self._dry.append(Dry(asked, answer))
         self._work.set()
-        return _or_raise(await answer)
+        return or_raise(await answer)
 
     def lay(self, asked: Sequence[Asked]) -> None:
         """Records that went into the stream and that nobody asks a replica about: later ones see them all the same."""
@@ -346,14 +319,14 @@ class Replicas:
                 dry.answer.set_result([NotJudgedError("replica", why)] * len(dry.asked))
         self._dry = [each for each in self._dry if not each.answer.done()]
 
-    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[_Dry]) -> None:
+    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[Dry]) -> None:
         told = [each for each in entries if each.failures < FAILURES_MAX]
         for each in entries:
             if each.failures >= FAILURES_MAX and each.wanted and each.answer is not None:
                 each.answer.set_result(NotJudgedError("record", "judging it failed; see the log of the API"))
         wanted = [each.wanted for each in told]
         lay = [each.laid(wanted=is_wanted) for each, is_wanted in zip(told, wanted, strict=True)]
-        apart = [[_laid(each) for each in one.asked] for one in dry]
+        apart = [[Entry(0, each, 0.0).laid(wanted=True) for each in one.asked] for one in dry]
         try:
             answer = await fork.ask(Ask(lay, apart), self._bounds.call_max_s * (1 + len(dry)))
         except LostError as error:
@@ -374,10 +347,10 @@ class Replicas:
         as_of = AsOf(fork.batch, max(0, round((time.time() - fork.as_of_s) * 1e3)), answer.laid)
         for each, (judged, digest) in zip(told, answer.judged, strict=False):
             if each.wanted and each.answer is not None:
-                each.answer.set_result(_verdict(judged, digest, as_of))
+                each.answer.set_result(verdict_of(judged, digest, as_of))
         for one, judged_apart in zip(dry, answer.dry, strict=True):
             if not one.answer.done():
-                one.answer.set_result([_verdict(judged, digest, as_of) for judged, digest in judged_apart])
+                one.answer.set_result([verdict_of(judged, digest, as_of) for judged, digest in judged_apart])
 
     def _learn(self, bases: Sequence[Basis]) -> None:
         for each in bases:
@@ -385,24 +358,3 @@ class Replicas:
             self._bases.move_to_end(each.digest)
         while len(self._bases) > BASES_MAX:
             self._bases.popitem(last=False)
-
-
-def _or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedError]:
-    """``found``; raises where no replica judged any of it."""
-    for each in found:
-        if not isinstance(each, NotJudgedError) or each.part != "replica":
-            return found
-    if found and isinstance(found[0], NotJudgedError):
-        raise found[0]
-    return found
-
-
-def _laid(asked: Asked) -> Any:
-    return Entry(0, asked, 0.0).laid(wanted=True)
-
-
-def _verdict(judged: Judged, digest: str, as_of: AsOf) -> Verdict | NotJudgedError:
-    if judged.decision is None:
-        return NotJudgedError("record", judged.why)
-    degraded = tuple(Degraded(part, why) for part, why in judged.degraded)
-    return Verdict(judged.decision, judged.figures, judged.evidence, as_of, digest, degraded)

@@ -12,7 +12,8 @@ import pytest
 from tests.oracle.replicated import Pipeline, told
 
 from crossline.serve.decisions.values import NotJudgedError, Place, Verdict
-from crossline.serve.replica.replicas import Bounds, Replicas
+from crossline.serve.replica.answers import Bounds
+from crossline.serve.replica.replicas import Replicas
 
 from .conftest import BURST, Asks, lines, ready, rules_of
 
