@@ -31,6 +31,7 @@ class Fork:
         self.ends: Ends = {}
         self.upto: int | None = None  # it has nothing laid over it yet
         self.laying = asyncio.Lock()
+        self.closed = False
         self._reader, self._writer = reader, writer
         self._lock = asyncio.Lock()
 
@@ -54,6 +55,7 @@ class Fork:
 
     def close(self) -> None:
         """Nobody asks it any more: it ends by itself."""
+        self.closed = True
         self._writer.close()
 
     def kill(self) -> None:

@@ -171,7 +171,13 @@ class Replicas:
                 "replica", f"{len(self._waiting):,} records wait for the pipeline (bound {self._bounds.laid_max:,})"
             )
 
-    # ---- who judges
+    def pids(self) -> list[int]:
+        """The processes that there are: followers, and those of their forks that may be asked."""
+        return [*self._followers.pids(), *(fork.pid for fork in {*self._forks.values(), self._active} if fork)]
+
+    def followers_ms(self) -> dict[str, float]:
+        """What the followers' time went to since the start, in ms: `follow`, `rules`, `fork`; and how many `forks`."""
+        return dict(self._followers.spent_ms)
 
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -208,7 +214,7 @@ class Replicas:
         before = self._forks.get(fork.number)
         self._forks[fork.number] = fork
         fork.ends = self._ends_of(fork.batch)
-        if before is not None and before is not self._active:
+        if before is not None and before is not self._active and before is not self._next:
             before.close()
         current = self._next or self._active
         newer = current is None or fork.batch > current.batch or current.number == fork.number
@@ -236,7 +242,8 @@ class Replicas:
                         lay = [each.laid(wanted=False) for each in entries[at : at + LAY_MAX]]
                         await fork.ask(Ask(lay), 10 * self._bounds.call_max_s)
                 except LostError as error:
-                    self._lose(fork, error)
+                    if not fork.closed:  # else a later one came meanwhile
+                        self._lose(fork, error)
                     return False
                 fork.upto = upto
         return True
