@@ -124,6 +124,13 @@ def cpu_s(pids: list[int]) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
+def said_of(took: list[float]) -> dict[str, Any]:
+    """Latencies in ms; from when a record was due."""
+    took.sort()
+    shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
+    return {"answered": len(took), **{name: round(took[int(len(took) * share)], 2) for name, share in shares.items()}}
+
+
 async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> dict[str, Any]:
     """Ask at ``rate``, whether or not answers come."""
     replicas, load = Replicas(folder), TxWorkload(rate_per_s=2_000, seed=7)
@@ -169,22 +176,20 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
                 await asyncio.sleep(wait_s)
             tasks.append(asyncio.create_task(ask(number + 1, raw, due_s)))
         await asyncio.gather(*tasks)
-        spent = {name: ms - spent_before.get(name, 0.0) for name, ms in replicas.followers_ms().items()}
-        took.sort()
         wall_s = time.perf_counter() - begun_s
         return {
             "rate": rate,
-            "answered": len(took),
+            **said_of(took),
             "not_judged": dict(missed),
-            "p50_ms": took[len(took) // 2],
-            "p99_ms": took[int(len(took) * 0.99)],
-            "p99_9_ms": took[int(len(took) * 0.999)],
             "calls_per_s": replicas.calls / wall_s,
             "judge_ms_a_call": replicas.spent_ms / max(1, replicas.calls),
             "cpu_us_a_request_replica": (cpu_s(replicas.pids()) - before[0]) / total * 1e6,
             "cpu_us_a_request_asker": (time.process_time() - before[1]) / total * 1e6,
             "handovers": replicas.handovers,
-            "follower_ms": {name: round(ms, 1) for name, ms in spent.items()},
+            "follower_ms_a_s": {
+                name: round((ms - spent_before.get(name, 0.0)) / wall_s, 1)
+                for name, ms in replicas.followers_ms().items()
+            },
         }
     finally:
         await replicas.close()

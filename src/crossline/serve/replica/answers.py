@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from crossline.serve.decisions.values import Asked, AsOf, Degraded, NotJudgedError, Verdict
 from crossline.serve.replica.overlay import Judged
+from crossline.serve.replica.waiting import Entry
 
 
 class Lag(NamedTuple):
@@ -48,6 +50,13 @@ def or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedE
     if found and isinstance(found[0], NotJudgedError):
         raise found[0]
     return found
+
+
+def together(entries: list[Entry]) -> list[Entry]:
+    """The first of ``entries`` that are judged in one call: one that was part of a call that failed, by itself."""
+    if entries and entries[0].failures:
+        return entries[:1]
+    return [*takewhile(lambda each: not each.failures, entries)]
 
 
 def verdict_of(judged: Judged, digest: str, as_of: AsOf) -> Verdict | NotJudgedError:

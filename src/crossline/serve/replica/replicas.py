@@ -20,7 +20,7 @@ from typing import Any
 from crossline.core.basics.errors import StateError
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
-from crossline.serve.replica.answers import Bounds, Dry, Lag, or_raise, verdict_of
+from crossline.serve.replica.answers import Bounds, Dry, Lag, or_raise, together, verdict_of
 from crossline.serve.replica.followers import Followers
 from crossline.serve.replica.forks import Fork, LostError
 from crossline.serve.replica.messages import FORK, Ask, Hello, is_mine, received
@@ -31,6 +31,7 @@ CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
 BASES_MAX = 1_000
+LEFT_OUT_S = 2.0  # after one was left out, a batch that is planned has it
 
 log = get_logger(__name__)
 
@@ -65,6 +66,7 @@ class Replicas:
         self._active: Fork | None = None
         self._next: Fork | None = None  # has all laid over that the active one has
         self._settled = 0  # the number of the last record that was answered, or that nobody waits for
+        self._left_out_s = -LEFT_OUT_S  # when a record was left out last, on the wall clock
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._bases: OrderedDict[str, Basis] = OrderedDict()
@@ -111,6 +113,7 @@ class Replicas:
         if not keep:
             self._check_behind()
             return await self._dry_run(asked)
+        self._check_room()
         loop = asyncio.get_running_loop()
         entries = [self._waiting.add(each, loop.create_future()) for each in asked]
         self._work.set()
@@ -130,8 +133,10 @@ class Replicas:
 
     def lay(self, asked: Sequence[Asked]) -> None:
         """Records that went into the stream and that nobody asks a replica about: later ones see them all the same."""
-        for each in asked:
-            self._waiting.add(each, None)
+        with suppress(NotJudgedError):
+            self._check_room()
+            for each in asked:
+                self._waiting.add(each, None)
         self._work.set()
 
     def placed(self, number: int, place: Place) -> None:
@@ -166,7 +171,13 @@ class Replicas:
         lag, bound_ms = self.lag(), self._bounds.behind_max_ms
         if lag.ms > bound_ms:
             raise NotJudgedError("replica", f"{lag.ms:,} ms behind (bound {bound_ms:,})")
-        if len(self._waiting) > self._bounds.laid_max:
+        if self._active is not None and self._active.planned_s < self._left_out_s + LEFT_OUT_S:
+            raise NotJudgedError("replica", "records that came meanwhile are not in a batch yet, and not laid over")
+
+    def _check_room(self) -> None:
+        """Whether one more may be laid over; where not, nobody judges until a batch has all that were left out."""
+        if len(self._waiting) >= self._bounds.laid_max:
+            self._left_out_s = time.time()
             raise NotJudgedError(
                 "replica", f"{len(self._waiting):,} records wait for the pipeline (bound {self._bounds.laid_max:,})"
             )
@@ -199,14 +210,18 @@ class Replicas:
             writer.close()
             return
         if hello.what == FORK:
-            self._task(self._take(Fork(hello, reader, writer, self._as_of_s(hello.batch))))
+            self._task(
+                self._take(
+                    Fork(hello, reader, writer, self._at_s("commits", hello.batch), self._at_s("offsets", hello.batch))
+                )
+            )
         else:
             self._task(self._followers.hear(hello, reader, writer))
 
-    def _as_of_s(self, batch: int) -> float:
-        """When ``batch`` was committed, on the wall clock."""
+    def _at_s(self, log: str, batch: int) -> float:
+        """When Spark noted ``batch`` in a ``log`` of its own, on the wall clock."""
         with suppress(OSError):
-            return (Path(self._checkpoint) / "spark" / "commits" / str(batch)).stat().st_mtime
+            return (Path(self._checkpoint) / "spark" / log / str(batch)).stat().st_mtime
         return time.time()
 
     async def _take(self, fork: Fork) -> None:
@@ -258,7 +273,10 @@ class Replicas:
         """``fork`` is of no use any more: it is ended, and its follower makes another."""
         self.lost += 1
         log.warning("a replica's fork is lost; another takes over", batch=fork.batch, error=str(error))
-        fork.kill()
+        if error.late or error.raised:
+            fork.kill()
+        else:  # it ended: its number may be another's by now
+            fork.close()
         if self._forks.get(fork.number) is fork:
             del self._forks[fork.number]
         if self._active is fork:
@@ -300,7 +318,7 @@ class Replicas:
                     if not await self._nobody():
                         break
                     continue
-                entries = self._waiting.after(fork.upto or 0)[:CALL_MAX]
+                entries = together(self._waiting.after(fork.upto or 0)[:CALL_MAX])
                 dry, self._dry = [each for each in self._dry if not each.answer.done()], []
                 if not entries and not dry:
                     break
