@@ -20,6 +20,7 @@ import orjson
 
 from crossline.core.alerts.alertjson import read_alerts
 from crossline.core.basics.times import FOREVER_MS
+from crossline.core.decide.policy import Deciding
 from crossline.core.decode import decode_lines, make_layout
 from crossline.core.enrich.versions import Tables
 from crossline.core.judge.output import Position, StreamClocks
@@ -38,6 +39,8 @@ from crossline.engine.changes.past import PastReader
 from crossline.engine.changes.rulefeed import LoggedTimes
 from crossline.engine.hops.hops import OUT, parts_of
 from crossline.engine.hops.judging import Judging
+from crossline.engine.hops.outcome import gathered
+from crossline.engine.hops.rows import DECIDED, DECISIONS
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
@@ -196,6 +199,8 @@ class Life:
     alerts: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
+    deciding: Deciding | None = None
+    decided: list[dict[str, Any]] = field(default_factory=list)  # of the batch that was judged last
 
     @property
     def streams(self) -> dict[str, StreamSpec]:
@@ -218,7 +223,7 @@ class Life:
         ]
         root = str(self.folder / "state")
         past = PastReader(self.spark, sources, self.history, root, 2 * self.shards, self._plan)  # type: ignore[arg-type]
-        book = Book(RuleSet(), self.streams, self.defaults, self.shards, Bounds(self.lag_ms))
+        book = Book(RuleSet(), self.streams, self.defaults, self.shards, Bounds(self.lag_ms), deciding=self.deciding)
         known = BookFile(str(self.folder / "book.json"))
         before = known.current() if Path(known.path).exists() else None
         self.cache = ShardCache(root, per_query=False, held_max=self.shards)
@@ -260,6 +265,17 @@ class Life:
                         yield kind, body
                     else:
                         given.setdefault((hop, to), []).append(body)
+        if book.deciding is not None and cache is self.cache:
+            yield from self._decisions(book, Judging(source, cache, query, batch, 0), given)
+
+    @staticmethod
+    def _decisions(
+        book: Book, work: Judging, given: Mapping[tuple[int, int], list[bytes]]
+    ) -> Iterator[tuple[str, bytes]]:
+        work = work if book.revises_ms is not None else replace(work, cache=None)
+        for shard in range(book.shards):
+            for _, _, kind, body in work.shard(shard, given.get((book.depth + 1, shard), []), Stopwatch()):
+                yield kind, body
 
     def take_in(self, records: Sequence[Record], pieces: int) -> None:
         """The next records stand in the log, in chunks."""
@@ -288,6 +304,7 @@ class Life:
         """As a batch is judged, up to what its sinks would get."""
         alerts: list[dict[str, Any]] = []
         found: dict[str, list[Position]] = {"duplicates": [], "late": []}
+        decisions = []
         with self.changes.judging():
             for kind, body in self._judged(chunks, self.changes.file, self.cache, "query", self.batches):
                 if kind == "alerts":
@@ -295,8 +312,11 @@ class Life:
                 elif kind == "figures":
                     clocks = orjson.loads(body)["clocks"]
                     self.changes.judged({name: StreamClocks(**each) for name, each in clocks.items()})
+                elif kind in {DECISIONS, DECIDED}:
+                    decisions.append((kind, body))
                 elif kind in found:
                     found[kind] += [Position(**each) for each in orjson.loads(body)]
+        self.decided = [dict(each) for each in gathered(decisions, None).decisions]
         return alerts, found["duplicates"], found["late"]
 
     def deliver(self, told: Told) -> None:

@@ -27,10 +27,11 @@ import xxhash
 
 from crossline.core.alerts.hits import Hit, origin_of, told_at
 from crossline.core.alerts.standing import RETRACTED
+from crossline.core.basics import wire
 from crossline.core.basics.errors import SinkError
 from crossline.core.basics.values import I64
 from crossline.core.decide.batch import Decided, Placed
-from crossline.core.decide.blocks import Table
+from crossline.core.decide.blocks import RecordBlock, Table
 from crossline.core.decide.decision import RulesInForce, decide
 from crossline.core.decide.hits import DecidedRecord, hit_of
 from crossline.core.decide.lines import Lines, Made, decided_lines, plain
@@ -82,6 +83,19 @@ def deciding_rows(
     A hit on hits is one on the record that they are about. Absences, and what rests on them, decide nothing.
     ``clocks``: by stream, where each of its logs stands.
     """
+    at, (of_hits, blocks) = decides_at(book), deciding_values(book, output, alerts, clocks, held)
+    rows: Sent = [(at, shard, _HITS, orjson.dumps(said)) for shard, said in sorted(of_hits.items())]
+    return rows + [(at, shard, _RECORDS, wire.encode(each.meta, each.arrays)) for shard, each in blocks]
+
+
+def deciding_values(
+    book: Book,
+    output: ShardOutput,
+    alerts: Sequence[Mapping[str, Any]],
+    clocks: Mapping[str, Mapping[str, int]],
+    held: Sequence[Hit] = (),
+) -> tuple[Mapping[int, dict[str, Any]], list[tuple[int, RecordBlock]]]:
+    """The same for who decides in this very process: what is said of hits, by shard of ids, and blocks of records."""
     to: defaultdict[int, dict[str, Any]] = defaultdict(lambda: {"hits": [], "copies": []})
     lateness, later = {plan.stream: plan.lateness for plan in book.plans()}, known_later(book.plans())
     streams = next((plan.order for plan in book.plans()), ())
@@ -103,17 +117,16 @@ def deciding_rows(
                 mine["changes"].append([order, change.because, change.stands, *said])
     for each in output.duplicates:
         to[_shard(book, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
-    at = decides_at(book)
-    rows: Sent = [(at, shard, _HITS, orjson.dumps(said)) for shard, said in sorted(to.items())]
+    blocks: list[tuple[int, RecordBlock]] = []
     for standing in output.standing:
         chosen = _decides(book, standing, lateness, later)
         if chosen.any():
-            rows += [(at, shard, _RECORDS, body) for shard, body in standing_blocks(standing, chosen, book.shards)]
+            blocks += standing_blocks(standing, chosen, book.shards)
     if book.deciding is not None and book.deciding.every:
         for reported in output.reported:
             bound_ms = _bound_ms(book, reported.allowed_ms)
-            rows += [(at, shard, _RECORDS, body) for shard, body in record_blocks(reported, bound_ms, book.shards)]
-    return rows
+            blocks += record_blocks(reported, bound_ms, book.shards)
+    return to, blocks
 
 
 def _at_once(hit: Hit, later: Collection[str]) -> bool:
@@ -333,10 +346,10 @@ def _revised(
     return found, list(changed)
 
 
-def decided_of(book: Book, given: Given, decided_ms: int) -> list[Placed]:
-    """The decision of each record, with the record's place."""
+def decided_of(book: Book, given: Given, decided_ms: int, known: dict[str, RulesInForce] | None = None) -> list[Placed]:
+    """The decision of each record, with the record's place. ``known``: by stream, what was made of the book's rules."""
     deciding = _deciding(book)
-    rules: dict[str, RulesInForce] = {}
+    rules: dict[str, RulesInForce] = {} if known is None else known
     found: list[Placed] = []
     for place, record, hits in given.decidable():
         in_force = rules.get(record.stream)

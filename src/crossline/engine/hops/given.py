@@ -25,7 +25,7 @@ from crossline.engine.book.book import Book
 from crossline.engine.hops.aside import body_of
 
 
-def record_blocks(reported: Reported, bound_ms: Any, shards: int) -> Iterator[tuple[int, bytes]]:
+def record_blocks(reported: Reported, bound_ms: Any, shards: int) -> Iterator[tuple[int, RecordBlock]]:
     """The records that are decided about though nothing holds at them, as a block for each shard of their ids."""
     judged = reported.judged
     wanted = np.flatnonzero(~reported.duplicates & (judged.batch.lateness_ms <= bound_ms))
@@ -33,7 +33,7 @@ def record_blocks(reported: Reported, bound_ms: Any, shards: int) -> Iterator[tu
     yield from _by_shard(judged, wanted, ids, shards)
 
 
-def standing_blocks(held: StandingRows, chosen: Any, shards: int) -> Iterator[tuple[int, bytes]]:
+def standing_blocks(held: StandingRows, chosen: Any, shards: int) -> Iterator[tuple[int, RecordBlock]]:
     """The records at which rules hold and raise no alert, of the reasons that are ``chosen`` (bool[n])."""
     used = np.unique(held.reason_row[chosen])
     data, offsets = held.ids()
@@ -57,7 +57,7 @@ def _by_shard(
     shards: int,
     versions: Sequence[tuple[str, int]] = (),
     reasons: wire.Arrays | None = None,
-) -> Iterator[tuple[int, bytes]]:
+) -> Iterator[tuple[int, RecordBlock]]:
     of = xxh64_many(*ids) % np.uint64(shards)
     chunks = [(*origin_of(judged.plan, log), sequence, partition) for log, sequence, partition in judged.chunks]
     for shard in range(shards):
@@ -67,8 +67,7 @@ def _by_shard(
         id_bytes, id_offsets = take_bytes(*ids, mine)
         records = {name: _column(judged, name, rows[mine]) for name in OF_RECORDS}
         records |= {"id_bytes": id_bytes, "id_offsets": id_offsets}
-        block = block_of(chunks, versions, records, _reasons_of(reasons, mine, len(rows)))
-        yield shard, wire.encode(block.meta, block.arrays)
+        yield shard, block_of(chunks, versions, records, _reasons_of(reasons, mine, len(rows)))
 
 
 def _column(judged: JudgedRows, name: str, rows: Any) -> Any:
@@ -112,7 +111,10 @@ class Given:
         if bytes(body[:1]) != b"{":
             self.blocks.append(RecordBlock(*wire.decode(body, "records to decide about")))
             return
-        said = orjson.loads(body)
+        self.take(orjson.loads(body))
+
+    def take(self, said: Mapping[str, Any]) -> None:
+        """What is said of hits, as JSON values."""
         for at, record, hit in said["hits"]:
             place: Place = tuple(at)
             which = place[1], place[5], place[4]

@@ -18,12 +18,16 @@ from crossline.serve.replica.messages import FORK, Answer, Ask, Hello, receive, 
 from crossline.serve.replica.overlay import Judged, Laid, Overlay
 from crossline.serve.replica.setup import Setup
 
+# It lives for a second or so: what it makes is counted, and seldom looked through.
+THRESHOLDS = 20_000, 20, 100
+
 
 def live(setup: Setup, overlay: Overlay, bases: Bases, batch: int) -> NoReturn:
     """What the fork does; it never returns into the follower that it was, and destroys nothing of it."""
     code = 1
     try:
         gc.freeze()  # what came with the fork is not this process' to destroy, nor to look through
+        gc.set_threshold(*THRESHOLDS)
         gc.enable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -21,16 +21,25 @@ class LostError(Exception):
 
 
 class Fork:
-    """``number``: of its follower; ``upto``: the last record laid over it; ``as_of_s``: when its batch was committed."""
+    """``number``: of its follower; ``upto``: the last record laid over it; ``as_of_s``: of its batch's commit.
+
+    ``planned_s``: when its batch was planned; both on the wall clock.
+    """
 
     def __init__(
-        self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, as_of_s: float
+        self,
+        hello: Hello,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        as_of_s: float,
+        planned_s: float,
     ) -> None:
         self.number, self.pid, self.batch = hello.number, hello.pid, hello.batch
-        self.as_of_s = as_of_s
+        self.as_of_s, self.planned_s = as_of_s, planned_s
         self.ends: Ends = {}
         self.upto: int | None = None  # it has nothing laid over it yet
         self.laying = asyncio.Lock()
+        self.closed = False
         self._reader, self._writer = reader, writer
         self._lock = asyncio.Lock()
 
@@ -54,6 +63,7 @@ class Fork:
 
     def close(self) -> None:
         """Nobody asks it any more: it ends by itself."""
+        self.closed = True
         self._writer.close()
 
     def kill(self) -> None:

@@ -14,14 +14,16 @@ import pyarrow as pa
 
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.basics.wire import WirePart
+from crossline.core.decide.decision import RulesInForce
 from crossline.core.decide.policy import Deciding
 from crossline.core.decode import decode_values
 from crossline.core.judge.onward import onward
-from crossline.core.judge.output import ShardOutput
+from crossline.core.judge.output import Position, ShardOutput
 from crossline.core.judge.shard import ShardState, judge
+from crossline.core.plan.compile import StreamPlan
 from crossline.core.route.parts import Chunk
 from crossline.engine.book.book import Book
-from crossline.engine.hops.deciding import decided_of, deciding_rows
+from crossline.engine.hops.deciding import decided_of, deciding_values
 from crossline.engine.hops.given import Given
 from crossline.engine.hops.holding import take_held
 from crossline.engine.hops.hops import parts_of
@@ -29,6 +31,8 @@ from crossline.engine.hops.hops import parts_of
 # Behind all that a log has: what is laid over came last.
 BEHIND = 1 << 52
 KNOWN = "known already: the pipeline has a record of this id"
+LATE = "came too late to be decided about: see watermark_delay and allowed_lateness"
+UNDECIDED = "nothing is decided: the pipeline has no policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class Overlay:
         self.laid = 0
         self._by_broker = frozenset(by_broker)
         self._plans = book.plans()
+        self._in_force: dict[str, RulesInForce] = {}
         self._levels = [(level, book.plans_at(level)) for level in range(1, book.depth + 1)]
 
     def judge(self, records: Sequence[Laid]) -> list[Judged]:
@@ -84,13 +89,15 @@ class Overlay:
         numbers: dict[tuple[str, int], int] = {}
         found: dict[int, Judged] = {}
         parts = self._taken_in(records, numbers, found)
-        outputs = [self._judged(level, plans, parts) for level, plans in self._levels]
+        came = _Came() if any(each.wanted for each in records) else None
+        for level, plans in self._levels:
+            self._judge_level(level, plans, parts, came)
         self.laid += len(records)
-        if not any(each.wanted for each in records):
+        if came is None:
             return []
-        self._decide(outputs, numbers, found)
-        late = Judged(None, why="came too late to be decided about: see watermark_delay and allowed_lateness")
-        return [found.get(number, late) for number in range(len(records))]
+        self._decide(came, numbers, found)
+        nothing = Judged(None, why=UNDECIDED if self.book.deciding is None else LATE)
+        return [found.get(number, nothing) for number in range(len(records))]
 
     def _taken_in(
         self, records: Sequence[Laid], numbers: dict[tuple[str, int], int], found: dict[int, Judged]
@@ -119,53 +126,61 @@ class Overlay:
         logs = self.states[1].log_clock.get(stream) if 1 in self.states else None
         return max(logs, key=lambda log: (logs[log], log)) if logs else stream
 
-    def _judged(
-        self, level: int, plans: Sequence[Any], parts: defaultdict[int, list[WirePart]]
-    ) -> tuple[ShardOutput, list[dict[str, Any]], list[bytes | memoryview]]:
-        """What comes of a level: its output, alerts, and what is decided by; hits go on to the levels above."""
-        book, state = self.book, self.states.get(level)
+    def _judge_level(
+        self, level: int, plans: Sequence[StreamPlan], parts: defaultdict[int, list[WirePart]], came: _Came | None
+    ) -> None:
+        """Judge what there is for a level; hits go on to the levels above. ``came``: what is decided by is wanted."""
+        book, state, given = self.book, self.states.get(level), parts.pop(level, [])
         if state is None:
             state = self.states[level] = book.new_state()
-        given = parts.pop(level, [])
         if not given:
-            return ShardOutput(), [], []
+            return
         output = judge(plans, state, given, book.judging)
         held = take_held(output)
-        alerts = alerts_of(self._plans, output.hits, 0) if output.hits else []
-        rows: list[bytes | memoryview] = []
-        if book.deciding is not None:
-            rows = [body for *_, body in deciding_rows(book, output, alerts, state.log_clock, held)]
-        for above, part in onward(
-            self._plans, level, output.read, state.log_clock, book.shards, book.lists, output.tellings, own=0
-        ):
+        if came is not None:
+            alerts = alerts_of(self._plans, output.hits, 0) if output.hits else []
+            came.take(output, alerts)
+            if book.deciding is not None:
+                of_hits, blocks = deciding_values(book, output, alerts, state.log_clock, held)
+                for said in of_hits.values():
+                    came.given.take(orjson.loads(orjson.dumps(said)))  # as what travels is read
+                came.given.blocks += [block for _, block in blocks]
+        own = (state.log_clock, book.shards, book.lists, output.tellings)
+        for above, part in onward(self._plans, level, output.read, *own, own=0):
             parts[above].append((part.meta, part.arrays))
-        return output, alerts, rows
 
-    def _decide(
-        self,
-        outputs: Sequence[tuple[ShardOutput, list[dict[str, Any]], list[bytes | memoryview]]],
-        numbers: Mapping[tuple[str, int], int],
-        found: dict[int, Judged],
-    ) -> None:
+    def _decide(self, came: _Came, numbers: Mapping[tuple[str, int], int], found: dict[int, Judged]) -> None:
         """The decisions about records of which something is known, into ``found`` by their numbers."""
-        alerts = {alert["alert_id"]: alert for _, mine, _ in outputs for alert in mine if alert["corrects"] is None}
-        failed = {f"rule:{of[0]}": str(of[2]) for output, _, _ in outputs for of in output.failed}
-        for output, _, _ in outputs:
-            for copy in output.duplicates:
-                number = numbers.get((copy.stream, copy.offset))
-                if number is not None:
-                    found[number] = Judged(None, why=KNOWN)
+        for copy in came.copies:
+            number = numbers.get((copy.stream, copy.offset))
+            if number is not None:
+                found[number] = Judged(None, why=KNOWN)
         if self.book.deciding is None:
             return
-        given = Given.of([body for _, _, rows in outputs for body in rows])
-        table = given.table(self.book)
+        table = came.given.table(self.book)
         if table is not None:
-            given.take_one_by_one(table, range(len(table)))
-        for place, decision in decided_of(self.book, given, time.time_ns() // 1_000_000):
+            came.given.take_one_by_one(table, range(len(table)))
+        for place, decision in decided_of(self.book, came.given, time.time_ns() // 1_000_000, self._in_force):
             number = numbers.get((place[1], place[4]))
             if number is not None:
-                figures, evidence = _said_of(decision, alerts)
-                found[number] = Judged(decision, figures, evidence, tuple(failed.items()))
+                figures, evidence = _said_of(decision, came.alerts)
+                found[number] = Judged(decision, figures, evidence, tuple(came.failed.items()))
+
+
+@dataclass(slots=True)
+class _Came:
+    """What came of records at all levels, as far as it is decided by or told."""
+
+    given: Given = field(default_factory=Given)
+    alerts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    copies: list[Position] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def take(self, output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> None:
+        """That of one level."""
+        self.alerts |= {alert["alert_id"]: alert for alert in alerts if alert["corrects"] is None}
+        self.copies += output.duplicates
+        self.failed |= {f"rule:{rule_id}": str(why) for rule_id, _, why in output.failed}
 
 
 _FIGURE = ("value", "operator", "threshold", "window_start", "window_end")
@@ -185,17 +200,3 @@ def _said_of(
         shown = alert["evidence"]
         evidence[reason["rule_id"]] = {"record_ids": shown.get("record_ids", []), "count": shown.get("count", 0)}
     return figures, evidence
-
-
-def said(judged: Judged) -> bytes:
-    """As it travels."""
-    return orjson.dumps(
-        [judged.decision, judged.figures, judged.evidence, judged.degraded, judged.why],
-        option=orjson.OPT_SERIALIZE_NUMPY,
-    )
-
-
-def heard(raw: bytes) -> Judged:
-    """Inverse of ``said``."""
-    decision, figures, evidence, degraded, why = orjson.loads(raw)
-    return Judged(decision, figures, evidence, tuple((part, text) for part, text in degraded), why)

@@ -13,17 +13,17 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crossline.core.basics.errors import StateError
 from crossline.logs import get_logger
-from crossline.serve.decisions.values import Asked, AsOf, Basis, Degraded, NotJudgedError, Place, Verdict
+from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
+from crossline.serve.replica.answers import Bounds, Dry, Lag, or_raise, together, verdict_of
 from crossline.serve.replica.followers import Followers
 from crossline.serve.replica.forks import Fork, LostError
 from crossline.serve.replica.messages import FORK, Ask, Hello, is_mine, received
-from crossline.serve.replica.overlay import Judged
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
@@ -31,35 +31,9 @@ CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
 BASES_MAX = 1_000
+LEFT_OUT_S = 2.0  # after one was left out, a batch that is planned has it
 
 log = get_logger(__name__)
-
-
-class Lag(NamedTuple):
-    """How far replicas are behind: ``ms``, the ``batch`` that is judged on (-1: none yet), whether one is ``ready``."""
-
-    ms: int
-    batch: int
-    ready: bool
-
-
-@dataclass(eq=False)
-class _Dry:
-    asked: Sequence[Asked]
-    answer: asyncio.Future[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
-
-    ``ready_max_s``: how long somebody waits for a replica where there is none. ``laid_max``: records laid over at once.
-    """
-
-    behind_max_ms: int = 1_000
-    call_max_s: float = 1.0
-    ready_max_s: float = 2.0
-    laid_max: int = 50_000
 
 
 class Replicas:
@@ -87,11 +61,12 @@ class Replicas:
         self._setup = Setup(checkpoint, "", 0, state, pause_ms).checked()
         self._count = count
         self._waiting = Waiting()
-        self._dry: list[_Dry] = []
+        self._dry: list[Dry] = []
         self._forks: dict[int, Fork] = {}  # the latest of each follower
         self._active: Fork | None = None
         self._next: Fork | None = None  # has all laid over that the active one has
         self._settled = 0  # the number of the last record that was answered, or that nobody waits for
+        self._left_out_s = -LEFT_OUT_S  # when a record was left out last, on the wall clock
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._bases: OrderedDict[str, Basis] = OrderedDict()
@@ -138,6 +113,7 @@ class Replicas:
         if not keep:
             self._check_behind()
             return await self._dry_run(asked)
+        self._check_room()
         loop = asyncio.get_running_loop()
         entries = [self._waiting.add(each, loop.create_future()) for each in asked]
         self._work.set()
@@ -147,18 +123,20 @@ class Replicas:
             for entry in entries:
                 entry.answer = None
             raise
-        return _or_raise([await entry.answer for entry in entries if entry.answer is not None])
+        return or_raise([await entry.answer for entry in entries if entry.answer is not None])
 
     async def _dry_run(self, asked: Sequence[Asked]) -> list[Verdict | NotJudgedError]:
         answer: asyncio.Future[list[Verdict | NotJudgedError]] = asyncio.get_running_loop().create_future()
-        self._dry.append(_Dry(asked, answer))
+        self._dry.append(Dry(asked, answer))
         self._work.set()
-        return _or_raise(await answer)
+        return or_raise(await answer)
 
     def lay(self, asked: Sequence[Asked]) -> None:
         """Records that went into the stream and that nobody asks a replica about: later ones see them all the same."""
-        for each in asked:
-            self._waiting.add(each, None)
+        with suppress(NotJudgedError):
+            self._check_room()
+            for each in asked:
+                self._waiting.add(each, None)
         self._work.set()
 
     def placed(self, number: int, place: Place) -> None:
@@ -193,12 +171,24 @@ class Replicas:
         lag, bound_ms = self.lag(), self._bounds.behind_max_ms
         if lag.ms > bound_ms:
             raise NotJudgedError("replica", f"{lag.ms:,} ms behind (bound {bound_ms:,})")
-        if len(self._waiting) > self._bounds.laid_max:
+        if self._active is not None and self._active.planned_s < self._left_out_s + LEFT_OUT_S:
+            raise NotJudgedError("replica", "records that came meanwhile are not in a batch yet, and not laid over")
+
+    def _check_room(self) -> None:
+        """Whether one more may be laid over; where not, nobody judges until a batch has all that were left out."""
+        if len(self._waiting) >= self._bounds.laid_max:
+            self._left_out_s = time.time()
             raise NotJudgedError(
                 "replica", f"{len(self._waiting):,} records wait for the pipeline (bound {self._bounds.laid_max:,})"
             )
 
-    # ---- who judges
+    def pids(self) -> list[int]:
+        """The processes that there are: followers, and those of their forks that may be asked."""
+        return [*self._followers.pids(), *(fork.pid for fork in {*self._forks.values(), self._active} if fork)]
+
+    def followers_ms(self) -> dict[str, float]:
+        """What the followers' time went to since the start, in ms: `follow`, `rules`, `fork`; and how many `forks`."""
+        return dict(self._followers.spent_ms)
 
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -220,14 +210,18 @@ class Replicas:
             writer.close()
             return
         if hello.what == FORK:
-            self._task(self._take(Fork(hello, reader, writer, self._as_of_s(hello.batch))))
+            self._task(
+                self._take(
+                    Fork(hello, reader, writer, self._at_s("commits", hello.batch), self._at_s("offsets", hello.batch))
+                )
+            )
         else:
             self._task(self._followers.hear(hello, reader, writer))
 
-    def _as_of_s(self, batch: int) -> float:
-        """When ``batch`` was committed, on the wall clock."""
+    def _at_s(self, log: str, batch: int) -> float:
+        """When Spark noted ``batch`` in a ``log`` of its own, on the wall clock."""
         with suppress(OSError):
-            return (Path(self._checkpoint) / "spark" / "commits" / str(batch)).stat().st_mtime
+            return (Path(self._checkpoint) / "spark" / log / str(batch)).stat().st_mtime
         return time.time()
 
     async def _take(self, fork: Fork) -> None:
@@ -235,7 +229,7 @@ class Replicas:
         before = self._forks.get(fork.number)
         self._forks[fork.number] = fork
         fork.ends = self._ends_of(fork.batch)
-        if before is not None and before is not self._active:
+        if before is not None and before is not self._active and before is not self._next:
             before.close()
         current = self._next or self._active
         newer = current is None or fork.batch > current.batch or current.number == fork.number
@@ -263,7 +257,8 @@ class Replicas:
                         lay = [each.laid(wanted=False) for each in entries[at : at + LAY_MAX]]
                         await fork.ask(Ask(lay), 10 * self._bounds.call_max_s)
                 except LostError as error:
-                    self._lose(fork, error)
+                    if not fork.closed:  # else a later one came meanwhile
+                        self._lose(fork, error)
                     return False
                 fork.upto = upto
         return True
@@ -278,7 +273,10 @@ class Replicas:
         """``fork`` is of no use any more: it is ended, and its follower makes another."""
         self.lost += 1
         log.warning("a replica's fork is lost; another takes over", batch=fork.batch, error=str(error))
-        fork.kill()
+        if error.late or error.raised:
+            fork.kill()
+        else:  # it ended: its number may be another's by now
+            fork.close()
         if self._forks.get(fork.number) is fork:
             del self._forks[fork.number]
         if self._active is fork:
@@ -320,7 +318,7 @@ class Replicas:
                     if not await self._nobody():
                         break
                     continue
-                entries = self._waiting.after(fork.upto or 0)[:CALL_MAX]
+                entries = together(self._waiting.after(fork.upto or 0)[:CALL_MAX])
                 dry, self._dry = [each for each in self._dry if not each.answer.done()], []
                 if not entries and not dry:
                     break
@@ -346,14 +344,14 @@ class Replicas:
                 dry.answer.set_result([NotJudgedError("replica", why)] * len(dry.asked))
         self._dry = [each for each in self._dry if not each.answer.done()]
 
-    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[_Dry]) -> None:
+    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[Dry]) -> None:
         told = [each for each in entries if each.failures < FAILURES_MAX]
         for each in entries:
             if each.failures >= FAILURES_MAX and each.wanted and each.answer is not None:
                 each.answer.set_result(NotJudgedError("record", "judging it failed; see the log of the API"))
         wanted = [each.wanted for each in told]
         lay = [each.laid(wanted=is_wanted) for each, is_wanted in zip(told, wanted, strict=True)]
-        apart = [[_laid(each) for each in one.asked] for one in dry]
+        apart = [[Entry(0, each, 0.0).laid(wanted=True) for each in one.asked] for one in dry]
         try:
             answer = await fork.ask(Ask(lay, apart), self._bounds.call_max_s * (1 + len(dry)))
         except LostError as error:
@@ -374,10 +372,10 @@ class Replicas:
         as_of = AsOf(fork.batch, max(0, round((time.time() - fork.as_of_s) * 1e3)), answer.laid)
         for each, (judged, digest) in zip(told, answer.judged, strict=False):
             if each.wanted and each.answer is not None:
-                each.answer.set_result(_verdict(judged, digest, as_of))
+                each.answer.set_result(verdict_of(judged, digest, as_of))
         for one, judged_apart in zip(dry, answer.dry, strict=True):
             if not one.answer.done():
-                one.answer.set_result([_verdict(judged, digest, as_of) for judged, digest in judged_apart])
+                one.answer.set_result([verdict_of(judged, digest, as_of) for judged, digest in judged_apart])
 
     def _learn(self, bases: Sequence[Basis]) -> None:
         for each in bases:
@@ -385,24 +383,3 @@ class Replicas:
             self._bases.move_to_end(each.digest)
         while len(self._bases) > BASES_MAX:
             self._bases.popitem(last=False)
-
-
-def _or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedError]:
-    """``found``; raises where no replica judged any of it."""
-    for each in found:
-        if not isinstance(each, NotJudgedError) or each.part != "replica":
-            return found
-    if found and isinstance(found[0], NotJudgedError):
-        raise found[0]
-    return found
-
-
-def _laid(asked: Asked) -> Any:
-    return Entry(0, asked, 0.0).laid(wanted=True)
-
-
-def _verdict(judged: Judged, digest: str, as_of: AsOf) -> Verdict | NotJudgedError:
-    if judged.decision is None:
-        return NotJudgedError("record", judged.why)
-    degraded = tuple(Degraded(part, why) for part, why in judged.degraded)
-    return Verdict(judged.decision, judged.figures, judged.evidence, as_of, digest, degraded)

@@ -36,11 +36,12 @@ class Setup:
 
     def checked(self) -> Self:
         """Itself. Raises UsageError where the checkpoint is none that a replica can follow."""
-        if is_uri(self.checkpoint):
-            raise UsageError(
-                f"{self.checkpoint}: found a checkpoint on a store, expected a folder of this machine: replicas follow "
-                "Spark's own files, which a store has not; run them where the pipeline's folder is"
-            )
+        for place in (self.checkpoint, self.state_root):
+            if is_uri(place):
+                raise UsageError(
+                    f"{place}: found a checkpoint on a store, expected a folder that this machine sees: replicas of "
+                    "one on a store are not in this version; give engine.checkpoint a folder, shared if need be"
+                )
         return self
 
     def to_json(self) -> bytes:

@@ -91,5 +91,5 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
 async def ready(replicas: Replicas, batch: int) -> None:
     """Until what is judged on has ``batch``."""
     async with asyncio.timeout(60):
-        while not (replicas.lag().ready and replicas.lag().batch >= batch):
+        while not (replicas.lag().ready and replicas.lag().batch >= batch):  # noqa: ASYNC110 - other processes say when
             await asyncio.sleep(0.01)

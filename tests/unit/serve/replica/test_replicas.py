@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from tests.oracle.replicated import Pipeline, told
 
+from crossline.core.basics.errors import UsageError
 from crossline.serve.decisions.values import NotJudgedError, Place, Verdict
-from crossline.serve.replica.replicas import Bounds, Replicas
+from crossline.serve.replica.answers import Bounds
+from crossline.serve.replica.replicas import Replicas
 
 from .conftest import BURST, Asks, lines, ready, rules_of
 
@@ -233,3 +235,44 @@ def test_a_record_that_does_not_fit_says_why(pipeline: Pipeline) -> None:
         assert isinstance(good, Verdict)
 
     run(pipeline, play)
+
+
+def test_records_that_find_no_room_are_told_and_nobody_judges_without_them(pipeline: Pipeline) -> None:
+    asks = Asks()
+    pipeline.batch(lines(asks.records(1)))
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        assert len(await replicas.judge(asks.records(2))) == 2
+        for expected in ("2 records wait for the pipeline", "2 records wait for the pipeline"):
+            with pytest.raises(NotJudgedError, match=expected):
+                await replicas.judge([asks.record()])
+        replicas.dropped(2)
+        with pytest.raises(NotJudgedError, match="not in a batch yet, and not laid over"):
+            await replicas.judge([asks.record()])
+
+    run(pipeline, play, bounds=Bounds(laid_max=2))
+
+
+def test_two_followers_one_of_which_is_frozen(pipeline: Pipeline) -> None:
+    asks = Asks()
+    pipeline.batch(lines(asks.records(1)))
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        async with asyncio.timeout(60):
+            while len(forks(replicas)) < 2:  # noqa: ASYNC110 - other processes say when
+                await asyncio.sleep(0.01)
+        os.kill(replicas._followers.pids()[0], signal.SIGSTOP)
+        for batch in range(1, 4):
+            asked = asks.records(2)
+            said = await replicas.judge(asked)
+            assert decisions(said) == [told(each) for each in pipeline.batch(lines(asked))]
+            await ready(replicas, batch)
+
+    run(pipeline, play, count=2)
+
+
+def test_a_checkpoint_on_a_store_is_refused() -> None:
+    with pytest.raises(UsageError, match="found a checkpoint on a store, expected a folder"):
+        Replicas("s3://bucket/checkpoint")

@@ -1,0 +1,220 @@
+"""What a read replica takes to answer: R5 and a policy, open loop, records one by one, without HTTP around it.
+
+``python -m bench.replica [--rate 500] [--seconds 10] [--batch-ms 200] [--others 2000]``: a process plays the pipeline
+(its judging and its log, without Spark): every ``batch-ms`` a batch of what was asked and of ``others`` records a
+second besides; 0: no batch at all. Prints latencies, processor time a request by process, and where it went.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import os
+import re
+import tempfile
+import time
+from collections import Counter
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bench.workload import STREAM, rule_set, stream_spec
+from crossline.core.decide.policy import Deciding, Policy
+from crossline.core.decode import decode_lines
+from crossline.core.judge.shard import Bounds
+from crossline.core.route.parts import Chunk
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.reading import read_rule
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import StreamSpec
+from crossline.engine.book.book import Book, BookFile
+from crossline.engine.hops.hops import parts_of
+from crossline.engine.hops.judging import Judging, sent_parts
+from crossline.engine.state.cache import ShardCache
+from crossline.engine.work.stopwatch import Stopwatch
+from crossline.generate.tx import TxWorkload
+from crossline.serve.decisions.values import Asked, NotJudgedError, Place
+from crossline.serve.replica.replicas import Replicas
+
+WARM = 200_000  # records before the first question
+SHARDS = 4
+POLICY = {
+    "schema_version": 1,
+    "version": 1,
+    "bands": [{"from": 0, "decision": "allow"}, {"from": 30, "decision": "review"}],
+}
+
+
+class Played:
+    """The pipeline: batches of lines, in the state log and in what Spark would note."""
+
+    def __init__(self, folder: Path) -> None:
+        rules = [read_rule({**body, "action": "review", "score": 40})[0] for body in rule_set("R5")]
+        streams = {STREAM: StreamSpec.model_validate(stream_spec())}
+        deciding = Deciding(Policy.model_validate(POLICY))
+        made = RuleSet.from_rules(rule for rule in rules if rule is not None)
+        self.folder, self.file = folder, BookFile(str(folder / "book.json"))
+        self.file.replace(Book(made, streams, Defaults(), SHARDS, Bounds(60_000), deciding=deciding))
+        (folder / "owner.json").write_bytes(orjson.dumps({"sources": [{"stream": STREAM, "kind": "api"}]}))
+        self.cache = ShardCache(str(folder / "state"), per_query=False, held_max=SHARDS)
+        self.batches = self.chunks = self.at = 0
+        self.list = folder / "sources" / STREAM / "chunks.jsonl"
+        self.list.parent.mkdir(parents=True)
+        self.list.write_text('{"file": 0, "name": "f", "path": "f", "device": 1, "inode": 1}\n')
+
+    def batch(self, *pieces: bytes) -> None:
+        """The first piece is what stands in the API's log; others are listed as if they stood there too."""
+        book, given = self.file.current(), dict[int, list[bytes]]()
+        for number, data in enumerate(pieces):
+            decoded = decode_lines(book.decoder(STREAM), data, STREAM, self.chunks << 32)
+            for _, shard, _, body in sent_parts(parts_of(book, decoded.records, Chunk(STREAM, self.chunks, STREAM))):
+                given.setdefault(shard, []).append(body)
+            self.at += len(data) if not number else 0
+            line = {"sequence": self.chunks, "file": 0, "start": 0, "end": self.at, "tail": "", "listed_ms": 0}
+            with self.list.open("ab") as file:
+                file.write(orjson.dumps(line) + b"\n")
+            self.chunks += 1
+        self._note("offsets", f'v1\n{{"batchTimestampMs": 0}}\n{{"chunk": {self.chunks}}}')
+        for shard in range(SHARDS):
+            Judging(self.file, self.cache, "q", self.batches, 1).shard(shard, given.get(shard, []), Stopwatch())
+        self._note("commits", "v1\n{}")
+        self.batches += 1
+
+    def _note(self, log: str, text: str) -> None:
+        path = self.folder / "spark" / log / str(self.batches)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def play(folder: str, asked: Connection, batch_ms: int, others: int) -> None:
+    """A process that judges batches until nobody asks."""
+    played, load, at = Played(Path(folder)), TxWorkload(rate_per_s=2_000), 0
+    while at < WARM:
+        played.batch(b"", load.lines(at, 20_000))
+        at += 20_000
+    asked.send("warm")
+    due_s = time.monotonic()
+    while batch_ms:
+        due_s = max(time.monotonic(), due_s + batch_ms / 1e3)
+        mine, ended = bytearray(), False
+        while not ended and asked.poll(max(0.0, due_s - time.monotonic())):
+            said = asked.recv_bytes()
+            ended, mine = not said, mine + said
+        if ended:
+            return
+        more = others * batch_ms // 1_000
+        played.batch(bytes(mine), load.lines(at, more))
+        at += more
+    while asked.recv_bytes():
+        pass
+
+
+def cpu_s(pids: list[int]) -> float:
+    """Processor time of processes and of their children that ended."""
+    total = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(int(each) for each in fields[11:15])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def said_of(took: list[float]) -> dict[str, Any]:
+    """Latencies in ms; from when a record was due."""
+    took.sort()
+    shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
+    return {"answered": len(took), **{name: round(took[int(len(took) * share)], 2) for name, share in shares.items()}}
+
+
+async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> dict[str, Any]:
+    """Ask at ``rate``, whether or not answers come."""
+    replicas, load = Replicas(folder), TxWorkload(rate_per_s=2_000, seed=7)
+    await replicas.start()
+    try:
+        while not replicas.lag().ready:  # noqa: ASYNC110 - another process says when
+            await asyncio.sleep(0.05)
+        took: list[float] = []
+        missed, at = Counter[str](), 0
+
+        async def ask(number: int, raw: bytes, due_s: float) -> None:
+            nonlocal at
+            record = Asked(number, STREAM, str(number), raw, "", time.time_ns() // 1_000_000)
+            pipe.send_bytes(raw + b"\n")
+            place, at = Place("f", at), at + len(raw) + 1
+            judging = asyncio.ensure_future(replicas.judge([record]))
+            await asyncio.sleep(0)
+            replicas.placed(number, place)
+            try:
+                (found,) = await judging
+            except NotJudgedError as error:
+                found = error
+            if isinstance(found, NotJudgedError):
+                missed[re.sub(r"\d[\d,]*", "N", str(found))] += 1
+            took.append((time.perf_counter() - due_s) * 1e3)
+
+        total = int(rate * seconds)
+        lines = [
+            line.replace(b'"transaction_id":"', b'"transaction_id":"api-', 1)
+            for line in load.lines(WARM * 10, total + rate).splitlines()
+        ]
+        tasks, start_s = list[asyncio.Task[None]](), time.perf_counter()
+        for number, raw in enumerate(lines):
+            if number == rate:  # the first second is not counted
+                took.clear()
+                missed.clear()
+                replicas.calls, replicas.spent_ms = 0, 0.0
+                pids, spent_before = replicas.pids(), replicas.followers_ms()
+                before = cpu_s(pids), time.process_time()
+                begun_s = time.perf_counter()
+            due_s = start_s + number / rate
+            if (wait_s := due_s - time.perf_counter()) > 0:
+                await asyncio.sleep(wait_s)
+            tasks.append(asyncio.create_task(ask(number + 1, raw, due_s)))
+        await asyncio.gather(*tasks)
+        wall_s = time.perf_counter() - begun_s
+        return {
+            "rate": rate,
+            **said_of(took),
+            "not_judged": dict(missed),
+            "calls_per_s": replicas.calls / wall_s,
+            "judge_ms_a_call": replicas.spent_ms / max(1, replicas.calls),
+            "cpu_us_a_request_replica": (cpu_s(replicas.pids()) - before[0]) / total * 1e6,
+            "cpu_us_a_request_asker": (time.process_time() - before[1]) / total * 1e6,
+            "handovers": replicas.handovers,
+            "follower_ms_a_s": {
+                name: round((ms - spent_before.get(name, 0.0)) / wall_s, 1)
+                for name, ms in replicas.followers_ms().items()
+            },
+        }
+    finally:
+        await replicas.close()
+
+
+def main() -> None:
+    """As said above."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--batch-ms", type=int, default=200)
+    parser.add_argument("--others", type=int, default=2_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("spawn")
+        pipeline = context.Process(target=play, args=(folder, theirs, given.batch_ms, given.others), daemon=True)
+        pipeline.start()
+        ours.recv()
+        found = asyncio.run(measure(folder, ours, given.rate, given.seconds))
+        ours.send_bytes(b"")
+        pipeline.join(10)
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    print(orjson.dumps({**found, "load": load}, option=orjson.OPT_INDENT_2).decode())
+
+
+if __name__ == "__main__":
+    main()

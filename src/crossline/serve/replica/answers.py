@@ -1,0 +1,67 @@
+"""What replicas are asked and answer, as plain values."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from crossline.serve.decisions.values import Asked, AsOf, Degraded, NotJudgedError, Verdict
+from crossline.serve.replica.overlay import Judged
+from crossline.serve.replica.waiting import Entry
+
+
+class Lag(NamedTuple):
+    """How far replicas are behind: ``ms``, the ``batch`` that is judged on (-1: none yet), whether one is ``ready``."""
+
+    ms: int
+    batch: int
+    ready: bool
+
+
+@dataclass(eq=False)
+class Dry:
+    """Records of a dry run, and who waits for what is said of them."""
+
+    asked: Sequence[Asked]
+    answer: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
+
+    ``ready_max_s``: how long somebody waits for a replica where there is none. ``laid_max``: records laid over at once.
+    """
+
+    behind_max_ms: int = 1_000
+    call_max_s: float = 1.0
+    ready_max_s: float = 2.0
+    laid_max: int = 50_000
+
+
+def or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedError]:
+    """``found``; raises where no replica judged any of it."""
+    for each in found:
+        if not isinstance(each, NotJudgedError) or each.part != "replica":
+            return found
+    if found and isinstance(found[0], NotJudgedError):
+        raise found[0]
+    return found
+
+
+def together(entries: list[Entry]) -> list[Entry]:
+    """The first of ``entries`` that are judged in one call: one that was part of a call that failed, by itself."""
+    if entries and entries[0].failures:
+        return entries[:1]
+    return [*takewhile(lambda each: not each.failures, entries)]
+
+
+def verdict_of(judged: Judged, digest: str, as_of: AsOf) -> Verdict | NotJudgedError:
+    """What was ``judged`` on the state ``as_of``, by the basis of this digest; or why nothing was decided."""
+    if judged.decision is None:
+        return NotJudgedError("record", judged.why)
+    degraded = tuple(Degraded(part, why) for part, why in judged.degraded)
+    return Verdict(judged.decision, judged.figures, judged.evidence, as_of, digest, degraded)
