@@ -127,6 +127,7 @@ class Direct:
             raise NotThereError(f"{stream}: chunks {start}-{end} are for Spark's tasks")
         if chunks:
             yield StreamIntake.marked(stream, chunk_rows(chunks))
+        listed.forget(start)  # no batch before this one is run again
 
 
 def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:
