@@ -13,6 +13,7 @@ import orjson
 import pytest
 import yaml
 
+from crossline.connectors.feed.files import batches_in, read_batch
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.recordlog.topic import KafkaRecordLog
 from crossline.core.decide.hits import DecidedRecord
@@ -23,6 +24,8 @@ from crossline.engine.work.totals import IN_PROCESS, RAN
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.feed.reader import EventId, FeedReader
 
+from .feeding import taken
+from .killing import SEED, kill_driver, running, until
 from .project import WAIT_S, Project
 from .test_decisions import ASKED, POLICY
 from .traffic import RULES, STREAM, Record, lines, records
@@ -132,17 +135,17 @@ def asked_of(project: Project, spark: SparkSession, given: Sequence[Record], log
     """Have the records asked about while the pipeline stops and starts again; the API, at its end."""
     api, half = Api(project, yaml.safe_dump(POLICY), log), len(given) // 2
     api.start()
-    with project.start(spark) as running:
+    with project.start(spark) as run:
         api.give(given[: half // 2])
-        running.until_read(half // 2 - 15)
+        run.until_read(half // 2 - 15)
         api.give(given[half // 2 : half])  # some of these come while nobody judges
     api.give(given[half : -half // 4])
-    with project.start(spark) as running:
-        running.until_read(half // 4)
+    with project.start(spark) as run:
+        run.until_read(half // 4)
         api.give(given[-half // 4 :])
         api.give([])
         api.join(WAIT_S)
-        ways = {each.figures[RAN] for each in running.deliveries}
+        ways = {each.figures[RAN] for each in run.deliveries}
     if api.failed is not None:
         raise api.failed
     assert not api.is_alive()
@@ -205,3 +208,36 @@ def test_the_same_through_a_topic(
     whole.give("all.jsonl", lines([once.pop(each["id"]) for each in given if each["id"] in once]))
     whole.drain(spark)
     check_same(project, whole, api)
+
+
+@pytest.mark.timeout(400)
+def test_a_pipeline_that_is_killed_leaves_no_record_out_of_its_feed(spark: SparkSession, tmp_path: Path) -> None:
+    given = list({each["id"]: each for each in records(450, SEED)}.values())
+    project = project_at(tmp_path / "api", sources={STREAM: {"kind": "api", "path": "in/log"}}, serve={"open": True})
+    folder, feed = project.root / "in" / "log", project.root / "out" / "checkpoint" / "feed"
+
+    async def put(some: Sequence[Record]) -> list[Place]:
+        log = FileRecordLog(folder, "id", 10_000)
+        found = [await log.append([Asked(0, STREAM, each["id"], orjson.dumps(each), "", 0)]) for each in some]
+        await log.close()
+        return [place for (place,) in found]
+
+    places = asyncio.run(put(given[:150]))
+    with running(project) as process:
+        until(lambda: taken(project) >= 150, project, process)
+        places += asyncio.run(put(given[150:300]))
+        until(lambda: taken(project) > 150, project, process)
+        kill_driver(process)
+    places += asyncio.run(put(given[300:]))
+    project.drain(spark)
+    whole = project_at(tmp_path / "whole")
+    whole.give("all.jsonl", b"".join(file.read_bytes() for file in sorted(folder.glob("*.jsonl"))))
+    whole.drain(spark)
+    assert project.alerts() == whole.alerts()
+    numbers = batches_in(feed)
+    assert numbers == list(range(len(numbers)))
+    batches = [read_batch(feed, number) for number in numbers]
+    for place in places:
+        (mine,) = [batch.number for batch in batches if batch.has(STREAM, place)]
+        assert [batch.number for batch in batches if batch.covers(STREAM, place)] == numbers[mine:]
+    assert sum(batch.head["counts"]["records"] for batch in batches) == len(given)
