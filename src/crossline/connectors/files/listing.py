@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ TO_DO = (
     "and its alerts have the same ids"
 )
 _OF_PACKED = ("packed", "fault", "row_bytes")
+_FORGET_MIN = 10_000  # chunks that are let go of at once
 
 
 @dataclass(slots=True, eq=False)
@@ -68,9 +69,10 @@ class ChunkList:
         self._of: list[ListedFile] = []
         self.files: list[ListedFile] = []
         self._chunks: list[ChunkRef] = []
+        self._first = 0  # the chunk from which on they are in memory
 
     def __len__(self) -> int:
-        return len(self._chunks)
+        return self._first + len(self._chunks)
 
     def refresh(self) -> None:
         """Read what was added since. Nothing is touched, so the writer may be at work."""
@@ -135,9 +137,9 @@ class ChunkList:
         fault: str | None = None,
         row_bytes: int | None = None,
     ) -> None:
-        self._names[file.name].append(len(self._chunks))
+        self._names[file.name].append(len(self))
         marks = (file.name, file.head, file.tail, listed_ms, packed, fault, row_bytes)
-        self._chunks.append(ChunkRef(len(self._chunks), file.path, start, end, *marks))
+        self._chunks.append(ChunkRef(len(self), file.path, start, end, *marks))
         self._of.append(file)
         file.taken = end if packed is None else packed
         file.text = 0 if packed is None else end
@@ -204,14 +206,25 @@ class ChunkList:
             sync_path(self._path.parent)
 
     def chunks(self, start: int, end: int) -> list[ChunkRef]:
-        """Chunks number ``start`` to ``end`` - 1, each with where its file is now."""
-        pairs = zip(self._chunks[start:end], self._of[start:end], strict=True)
+        """Chunks number ``start`` to ``end`` - 1, each with where its file is now; not those that were forgotten."""
+        low, high = max(0, start - self._first), max(0, end - self._first)
+        pairs = zip(self._chunks[low:high], self._of[low:high], strict=True)
         return [chunk if chunk.path == file.path else replace(chunk, path=file.path) for chunk, file in pairs]
+
+    def forget(self, before: int) -> None:
+        """Let go of the chunks before number ``before``, for who asks for late ones alone; the list on disk has all."""
+        count = min(before, len(self)) - self._first
+        if count < _FORGET_MIN:
+            return
+        del self._chunks[:count], self._of[:count]
+        self._first += count
+        for numbers in self._names.values():
+            del numbers[: bisect_left(numbers, self._first)]
 
     def find(self, name: str, offset: int) -> ChunkRef | None:
         """The chunk of the file of that name in which ``offset`` lies."""
         numbers = self._names.get(name, [])
-        at = bisect_right(numbers, offset, key=lambda number: self._chunks[number].start) - 1
-        if at < 0 or offset >= self._chunks[numbers[at]].end:
+        at = bisect_right(numbers, offset, key=lambda number: self._chunks[number - self._first].start) - 1
+        if at < 0 or offset >= self._chunks[numbers[at] - self._first].end:
             return None
         return self.chunks(numbers[at], numbers[at] + 1)[0]

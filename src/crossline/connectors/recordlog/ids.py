@@ -24,7 +24,7 @@ def id_digest(record_id: str) -> bytes:
 class RecordIds:
     """The ids of all lines up to ``read_to``, each with the place of its first line.
 
-    ``mark``: the bytes before ``read_to``. About 45 bytes of disk a record, and 16 MB of memory at most. It is written
+    ``mark``: the bytes before ``read_to``. Some 30 bytes of disk a record, and 16 MB of memory at most. It is written
     after the log is synced, so it never knows more than the log has; what it lacks is read from the log. Errors are
     those of ``sqlite3``.
     """

@@ -187,7 +187,9 @@ class Segments:
         if self._unsynced:
             # A system may forget what it failed to write, and call the next sync a success: it is written again.
             for at, data in self._unsynced:
-                os.pwrite(self._running(), data, at)
+                written = 0
+                while written < len(data):
+                    written += os.pwrite(self._running(), data[written:], at + written)
             self._sync()
 
     def _check_file(self) -> None:
@@ -224,7 +226,7 @@ class Segments:
     def _open_file(self, number: int) -> None:
         path = self.folder / segment_name(number)
         new = not path.exists()
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             if new:
                 sync_path(self.folder)

@@ -35,7 +35,7 @@ from crossline.core.settings.sources import (
 )
 from crossline.core.settings.tables import AnyTable, TableSettings, check_tables, with_tables
 from crossline.core.settings.watch import BreakerSettings, WatchSettings
-from crossline.core.streams.schema import StreamsFile, StreamSpec, load_streams
+from crossline.core.streams.schema import StreamsFile, StreamSpec, check_field, load_streams
 from crossline.core.texts.fieldtypes import GivenRecord
 from crossline.core.texts.problems import Finding, Path, Problem, RefusedError, nearest, one_of, shown
 from crossline.core.texts.report import Report, place
@@ -48,6 +48,7 @@ PATH_KEYS = frozenset(
     | {"password_file", "ca_file", "cert_file", "key_file", "signing_key_file"}
 )
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
+_KEY = ("key",)
 
 
 class PipelineDefaults(Settings):
@@ -223,7 +224,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
         streams, findings = with_tables(streams, file.enrich)
         for finding in (*findings, *default_findings(file.defaults.record, streams)):
             report.take(finding)
-        _check_registries(file, streams, report)
+        _check_topics(file, streams, report)
     _check_paths(document.data, (), report)
     if file is None or streams is None or report.problems or elsewhere:
         problems = sorted(_without_secrets(report.problems), key=lambda problem: problem.line)
@@ -308,14 +309,16 @@ def _check_sources(document: Document, report: Report, streams: dict[str, Stream
             report.add(("sources", name), f"source for stream {shown(name)}", "the name of a declared stream", hint)
 
 
-def _check_registries(file: PipelineFile, streams: dict[str, StreamSpec], report: Report) -> None:
-    """Avro in a topic is read by schemas of a registry, and nothing else is."""
+def _check_topics(file: PipelineFile, streams: dict[str, StreamSpec], report: Report) -> None:
+    """Avro in a topic is read by schemas of a registry, and nothing else is; keys are fields of the records."""
     for name, source in file.sources.items():
         if not isinstance(source, KafkaSourceSettings) or name not in streams:
             continue
         if streams[name].format == "avro" and source.registry is None:
             hint = "registry: {url: http://…}, whose schemas the records name"
             report.add(("sources", name), "no registry", "the schema registry of a stream of format avro", hint)
+        if source.key is not None and (finding := check_field(source.key, streams[name].own_columns, name, _KEY)):
+            report.add(("sources", name, *_KEY), finding.found, finding.expected, finding.hint)
         if streams[name].format != "avro" and source.registry is not None:
             found = f"a registry for records of {streams[name].format}"
             report.add(("sources", name, "registry"), found, "a stream of format: avro")

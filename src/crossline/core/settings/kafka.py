@@ -87,6 +87,12 @@ class KafkaSourceSettings(_Kafka):
         default=None,
         description="Where the schemas of Avro records are asked for; a stream of `format: avro` needs it.",
     )
+    key: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Field that records are keyed by which the decision API puts into the topic: the one that the "
+        "topic's other producers key by, and rules group by. Without it the API puts none there.",
+    )
 
 
 class KafkaSinkSettings(_Kafka, SinkSettings):

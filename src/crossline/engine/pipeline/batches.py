@@ -140,16 +140,17 @@ def direct_runner(
     cache: ShardCache,
     stopping: threading.Event,
 ) -> DirectRunner | None:
-    """What runs batches without a job; None where it is not to, tasks run elsewhere, or not all sources are topics."""
+    """What runs batches without a job; None: it is not to, tasks run elsewhere, or batches of a source are large."""
     java = started()
     clients = {source.stream: source.client for source in sources if source.client is not None}
     here = settings.one_machine and settings.in_process
-    if java is None or java.prefork is None or not here or len(clients) < len(sources):
+    listed = {source.stream: source.listed for source in sources if source.listed is not None}
+    if java is None or java.prefork is None or not here or len(clients) + len(listed) < len(sources):
         return None
     # It waits for nobody: what it cannot do at once, Spark's tasks do, which can be ended.
     intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
     folder = java.folder.path
-    setup = Setup(book, cache, settings.partitions, folder, intakes, clients, settings.topic)
+    setup = Setup(book, cache, settings.partitions, folder, intakes, clients, settings.topic, listed=listed)
     return DirectRunner(folder / "prefork", setup, stopping)
 
 

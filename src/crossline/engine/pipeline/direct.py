@@ -16,7 +16,7 @@ from crossline.engine.machine.attach import ask
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.task import Task
-from crossline.engine.workers.direct import Asked, Setup
+from crossline.engine.workers.direct import CHUNKS, Asked, Setup
 
 ANSWER_S_MAX = 30.0  # of a batch that was handed over; then Spark runs it
 REST_MAX = 200  # batches that Spark runs after one that could not be handed over: one, then twice as many each time
@@ -27,8 +27,8 @@ Ranges = Mapping[str, Mapping[Place, Range]]
 
 
 def ranges_of(checkpoint: str, batch_id: int, sources: Sequence[SourcePlan]) -> Ranges | None:
-    """By stream, where the batch begins and ends in each partition; None where Spark alone knows it."""
-    if any(source.client is None for source in sources) or batch_id == 0:
+    """By stream, where the batch begins and ends in each partition, or list of chunks; None: Spark alone knows it."""
+    if any(source.client is None and source.listed is None for source in sources) or batch_id == 0:
         return None
     try:
         begins, ends = offsets_of(checkpoint, batch_id - 1), offsets_of(checkpoint, batch_id)
@@ -39,6 +39,9 @@ def ranges_of(checkpoint: str, batch_id: int, sources: Sequence[SourcePlan]) -> 
     found: dict[str, dict[Place, Range]] = {}
     for source, begin, end in zip(sources, begins, ends, strict=True):
         mine = found[source.stream] = {}
+        if source.listed is not None:
+            mine[CHUNKS] = ((begin or {"chunk": 0})["chunk"], (end or {"chunk": 0})["chunk"])
+            continue
         for topic, partitions in (end or {}).items():
             for number, offset in partitions.items():
                 start = (begin or {}).get(topic, {}).get(number)
@@ -49,8 +52,9 @@ def ranges_of(checkpoint: str, batch_id: int, sources: Sequence[SourcePlan]) -> 
 
 
 def records_in(ranges: Ranges) -> int:
-    """How many records there are at most."""
-    return sum(end - start for places in ranges.values() for start, end in places.values())
+    """How many records there are in topics at most."""
+    topics = (each for places in ranges.values() for place, each in places.items() if place != CHUNKS)
+    return sum(end - start for start, end in topics)
 
 
 class DirectRunner:

@@ -76,6 +76,7 @@ class _FileEnds:
         self._take(start)
         begins = dict(self._ends)
         self._take(stop)
+        self._list.forget(start - _CHUNKS_BACK)
         return begins, dict(self._ends)
 
     def _take(self, upto: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +47,8 @@ def api_source(stream: str, path: str, checkpoint: str, cores: int, batch_bytes:
     A last line without an end was not acknowledged: the API ends it, or cuts it off. The folder may be made later.
     """
     files = FileInput(stream, (f"{glob.escape(path)}/*{LOG_SUFFIX}",), "json")
-    return _of_files(files, patterns_of(files, there=False), checkpoint, cores, batch_bytes, "waits")
+    plan = _of_files(files, patterns_of(files, there=False), checkpoint, cores, batch_bytes, "waits")
+    return replace(plan, listed=f"{checkpoint}/sources/{stream}")
 
 
 def _of_files(

@@ -46,7 +46,8 @@ class SourcePlan:
     ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
     DataFrame. ``amount``: how much lies before an offset; ``slice_max``: how much of a past to read at once.
     ``client``: where the stream is topics, how their brokers are reached, secrets included. ``waiting``: how much
-    (of ``unit``) lies behind an offset, as far as is known; None where the source cannot tell.
+    (of ``unit``) lies behind an offset, as far as is known; None where the source cannot tell. ``listed``: the folder
+    of the list of its chunks, where batches of it are to be small, and soon: these need no task of Spark.
     """
 
     stream: str
@@ -62,3 +63,4 @@ class SourcePlan:
     client: Mapping[str, str] | None = field(default=None, repr=False)
     waiting: Callable[[dict[str, Any] | None], int | None] | None = None
     unit: Literal["records", "bytes"] = "records"
+    listed: str | None = None

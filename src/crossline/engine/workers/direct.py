@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Range
 from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.hops import hops_of, in_one
 from crossline.engine.source.intake import Intake, StreamIntake
 from crossline.engine.source.messages import HEADERS, HEADERS_TYPE
+from crossline.engine.source.references import chunk_rows
 from crossline.engine.state.cache import Rows, ShardCache
 from crossline.engine.work.task import Task
 from crossline.engine.workers.keeper import meet, met_place
@@ -34,6 +36,8 @@ from crossline.engine.workers.keepers import KeptJudge
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
+CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
 PATIENCE_S = 5.0  # those of a batch are in the broker when it is planned; Spark is asked sooner than waited for
 _SCHEMA = pa.schema(
     [
@@ -47,7 +51,7 @@ _SCHEMA = pa.schema(
 class Setup:
     """What the process is to know once. ``clients``: by stream, how its brokers are reached; never printed.
 
-    ``patience_s``: with records that do not come.
+    ``patience_s``: with records that do not come. ``listed``: by stream that is no topic, the folder of its chunks.
     """
 
     source: BookSource
@@ -58,6 +62,7 @@ class Setup:
     clients: Mapping[str, Mapping[str, str]]
     topic: DecisionTopic | None = None
     patience_s: float = PATIENCE_S
+    listed: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Setup({', '.join(self.intakes)})"
@@ -77,6 +82,7 @@ class Direct:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._tails = {stream: KafkaTail(client) for stream, client in setup.clients.items()}
+        self._lists = {stream: ChunkList(folder) for stream, folder in setup.listed.items()}
         self._intake = StreamIntake(setup.intakes)
         self._judge = KeptJudge(setup.source, setup.cache, setup.keepers, setup.topic)
 
@@ -106,8 +112,22 @@ class Direct:
         """The records of each stream's ranges, in slices; all are read before the first shard is judged."""
         streams = self._setup.source.current().streams
         for stream, ranges in of.items():
+            if stream in self._lists:
+                yield from self._chunks(stream, *ranges[CHUNKS])
+                continue
             for place, messages in self._tails[stream].read(ranges, self._setup.patience_s):
                 yield StreamIntake.marked(stream, _rows(place, messages, headers=bool(streams[stream].headers)))
+
+    def _chunks(self, stream: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The chunks of a batch, which are in the list before Spark is told of them."""
+        listed = self._lists[stream]
+        listed.refresh()
+        chunks = listed.chunks(start, end)
+        if len(chunks) < end - start or sum(each.end - each.start for each in chunks) > CHUNK_BYTES_MAX:
+            raise NotThereError(f"{stream}: chunks {start}-{end} are for Spark's tasks")
+        if chunks:
+            yield StreamIntake.marked(stream, chunk_rows(chunks))
+        listed.forget(start)  # no batch before this one is run again
 
 
 def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -80,7 +81,8 @@ class Exact:
             detail = f"{late_ms} ms late, found no rule that holds; decided about up to {bound_ms} ms"
             raise NotDecidedError(record, "late", detail)
         digest = _at(batch.head["rules"][record.stream], record.ingest_ms)
-        return decide(self._policy, record, ()).to_json(digest, batch.head["delivered_ms"])
+        decision = replace(decide(self._policy, record, ()), policy_version=batch.head["policy_version"])
+        return decision.to_json(digest, batch.head["delivered_ms"])
 
 
 def decided_in(batch: FeedBatch, stream: str, record_id: str) -> Mapping[str, Any] | None:

@@ -170,10 +170,12 @@ class FeedReader:
             middle = (low + high) // 2
             try:
                 covers = self._head(numbers[middle]).covers(stream, place)
-            except FileNotFoundError:  # it went meanwhile, and so did all before it
+            except (FileNotFoundError, StateError):  # it went meanwhile, and so did all before it; or it is damaged
                 covers = False
             low, high = (low, middle) if covers else (middle + 1, high)
-        return await self.batch(numbers[low]) if low < len(numbers) else None
+        with suppress(FileNotFoundError, StateError):
+            return await self.batch(numbers[low]) if low < len(numbers) else None
+        return None
 
     async def close(self) -> None:
         """Look no more; who follows comes to the end of what is known."""

@@ -40,6 +40,15 @@ def refused(form: str, registry: str) -> str:
     return str(caught.value)
 
 
+def test_the_key_of_what_the_api_sends_is_a_field_of_the_record() -> None:
+    source = load_pipeline(PIPELINE % ("json", "    key: id"), "pipeline.yaml", str).sources["payments"]
+    assert source.kind == "kafka"
+    assert source.key == "id"
+    told = refused("json", "key: ident")
+    assert "sources.payments.key" in told
+    assert 'found "ident"; expected a field of stream payments' in told
+
+
 def test_addresses() -> None:
     settings = load("avro", "registry: {url: 'https://one:8081/api/ , http://two/', ca_file: ca.pem}")
     assert settings is not None
