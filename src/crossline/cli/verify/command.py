@@ -171,8 +171,8 @@ def _said(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield fault["fault"].replace("_", " "), fault["text"]
     for each in result["differences"]:
         yield each["what"], f"receipt: {_short(each['receipt'])}; log: {_short(each['log'])}"
-        for because in each["because"]:
-            yield "", because
+    for because in dict.fromkeys(cause for each in result["differences"] for cause in each["because"]):
+        yield "because", because
 
 
 def _short(value: Any) -> str:

@@ -28,10 +28,13 @@ from crossline.rulelog.content import read_text
 from crossline.rulelog.directory import find_log
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.reading import read_rules
-from crossline.serve.ledger.comparing import Again, RecordPlace
+from crossline.serve.ledger.comparing import Again, RecordPlace, causes_of
 from crossline.serve.ledger.schema import LEDGER_FILE
 
 NO_LOG = "found no rule log beside the rules: judged by rules and lists as they are now"
+
+# What is kept of every alert, for the revisions that come of it.
+_OF_CAUSE = ("alert_id", "rule_id", "rule_version", "record_id", "corrects", "outcome", "caused_by")
 
 
 @dataclass(slots=True)
@@ -94,35 +97,37 @@ def judge_again(log: Log, receipt: Mapping[str, Any], folder: Path, *, then: boo
     if stream not in log.config.streams:
         again.missing = f"the pipeline has no stream {stream}; expected the pipeline file that the receipt is of"
         return again
-    corrections: dict[str, Mapping[str, Any]] = {}
     for outcome in outcomes(log.judged, folder):
         again.records += outcome.figures["records"]
-        _take(again, outcome, stream, record_id, corrections)
+        _take(again, outcome, stream, record_id)
         if then and again.decision is not None:
             again.revisions.clear()
             break
-    again.revisions = [(revision, corrections.get(str(revision.get("because")))) for revision, _ in again.revisions]
+    reasons = {each["alert_id"] for each in (again.decision or {}).get("reasons") or ()}
+    again.alerts = {name: alert for name, alert in again.alerts.items() if alert["alert_id"] in reasons}
     if log.rule_log is not None:
         again.events = read_log(log.rule_log)
     if again.decision is not None:
         again.rules = in_force(log.judged.rules, stream, parse_instant_ms(again.decision["ingest_time"]))
     elif not again.missing:
         again.missing = f"record {record_id} of {stream} is not in the log: {again.records:,} records were judged"
-    return _with_places(log, again, receipt, corrections.values())
+    return _with_places(log, again, receipt)
 
 
-def _take(
-    again: Again, outcome: Outcome, stream: str, record_id: str, corrections: dict[str, Mapping[str, Any]]
-) -> None:
+def _take(again: Again, outcome: Outcome, stream: str, record_id: str) -> None:
     """What a batch has on the record."""
     for alert in outcome.alerts:
-        if alert["corrects"] is not None or alert.get("caused_by"):
-            corrections[alert["alert_id"]] = alert
-        elif alert["stream"] == stream and alert["record_id"] == record_id and alert["kind"] == "alert":
+        if alert["kind"] == "shadow":
+            continue
+        again.raised[alert["alert_id"]] = {
+            **{name: alert.get(name) for name in _OF_CAUSE},
+            "record_ids": alert["evidence"].get("record_ids") or (),
+        }
+        if alert["stream"] == stream and alert["record_id"] == record_id and alert["corrects"] is None:
             again.alerts.setdefault(alert["rule_id"], alert)
     for decision in _decisions_on(outcome.decisions, stream, record_id):
         if decision.get("revises"):
-            again.revisions.append((decision, None))
+            again.revisions.append(decision)
         elif again.decision is None:
             again.decision = decision
     for letter in outcome.dead:
@@ -148,7 +153,7 @@ def in_force(rules: RuleSet, stream: str, ingest_ms: int) -> list[dict[str, Any]
     return [{"rule_id": rule.rule_id, "version": rule.version, "digest": rule.body_digest()} for rule in found]
 
 
-def _with_places(log: Log, again: Again, receipt: Mapping[str, Any], corrections: Iterable[Mapping[str, Any]]) -> Again:
+def _with_places(log: Log, again: Again, receipt: Mapping[str, Any]) -> Again:
     """Where the records stand that may have made a difference, and which of them came after the answer."""
     answered = receipt["decision"]
     ids = {answered["record_id"]}
@@ -159,8 +164,11 @@ def _with_places(log: Log, again: Again, receipt: Mapping[str, Any], corrections
     for name, alert in again.alerts.items():
         if not any(figure["name"] == name for figure in receipt["figures"]):
             ids |= set(alert["evidence"].get("record_ids") or ())
-    because = {str(revision.get("because")) for revision, _ in again.revisions}
-    ids |= {str(each["caused_by"]) for each in corrections if each["alert_id"] in because and each.get("caused_by")}
+    before = again.decision or {}
+    for revision in again.revisions:
+        for alert in causes_of(before, revision, again.raised):
+            ids |= {alert["record_id"], *alert["record_ids"], *([alert["caused_by"]] if alert["caused_by"] else [])}
+        before = revision
     places: dict[str, RecordPlace] = {}
     for found in places_of(log.inputs, log.config.streams, dict.fromkeys(log.inputs, ids)).values():
         places = {**found, **places}

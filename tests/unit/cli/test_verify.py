@@ -1,0 +1,389 @@
+"""``crossline verify``: the same; differs, and what made it so; altered. Figures are counted by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve.ledger.ledgerkit import key_files
+
+from crossline.cli.main import run_command
+from crossline.core.settings.config import in_folder, load_pipeline
+from crossline.engine.changes.rulefeed import DirectoryFeed
+from crossline.rulelog.directory import find_log, ruleset_of_log
+from crossline.serve.decisions.values import Asked, Basis
+from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.signing import Signer
+from crossline.serve.ledger.sqlite import SqliteLedger
+
+PIPELINE = """\
+schema_version: 1
+name: shop
+streams: {payments: {id: id, event_time: {field: at}, fields: {id: string, at: integer, account: string}}}
+sources: {payments: {kind: api, path: in}}
+rules: {kind: directory, path: rules}
+policy: policy.yaml
+sinks: [{kind: sqlite, path: out/shop.db}]
+serve: {path: out/serve}
+"""
+POLICY = "schema_version: 1\nversion: 1\n"
+RULE = """\
+rule_id: burst
+version: 1
+rule_type: velocity
+source_topic: payments
+action: review
+score: 40
+group_by: account
+aggregation_type: count
+window: 60s
+aggregation_threshold: 3
+"""
+NOON_MS = 1_767_268_800_000  # 2026-01-01T12:00:00Z
+DECIDED_AT = "2026-01-01T12:00:10.000Z"
+
+
+def record(number: int, second: int, account: str = "a") -> dict[str, Any]:
+    return {"id": f"t{number}", "at": NOON_MS + 1000 * second, "account": account}
+
+
+RECORDS = [record(0, 0), record(1, 1), record(2, 2, "b"), record(3, 3), record(4, 4)]
+
+
+def lines(records: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(each) + "\n" for each in records)
+
+
+def digest(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+class Shop:
+    """A pipeline in a folder, whose rule log is as a run would have written it."""
+
+    def __init__(self, root: Path, rule: str = RULE) -> None:
+        self.root = root
+        for name in ("rules", "in", "out"):
+            (root / name).mkdir()
+        (root / "pipeline.yaml").write_text(PIPELINE)
+        (root / "policy.yaml").write_text(POLICY)
+        (root / "rules" / "burst.yaml").write_text(rule)
+        (root / "in" / "00000001.jsonl").write_text(lines(RECORDS))
+        self.feed = DirectoryFeed(in_folder(self.config(), str(root)), {"payments": "records"})
+        self.feed.start()
+
+    def config(self) -> Any:
+        return load_pipeline(PIPELINE, "p.yaml", lambda name: (self.root / name).read_text())
+
+    def publish(self, rule: str, highest_ms: int) -> None:
+        (self.root / "rules" / "burst.yaml").write_text(rule)
+        assert self.feed.changed()
+        self.feed.take_up({"payments": highest_ms})
+
+    def decided(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+        """What the backtest decides, by record; and its alerts."""
+        (self.root / "all.yaml").write_text(PIPELINE + "decisions: {emit: all, path: out/decisions}\n")
+        command = ["backtest", "--pipeline", "all.yaml", "--input", "in", "--as-of-log"]
+        assert run_command([*command, "--decisions", "d.jsonl", "--json"]) == 0
+        decisions = [json.loads(line) for line in Path("d.jsonl").read_text().splitlines()]
+        alerts = [json.loads(line) for line in Path("alerts.jsonl").read_text().splitlines()]
+        firsts = {each["record_id"]: each for each in decisions if not each.get("revises")}
+        return firsts, {each["record_id"]: each for each in alerts}
+
+    def receipt(self, record_id: str = "t3", signer: Signer | None = None, **changes: Any) -> Path:
+        """The receipt of an answer as a replica that knew all of the log gave it; with ``changes`` of its decision."""
+        decisions, alerts = self.decided()
+        alert = alerts.get(record_id)
+        given = {"decided_at": DECIDED_AT, "answered": "peek", "as_of": {"batch": 1, "age_ms": 5, "laid_over": 0}}
+        decision = {**decisions[record_id], **given, **changes}
+        body = next(each for each in RECORDS if each["id"] == record_id)
+        asked = Asked(1, "payments", record_id, b"", digest(body), 1)
+        policy = self.config().policy
+        rule = {"rule_id": "burst", "version": 1, "digest": self.rule_digest()}
+        basis = Basis("b", 1, policy.digest, decision["rules_digest"], [rule])
+        figures: dict[str, dict[str, Any]] = {}
+        evidence: dict[str, dict[str, Any]] = {}
+        if alert:
+            figures["burst"] = {name: alert[name] for name in ("value", "window_start", "window_end")}
+            evidence["burst"] = {name: alert["evidence"][name] for name in ("record_ids", "count")}
+        fallback = decision["answered"] == "fallback"
+        entry = Entry(asked, decision, None if fallback else basis, {} if fallback else figures, evidence)
+        return self.kept(Entry(asked, decision) if fallback else entry, signer)
+
+    def rule_digest(self) -> str:
+        log = find_log(self.root / "rules", "shop")
+        assert log is not None
+        return ruleset_of_log(log).versions[0].rule.body_digest()
+
+    def kept(self, entry: Entry, signer: Signer | None) -> Path:
+        ledger = SqliteLedger(self.root / "out" / "serve" / "ledger.db", signer)
+        try:
+            (kept,) = ledger.answer([entry])
+            assert kept is not None
+            path = self.root / "receipt.json"
+            path.write_text(json.dumps(ledger.receipt(kept.decision_id)))
+            return path
+        finally:
+            ledger.close()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.chdir(tmp_path)
+    return Shop(tmp_path)
+
+
+Verify = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def verify(capsys: pytest.CaptureFixture[str]) -> Verify:
+    """The result of the command, whose exit code says the same."""
+
+    def verifying(*options: str) -> dict[str, Any]:
+        capsys.readouterr()
+        code = run_command(["verify", *options, "--json"])
+        result: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert code == (0 if result["result"] in {"the same", "whole"} else 1)
+        return result
+
+    return verifying
+
+
+GIVEN = ("receipt.json", "--pipeline", "pipeline.yaml")
+
+
+def causes(result: dict[str, Any]) -> list[str]:
+    return [because for each in result["differences"] for because in each["because"]]
+
+
+def test_the_same(shop: Shop, verify: Verify) -> None:
+    receipt = json.loads(shop.receipt().read_text())
+    assert receipt["figures"] == [
+        {
+            "name": "burst",
+            "window_start": "2026-01-01T11:59:03.000Z",
+            "window_end": "2026-01-01T12:00:03.000Z",
+            "value": 3,
+            "record_ids": ["t0", "t1", "t3"],
+            "count": 3,
+        }
+    ]
+    assert (receipt["decision"]["decision"], receipt["decision"]["score"]) == ("review", 40)
+    result = verify(*GIVEN)
+    assert (result["result"], result["records"], result["differences"]) == ("the same", 5, [])
+    assert (result["digest"], result["signature"], result["notes"]) == ("holds", "none", [])
+
+
+@pytest.mark.parametrize("record_id", ["t1", "t2", "t4"])
+def test_the_same_of_records_without_an_alert(record_id: str, shop: Shop, verify: Verify) -> None:
+    """t4 rests on an alert that was raised before it."""
+    shop.receipt(record_id)
+    assert verify(*GIVEN)["result"] == "the same"
+
+
+def test_a_late_record_in_the_log_is_named(shop: Shop, verify: Verify) -> None:
+    """It came after the answer and stands before the record: another gateway wrote its part late."""
+    shop.receipt()
+    late = {**record(9, 2), "note": "late"}
+    (shop.root / "in" / "00000000.jsonl").write_text(lines([record(8, 0, "c"), late]))
+    result = verify(*GIVEN)
+    assert result["result"] == "differs"
+    at = len(lines([record(8, 0, "c")]))
+    said = f"record t9 counts in the log (in/00000000.jsonl, byte {at}); the answer did not know of it"
+    assert said in causes(result)
+    figure = next(each for each in result["differences"] if each["what"] == "figure burst")
+    assert (figure["receipt"], figure["log"]) == ({"value": 3, "count": 3}, {"value": 4, "count": 4})
+
+
+def test_a_late_record_that_makes_a_figure(shop: Shop, verify: Verify) -> None:
+    """The answer allowed t1, its second; with t9 before it, it is the third. The ledger knows that t9 came later."""
+    shop.receipt("t1")
+    late = record(9, 0)
+    shop.kept(
+        Entry(
+            Asked(2, "payments", "t9", b"", digest(late), 2),
+            {"decision_id": "d9", "stream": "payments", "record_id": "t9", "decision": "allow", "answered": "peek"},
+        ),
+        None,
+    )
+    ledger_receipt = SqliteLedger(shop.root / "out" / "serve" / "ledger.db")
+    found = ledger_receipt.by_record("payments", "t1")
+    assert found is not None
+    (shop.root / "receipt.json").write_text(json.dumps(ledger_receipt.receipt(found.decision_id)))
+    ledger_receipt.close()
+    (shop.root / "in" / "00000000.jsonl").write_text(lines([late]))
+    result = verify(*GIVEN)
+    assert result["result"] == "differs"
+    assert {each["what"] for each in result["differences"]} == {"figure burst", "decision", "score", "reasons"}
+    assert "record t9 counts in the log (in/00000000.jsonl, byte 0); it came after the answer" in causes(result)
+    assert not [each for each in causes(result) if "record t0" in each]
+
+
+def test_a_revision_is_named_with_the_record_that_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: Verify
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shop = Shop(tmp_path, RULE + "late_policy: reevaluate\n")
+    shop.receipt("t1")
+    assert verify(*GIVEN)["result"] == "the same"
+    with (tmp_path / "in" / "00000001.jsonl").open("a") as file:
+        at = file.tell()
+        file.write(lines([record(9, 0)]))
+    result = verify(*GIVEN)
+    assert result["result"] == "differs"
+    (revision,) = result["differences"]
+    assert (revision["receipt"], revision["log"]) == (
+        {"decision": "allow", "score": 0},
+        {"decision": "review", "score": 40},
+    )
+    assert f"because of record t9 (in/00000001.jsonl, byte {at})" in revision["because"][0]
+    assert verify(*GIVEN, "--then")["result"] == "the same", "it was so when it was decided"
+
+
+def test_altered(shop: Shop, verify: Verify) -> None:
+    path = shop.receipt()
+    receipt = json.loads(path.read_text())
+    receipt["figures"][0]["value"] = 2
+    path.write_text(json.dumps(receipt))
+    result = verify(*GIVEN)
+    assert (result["result"], result["digest"], result["records"]) == ("altered", "does not hold", None)
+    assert [each["fault"] for each in result["faults"]] == ["altered"]
+
+
+def test_altered_by_one_who_writes_the_digest_anew(shop: Shop, verify: Verify, tmp_path: Path) -> None:
+    private, public = key_files(tmp_path)
+    path = shop.receipt(signer=Signer.from_file(private))
+    key = ("--public-key", str(public))
+    assert verify(*GIVEN, *key)["signature"].startswith("holds, of key ")
+    assert "not checked" in verify(*GIVEN)["signature"]
+    receipt = json.loads(path.read_text())
+    receipt["decision"]["decided_at"] = "2026-01-01T12:00:11.000Z"
+    receipt["digest"] = digest({name: receipt[name] for name in receipt if name not in {"digest", "signature"}})
+    path.write_text(json.dumps(receipt))
+    assert verify(*GIVEN)["result"] == "the same", "without the key nobody sees it"
+    assert verify(*GIVEN, *key)["result"] == "altered"
+    result = verify("receipt.json", "--ledger", "out/serve/ledger.db")
+    assert (result["result"], result["ledger"]) == ("altered", "has another")
+
+
+def test_a_rule_event_is_named(shop: Shop, verify: Verify) -> None:
+    """The replica did not know version 2 yet, which holds from just after t1 on."""
+    shop.receipt()
+    shop.publish(RULE.replace("version: 1", "version: 2").replace("threshold: 3", "threshold: 9"), NOON_MS + 1000)
+    result = verify(*GIVEN)
+    assert result["result"] == "differs"
+    whats = [each["what"] for each in result["differences"]]
+    assert whats == ["rule burst", "figure burst", "decision", "score", "rules_digest", "reasons"]
+    (said,) = {each for each in causes(result) if each.startswith("rule log")}
+    assert said.startswith("rule log: burst version 2 published at ")
+    assert "effective from 2026-01-01T12:00:01.001Z" in said
+
+
+def test_another_policy(shop: Shop, verify: Verify) -> None:
+    shop.receipt()
+    (shop.root / "then.yaml").write_text(POLICY)
+    (shop.root / "policy.yaml").write_text("schema_version: 1\nversion: 2\nbands: [{from: 40, decision: block}]\n")
+    result = verify(*GIVEN)
+    assert [each["what"] for each in result["differences"]] == ["policy_digest", "decision", "policy_version"]
+    assert "the answer is by version 1 of the policy, the pipeline has version 2" in causes(result)[0]
+    assert verify(*GIVEN, "--policy", "then.yaml")["result"] == "the same"
+
+
+def test_a_record_that_is_not_in_the_log_or_another_one(shop: Shop, verify: Verify) -> None:
+    shop.receipt()
+    path = shop.root / "in" / "00000001.jsonl"
+    path.write_text(lines([{**each, "note": "x"} if each["id"] == "t3" else each for each in RECORDS]))
+    result = verify(*GIVEN)
+    assert [each["what"] for each in result["differences"]] == ["record_digest"]
+    path.write_text(lines([each for each in RECORDS if each["id"] != "t3"]))
+    result = verify(*GIVEN)
+    assert [each["what"] for each in result["differences"]] == ["record"]
+    assert causes(result) == ["record t3 of payments is not in the log: 4 records were judged"]
+
+
+def test_a_record_that_was_counted_and_is_gone(shop: Shop, verify: Verify) -> None:
+    shop.receipt()
+    path = shop.root / "in" / "00000001.jsonl"
+    path.write_text(lines([{**each, "id": "tx"} if each["id"] == "t0" else each for each in RECORDS]))
+    result = verify(*GIVEN)
+    assert "record t0 counted for the answer; it is not in the log" in causes(result)
+    assert any(each.startswith("record tx counts in the log (in/00000001.jsonl, byte 0)") for each in causes(result))
+
+
+def test_a_fallback(shop: Shop, verify: Verify) -> None:
+    degraded = [{"part": "replica", "why": "2,400 ms behind (bound 1,000)"}]
+    shop.receipt("t1", answered="fallback", degraded=degraded, score=0, reasons=[])
+    assert verify(*GIVEN)["result"] == "the same", "the stream allows it as well"
+    shop.receipt("t3", answered="fallback", degraded=degraded, decision="allow", score=0, reasons=[])
+    result = verify(*GIVEN)
+    assert [(each["what"], each["receipt"], each["log"]) for each in result["differences"]] == [
+        ("decision", "allow", "review")
+    ]
+    assert "(replica: 2,400 ms behind (bound 1,000))" in causes(result)[0]
+
+
+def test_a_ledger(shop: Shop, verify: Verify) -> None:
+    shop.receipt()
+    shop.receipt("t1")
+    found = verify("--ledger", "out/serve/ledger.db")
+    assert (found["result"], found["receipts"], found["faults"]) == ("whole", 2, [])
+    assert found["counts"]["answered"] == {"peek": 2}
+    assert verify("receipt.json", "--ledger", "out/serve/ledger.db")["ledger"] == "has it"
+    with closing(sqlite3.connect("out/serve/ledger.db", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM receipts WHERE sequence = 1")
+    found = verify("--ledger", "out/serve/ledger.db")
+    assert (found["result"], found["faults"][0]["fault"]) == ("altered", "left_out")
+
+
+def test_it_is_read_by_people(shop: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shop.receipt("t1")
+    (shop.root / "in" / "00000000.jsonl").write_text(lines([record(9, 0)]))
+    capsys.readouterr()
+    assert run_command(["verify", *GIVEN]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("differs\n")
+    assert "receipt: allow; log: review" in out
+    assert run_command(["verify", "--ledger", "out/serve/ledger.db"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("whole\n")
+    assert "1 answered, 0 revised, 0 decided otherwise (0 %)" in out
+
+
+WRONG = {
+    "neither": ([], "found neither a receipt nor --ledger"),
+    "nothing to hold it against": (["receipt.json"], "expected --pipeline FILE to judge again"),
+    "no file": (["none.json", "--pipeline", "pipeline.yaml"], "receipt none.json: No such file"),
+    "no JSON": (["pipeline.yaml", "--pipeline", "pipeline.yaml"], "found no JSON"),
+    "a list": (["list.json", "--pipeline", "pipeline.yaml"], "found a JSON list"),
+    "a field twice": (["twice.json", "--pipeline", "pipeline.yaml"], "field 'a' stands twice"),
+    "no pipeline": (["receipt.json", "--pipeline", "none.yaml"], "none.yaml: no such file"),
+    "a topic": (["receipt.json", "--pipeline", "kafka.yaml"], "is topic p: what it holds is needed as files"),
+    "no ledger": (["--ledger", "none.db"], "found no ledger none.db"),
+    "a key that is none": (["receipt.json", "--public-key", "list.json"], "key file list.json"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_use(what: str, shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.receipt()
+    Path("list.json").write_text("[]")
+    Path("twice.json").write_text('{"a": 1, "b": {"a": 1}, "a": 2}')
+    Path("kafka.yaml").write_text(PIPELINE.replace("kind: api, path: in", "kind: kafka, brokers: b, topic: p"))
+    options, said = WRONG[what]
+    capsys.readouterr()
+    assert run_command(["verify", *options]) == (1 if what == "no ledger" else 2)
+    assert said in capsys.readouterr().err
+
+
+def test_a_topic_that_was_written_to_files(shop: Shop, verify: Verify) -> None:
+    shop.receipt()
+    Path("kafka.yaml").write_text(PIPELINE.replace("kind: api, path: in", "kind: kafka, brokers: b, topic: p"))
+    assert verify("receipt.json", "--pipeline", "kafka.yaml", "--input", "payments=in")["result"] == "the same"
