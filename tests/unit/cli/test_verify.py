@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ import pytest
 from serve.ledger.ledgerkit import key_files
 
 from crossline.cli.main import run_command
+from crossline.core.decide.policy import load_policy
 from crossline.core.settings.config import in_folder, load_pipeline
 from crossline.engine.changes.rulefeed import DirectoryFeed
 from crossline.rulelog.directory import find_log, ruleset_of_log
+from crossline.rulelog.reading import Known, read_rules
 from crossline.serve.decisions.values import Asked, Basis
 from crossline.serve.ledger.receipts import Entry
 from crossline.serve.ledger.signing import Signer
@@ -336,6 +340,7 @@ def test_a_ledger(shop: Shop, verify: Verify) -> None:
     assert (found["result"], found["receipts"], found["faults"]) == ("whole", 2, [])
     assert found["counts"]["answered"] == {"peek": 2}
     assert verify("receipt.json", "--ledger", "out/serve/ledger.db")["ledger"] == "has it"
+    assert verify("receipt.json")["result"] == "whole"
     with closing(sqlite3.connect("out/serve/ledger.db", isolation_level=None)) as connection:
         connection.execute("DELETE FROM receipts WHERE sequence = 1")
     found = verify("--ledger", "out/serve/ledger.db")
@@ -359,7 +364,6 @@ def test_it_is_read_by_people(shop: Shop, capsys: pytest.CaptureFixture[str], mo
 
 WRONG = {
     "neither": ([], "found neither a receipt nor --ledger"),
-    "nothing to hold it against": (["receipt.json"], "expected --pipeline FILE to judge again"),
     "no file": (["none.json", "--pipeline", "pipeline.yaml"], "receipt none.json: No such file"),
     "no JSON": (["pipeline.yaml", "--pipeline", "pipeline.yaml"], "found no JSON"),
     "a list": (["list.json", "--pipeline", "pipeline.yaml"], "found a JSON list"),
@@ -387,3 +391,51 @@ def test_a_topic_that_was_written_to_files(shop: Shop, verify: Verify) -> None:
     shop.receipt()
     Path("kafka.yaml").write_text(PIPELINE.replace("kind: api, path: in", "kind: kafka, brokers: b, topic: p"))
     assert verify("receipt.json", "--pipeline", "kafka.yaml", "--input", "payments=in")["result"] == "the same"
+
+
+def test_a_generator_is_a_log_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: Verify) -> None:
+    """The example of cards: the first 4 declined payments on one card, as they stand in its records."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(Path(__file__).parents[3] / "examples" / "cards", tmp_path / "cards")
+    monkeypatch.chdir(tmp_path / "cards")
+    pipeline = Path("pipeline.yaml")
+    pipeline.write_text(pipeline.read_text().replace("records: 144000", "records: 12000"))
+    assert run_command(["generate", "cards", "--seed", "7", "--records", "12000", "--output", "all.jsonl"]) == 0
+    command = ["backtest", "--pipeline", "pipeline.yaml", "--input", "all.jsonl", "--decisions", "d.jsonl", "--json"]
+    assert run_command(command) == 0
+    records = [json.loads(line) for line in Path("all.jsonl").read_text().splitlines()]
+    declined: dict[str, list[dict[str, Any]]] = {}
+    for each in records:
+        declined.setdefault(each["card_hash"] if each["status"] == "declined" else "", []).append(each)
+        mine = declined.get(each["card_hash"], [])
+        if len(mine) == 4 and mine[-1]["event_time"] - mine[0]["event_time"] < 300_000:
+            break
+    decisions = [json.loads(line) for line in Path("d.jsonl").read_text().splitlines()]
+    decided = next(each for each in decisions if each["record_id"] == mine[-1]["transaction_id"])
+    at = datetime.fromtimestamp(mine[-1]["event_time"] / 1000, UTC)
+    figure = {"value": 4, "window_start": instant(at - timedelta(minutes=5)), "window_end": instant(at)}
+    evidence = {"record_ids": [each["transaction_id"] for each in mine], "count": 4}
+    rules = sorted(
+        (rule for path in Path("rules").glob("*.yaml") for rule in read_rules(path, Known())),
+        key=lambda rule: rule.rule_id,
+    )
+    in_force = [{"rule_id": rule.rule_id, "version": 1, "digest": rule.body_digest()} for rule in rules]
+    policy = load_policy(Path("policy.yaml").read_text(), "policy.yaml")
+    basis = Basis("b", 1, policy.digest, decided["rules_digest"], in_force)
+    others = [each["rule_id"] for each in decided["reasons"] if not each.get("standing")]
+    assert others == ["card_declines"]
+    asked = Asked(1, "payments", mine[-1]["transaction_id"], b"", digest(mine[-1]), 1)
+    ledger = SqliteLedger("ledger.db")
+    (kept,) = ledger.answer(
+        [Entry(asked, {**decided, "answered": "peek"}, basis, {"card_declines": figure}, {"card_declines": evidence})]
+    )
+    assert kept is not None
+    Path("receipt.json").write_text(json.dumps(ledger.receipt(kept.decision_id)))
+    ledger.close()
+    result = verify(*GIVEN)
+    assert (result["result"], result["records"], result["differences"]) == ("the same", 12_000, [])
+    assert result["notes"] == ["found no rule log beside the rules: judged by rules and lists as they are now"]
+
+
+def instant(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

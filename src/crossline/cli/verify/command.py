@@ -65,7 +65,8 @@ def verify(
 ) -> None:
     """Check a receipt, and judge its record again from the log: the same, differs, or altered.
 
-    Exit codes: 0 the same (or a ledger that is whole), 1 differs or altered, 2 wrong use.
+    Without --pipeline nothing is judged: whole is what is as it was written. Exit codes: 0 the same or whole, 1 differs
+    or altered, 2 wrong use.
     """
     verifier = Verifier.from_file(public_key) if public_key is not None else None
     if receipt is None:
@@ -74,8 +75,6 @@ def verify(
                 "found neither a receipt nor --ledger; expected crossline verify RECEIPT.json --pipeline FILE"
             )
         raise typer.Exit(_told_ledger(check_ledger(ledger, verifier), ledger, as_json=as_json))
-    if pipeline is None and ledger is None:
-        raise UsageError(f"receipt {receipt}: expected --pipeline FILE to judge again, or --ledger FILE to look it up")
     found = read_receipt_file(receipt)
     faults = faults_of(found, verifier)
     if not faults and ledger is not None:
@@ -83,6 +82,8 @@ def verify(
     result = _result(found, faults, verifier, ledger)
     if not faults and pipeline is not None:
         _judged(result, found, pipeline, policy, input_ or [], then=then)
+    elif not faults:
+        result["notes"].append("nothing was judged again: name the pipeline file with --pipeline")
     raise typer.Exit(_told(result, as_json=as_json))
 
 
@@ -95,7 +96,7 @@ def _result(
     if verifier is not None and not faults:
         signature = f"holds, of key {verifier.key_id}"
     return {
-        "result": "altered" if faults else "the same",
+        "result": "altered" if faults else "whole",
         **{name: answered.get(name) for name in ("decision_id", "stream", "record_id", "decision", "answered")},
         "replica": receipt.get("replica"),
         "sequence": receipt.get("sequence"),
@@ -154,7 +155,7 @@ def _told(result: Mapping[str, Any], *, as_json: bool) -> int:
         screen.show(Group(_head(str(result["result"])), Pairs(_said(result))))
         for note in result["notes"]:
             screen.note(note)
-    return SAME if result["result"] == "the same" else OTHERWISE
+    return SAME if result["result"] in {"the same", "whole"} else OTHERWISE
 
 
 def _said(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
