@@ -226,7 +226,7 @@ def test_a_late_record_that_makes_a_figure(shop: Shop, verify: Verify) -> None:
     result = verify(*GIVEN)
     assert result["result"] == "differs"
     assert {each["what"] for each in result["differences"]} == {"figure burst", "decision", "score", "reasons"}
-    assert "record t9 counts in the log (in/00000000.jsonl, byte 0); it came after the answer" in causes(result)
+    assert "record t9 counts in the log (in/00000000.jsonl, byte 0); it was answered after this one" in causes(result)
     assert not [each for each in causes(result) if "record t0" in each]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import orjson
 
 from crossline.cli.backtest import lists_for, rules_as_of_log, setting_of, with_tables
 from crossline.cli.verify.reading import inputs_of, places_of, plain_part
-from crossline.core.basics.errors import UsageError
+from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.decide.decision import RulesInForce
 from crossline.core.decide.policy import Deciding, Policy, load_policy
@@ -28,7 +26,8 @@ from crossline.rulelog.content import read_text
 from crossline.rulelog.directory import find_log
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.reading import read_rules
-from crossline.serve.ledger.comparing import Again, RecordPlace, causes_of
+from crossline.serve.ledger.comparing import Again, causes_of
+from crossline.serve.ledger.reading import answered_later
 from crossline.serve.ledger.schema import LEDGER_FILE
 
 NO_LOG = "found no rule log beside the rules: judged by rules and lists as they are now"
@@ -169,12 +168,12 @@ def _with_places(log: Log, again: Again, receipt: Mapping[str, Any]) -> Again:
         for alert in causes_of(before, revision, again.raised):
             ids |= {alert["record_id"], *alert["record_ids"], *([alert["caused_by"]] if alert["caused_by"] else [])}
         before = revision
-    places: dict[str, RecordPlace] = {}
-    for found in places_of(log.inputs, log.config.streams, dict.fromkeys(log.inputs, ids)).values():
-        places = {**found, **places}
-    own = places_of(log.inputs, log.config.streams, {answered["stream"]: {answered["record_id"]}})
-    again.places = {**places, **own.get(answered["stream"], {})}
-    return replace(again, later=_later(log, answered, ids))
+    by_stream = places_of(log.inputs, log.config.streams, dict.fromkeys(log.inputs, ids))
+    places = {name: place for found in by_stream.values() for name, place in found.items()}
+    own = by_stream.get(answered["stream"], {}).get(answered["record_id"])
+    if own is not None:
+        places[answered["record_id"]] = own
+    return replace(again, places=places, looked=own is not None, later=_later(log, answered, ids))
 
 
 def _later(log: Log, answered: Mapping[str, Any], ids: Collection[str]) -> frozenset[str]:
@@ -183,16 +182,8 @@ def _later(log: Log, answered: Mapping[str, Any], ids: Collection[str]) -> froze
     path = Path(serve.path) / LEDGER_FILE if serve is not None else None
     if path is None or not path.is_file():
         return frozenset()
-    later = set()
-    with (
-        suppress(sqlite3.Error),
-        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection,
-    ):
-        asked = "SELECT answered_ms FROM answers WHERE stream = ? AND record_id = ?"
-        mine = connection.execute(asked, (answered["stream"], answered["record_id"])).fetchone()
-        others = set(ids) - {answered["record_id"]} if mine and mine[0] is not None else set()
-        for record_id in others:
-            row = connection.execute(asked, (answered["stream"], record_id)).fetchone()
-            if row is not None and (row[0] is None or row[0] > mine[0]):
-                later.add(record_id)
-    return frozenset(later)
+    try:
+        return answered_later(path, answered["stream"], answered["record_id"], ids)
+    except CrosslineError as error:
+        log.notes.append(f"which records came after the answer is not known: {error}")
+        return frozenset()

@@ -32,8 +32,9 @@ class Again:
     ``decision``: the first on it, None where there is none, ``missing`` then says why. ``alerts``: those on it, by rule
     id. ``revisions``: of the decision, in their order. ``raised``: alerts and corrections, on whichever records, by
     their ids, each with ``record_ids``, which it rests on. ``rules``: those in force, as receipts say them.
-    ``places``: of records that figures rest on, by id. ``later``: of these, the ids that are known to have come after
-    the answer. ``events``: the rule log's. ``records``: how many were judged.
+    ``places``: of records that figures rest on, by id; ``looked``: they were found where there are any. ``later``: of
+    these, the ids that are known to have come after the answer. ``events``: the rule log's. ``records``: how many were
+    judged.
     """
 
     decision: Mapping[str, Any] | None = None
@@ -45,6 +46,7 @@ class Again:
     policy_version: int = 0
     policy_digest: str = ""
     places: dict[str, RecordPlace] = field(default_factory=dict)
+    looked: bool = False
     later: frozenset[str] = frozenset()
     events: Sequence[RuleEvent] = ()
     records: int = 0
@@ -104,7 +106,8 @@ def _reasons(decision: Mapping[str, Any]) -> dict[tuple[Any, ...], dict[str, Any
 def _of_fallback(answered: Mapping[str, Any], again: Again) -> Iterator[Difference]:
     decided = again.decision or {}
     if answered["decision"] != decided.get("decision"):
-        whys = [f"{each.get('part')}: {each.get('why')}" for each in answered.get("degraded") or ()]
+        parts = [each if isinstance(each, dict) else {"part": each} for each in answered.get("degraded") or ()]
+        whys = [": ".join(str(each[name]) for name in ("part", "why") if name in each) for each in parts]
         said = f"the policy's fallback answered, since the record could not be judged in time ({'; '.join(whys)})"
         yield Difference("decision", answered["decision"], decided.get("decision"), (said,))
 
@@ -242,7 +245,10 @@ def _counted(figure: Mapping[str, Any], evidence: Mapping[str, Any], again: Agai
         yield f"record {record_id} counts in the log{_where(again, record_id)}; the answer did not know of it"
     for record_id in gone:
         place = again.places.get(record_id)
-        where = f"stands in the log ({_stands(place)}) and does not count there" if place else "is not in the log"
+        if place is not None:
+            where = f"stands in the log ({_stands(place)}) and does not count there"
+        else:
+            where = "is not in the log" if again.looked else "does not count in the log"
         yield f"record {record_id} counted for the answer; it {where}"
 
 
@@ -253,7 +259,7 @@ def _only(receipt: Mapping[str, Any], again: Again, alert: Mapping[str, Any]) ->
     later = [each for each in ids if each in again.later]
     if later:
         return tuple(
-            f"record {each} counts in the log{_where(again, each)}; it came after the answer" for each in later
+            f"record {each} counts in the log{_where(again, each)}; it was answered after this one" for each in later
         )
     if not ids:
         return ()
