@@ -74,7 +74,7 @@ def verify(
             raise UsageError(
                 "found neither a receipt nor --ledger; expected crossline verify RECEIPT.json --pipeline FILE"
             )
-        raise typer.Exit(_told_ledger(check_ledger(ledger, verifier), ledger, as_json=as_json))
+        raise typer.Exit(_report_ledger(check_ledger(ledger, verifier), ledger, as_json=as_json))
     found = read_receipt_file(receipt)
     faults = faults_of(found, verifier)
     if not faults and ledger is not None:
@@ -84,7 +84,7 @@ def verify(
         _judged(result, found, pipeline, policy, input_ or [], then=then)
     elif not faults:
         result["notes"].append("nothing was judged again: name the pipeline file with --pipeline")
-    raise typer.Exit(_told(result, as_json=as_json))
+    raise typer.Exit(_report(result, as_json=as_json))
 
 
 def _result(
@@ -148,7 +148,7 @@ def _judged(
     result["notes"] = log.notes
 
 
-def _told(result: Mapping[str, Any], *, as_json: bool) -> int:
+def _report(result: Mapping[str, Any], *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
@@ -186,7 +186,7 @@ def _short(value: Any) -> str:
     return "none" if value is None else orjson.dumps(value).decode()
 
 
-def _told_ledger(check: LedgerCheck, path: Path, *, as_json: bool) -> int:
+def _report_ledger(check: LedgerCheck, path: Path, *, as_json: bool) -> int:
     said = check.to_json()
     if as_json:
         sys.stdout.write(orjson.dumps(said).decode() + "\n")

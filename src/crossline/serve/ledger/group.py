@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from crossline.core.basics.errors import CrosslineError, StateError
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked
-from crossline.serve.ledger.base import Claimed, Kept
+from crossline.serve.ledger.base import Claimed, DecisionLedger, Kept
 from crossline.serve.ledger.receipts import Entry
-from crossline.serve.ledger.sqlite import SqliteLedger
 
 T = TypeVar("T")
 
@@ -37,7 +36,7 @@ class _Turn:
 
 
 class LedgerGroup:
-    """A ``SqliteLedger`` behind asyncio, in one event loop.
+    """A ledger behind asyncio, in one event loop.
 
     Example:
         >>> async def ask(ledger: LedgerGroup, asked: Asked) -> bytes | None:
@@ -47,7 +46,7 @@ class LedgerGroup:
         ...     return claimed.body
     """
 
-    def __init__(self, ledger: SqliteLedger) -> None:
+    def __init__(self, ledger: DecisionLedger) -> None:
         self._ledger = ledger
         self._thread = ThreadPoolExecutor(1, "ledger")
         self._next = _Turn()
@@ -66,7 +65,7 @@ class LedgerGroup:
         return await future
 
     async def answer(self, entry: Entry) -> Kept | None:
-        """Keep an answer; what holds is what the client must be sent. None: a conflict (see ``SqliteLedger.answer``).
+        """Keep an answer; what holds is what the client must be sent. None: a conflict (see ``DecisionLedger.answer``).
 
         It is kept though the request is cancelled meanwhile. Raises RetryableError where the ledger takes nothing now.
         """
@@ -94,7 +93,7 @@ class LedgerGroup:
         finally:
             self._waiting.pop(key, None)  # whoever else waits for it looks again
 
-    async def call(self, ask: Callable[[SqliteLedger], T]) -> T:
+    async def call(self, ask: Callable[[DecisionLedger], T]) -> T:
         """Whatever else is asked of the ledger, in its thread: ``call(lambda ledger: ledger.counts())``."""
         self._check()
         return await self._loop().run_in_executor(self._thread, partial(ask, self._ledger))
@@ -131,7 +130,7 @@ class LedgerGroup:
         try:
             found = self._loop().run_in_executor(self._thread, self._ledger.exchange, asked, entries)
             claimed, kept = await found
-        except Exception as error:  # noqa: BLE001 - each of them is told
+        except Exception as error:  # noqa: BLE001 - each of them gets it
             futures: list[asyncio.Future[Any]] = [each for _, each in turn.claims]
             futures += [each for _, each in turn.answers]
             for future in futures:
