@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from crossline.serve.ledger.schema import LEDGER_FILE
 
 NO_LOG = "found no rule log beside the rules: judged by rules and lists as they are now"
 
+_LOOKED_MAX = 1_000  # records whose places are looked for
 # What is kept of every alert, for the revisions that come of it.
 _OF_CAUSE = ("alert_id", "rule_id", "rule_version", "record_id", "corrects", "outcome", "caused_by")
 
@@ -96,14 +98,16 @@ def judge_again(log: Log, receipt: Mapping[str, Any], folder: Path, *, then: boo
     if stream not in log.config.streams:
         again.missing = f"the pipeline has no stream {stream}; expected the pipeline file that the receipt is of"
         return again
+    mine: dict[str, Mapping[str, Any]] = {}  # alerts on the record, by their ids
     for outcome in outcomes(log.judged, folder):
         again.records += outcome.figures["records"]
-        _take(again, outcome, stream, record_id)
+        _take(again, mine, outcome, stream, record_id)
         if then and again.decision is not None:
             again.revisions.clear()
             break
-    reasons = {each["alert_id"] for each in (again.decision or {}).get("reasons") or ()}
-    again.alerts = {name: alert for name, alert in again.alerts.items() if alert["alert_id"] in reasons}
+    # Those of the first decision: what a late record raised there since belongs to a revision.
+    ids = [each["alert_id"] for each in (again.decision or {}).get("reasons") or ()]
+    again.alerts = {mine[name]["rule_id"]: mine[name] for name in reversed(ids) if name in mine}
     if log.rule_log is not None:
         again.events = read_log(log.rule_log)
     if again.decision is not None:
@@ -113,7 +117,7 @@ def judge_again(log: Log, receipt: Mapping[str, Any], folder: Path, *, then: boo
     return _with_places(log, again, receipt)
 
 
-def _take(again: Again, outcome: Outcome, stream: str, record_id: str) -> None:
+def _take(again: Again, mine: dict[str, Mapping[str, Any]], outcome: Outcome, stream: str, record_id: str) -> None:
     """What a batch has on the record."""
     for alert in outcome.alerts:
         if alert["kind"] == "shadow":
@@ -122,8 +126,8 @@ def _take(again: Again, outcome: Outcome, stream: str, record_id: str) -> None:
             **{name: alert.get(name) for name in _OF_CAUSE},
             "record_ids": alert["evidence"].get("record_ids") or (),
         }
-        if alert["stream"] == stream and alert["record_id"] == record_id and alert["corrects"] is None:
-            again.alerts.setdefault(alert["rule_id"], alert)
+        if alert["record_id"] == record_id and alert["corrects"] is None:
+            mine.setdefault(alert["alert_id"], alert)
     for decision in _decisions_on(outcome.decisions, stream, record_id):
         if decision.get("revises"):
             again.revisions.append(decision)
@@ -168,12 +172,14 @@ def _with_places(log: Log, again: Again, receipt: Mapping[str, Any]) -> Again:
         for alert in causes_of(before, revision, again.raised):
             ids |= {alert["record_id"], *alert["record_ids"], *([alert["caused_by"]] if alert["caused_by"] else [])}
         before = revision
-    by_stream = places_of(log.inputs, log.config.streams, dict.fromkeys(log.inputs, ids))
+    looked_for = {answered["record_id"], *islice(sorted(ids), _LOOKED_MAX)}
+    by_stream = places_of(log.inputs, log.config.streams, dict.fromkeys(log.inputs, looked_for))
     places = {name: place for found in by_stream.values() for name, place in found.items()}
     own = by_stream.get(answered["stream"], {}).get(answered["record_id"])
+    looked = own is not None and len(ids) <= _LOOKED_MAX
     if own is not None:
         places[answered["record_id"]] = own
-    return replace(again, places=places, looked=own is not None, later=_later(log, answered, ids))
+    return replace(again, places=places, looked=looked, later=_later(log, answered, ids))
 
 
 def _later(log: Log, answered: Mapping[str, Any], ids: Collection[str]) -> frozenset[str]:

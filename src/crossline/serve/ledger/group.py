@@ -52,6 +52,7 @@ class LedgerGroup:
         self._next = _Turn()
         self._turning: asyncio.Task[None] | None = None
         self._waiting: dict[tuple[str, str], asyncio.Event] = {}
+        self._going: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def claim(self, asked: Asked) -> Claimed:
@@ -62,7 +63,17 @@ class LedgerGroup:
         future: asyncio.Future[Claimed] = self._future()
         self._next.claims.append((asked, future))
         self._turn()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # Where the claim was made in the very moment in which the request went.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                claimed = future.result()
+                if claimed.outcome == "fresh":
+                    going = self._loop().create_task(self._give_up([(asked, claimed.again)]))
+                    self._going.add(going)
+                    going.add_done_callback(self._going.discard)
+            raise
 
     async def answer(self, entry: Entry) -> Kept | None:
         """Keep an answer; what holds is what the client must be sent. None: a conflict (see ``DecisionLedger.answer``).
@@ -101,8 +112,9 @@ class LedgerGroup:
     async def close(self) -> None:
         """Wait for what is under way, then let go of the ledger; safe to call twice."""
         self._closed = True
-        if self._turning is not None:
-            await asyncio.wait([self._turning])
+        under_way = {*self._going, *([self._turning] if self._turning is not None else [])}
+        if under_way:
+            await asyncio.wait(under_way)
         await asyncio.to_thread(self._thread.shutdown)
         self._ledger.close()
 
