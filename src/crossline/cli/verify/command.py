@@ -65,7 +65,8 @@ def verify(
 ) -> None:
     """Check a receipt, and judge its record again from the log: the same, differs, or altered.
 
-    Exit codes: 0 the same (or a ledger that is whole), 1 differs or altered, 2 wrong use.
+    Without --pipeline nothing is judged: whole is what is as it was written. Exit codes: 0 the same or whole, 1 differs
+    or altered, 2 wrong use.
     """
     verifier = Verifier.from_file(public_key) if public_key is not None else None
     if receipt is None:
@@ -73,9 +74,7 @@ def verify(
             raise UsageError(
                 "found neither a receipt nor --ledger; expected crossline verify RECEIPT.json --pipeline FILE"
             )
-        raise typer.Exit(_told_ledger(check_ledger(ledger, verifier), ledger, as_json=as_json))
-    if pipeline is None and ledger is None:
-        raise UsageError(f"receipt {receipt}: expected --pipeline FILE to judge again, or --ledger FILE to look it up")
+        raise typer.Exit(_report_ledger(check_ledger(ledger, verifier), ledger, as_json=as_json))
     found = read_receipt_file(receipt)
     faults = faults_of(found, verifier)
     if not faults and ledger is not None:
@@ -83,7 +82,9 @@ def verify(
     result = _result(found, faults, verifier, ledger)
     if not faults and pipeline is not None:
         _judged(result, found, pipeline, policy, input_ or [], then=then)
-    raise typer.Exit(_told(result, as_json=as_json))
+    elif not faults:
+        result["notes"].append("nothing was judged again: name the pipeline file with --pipeline")
+    raise typer.Exit(_report(result, as_json=as_json))
 
 
 def _result(
@@ -95,7 +96,7 @@ def _result(
     if verifier is not None and not faults:
         signature = f"holds, of key {verifier.key_id}"
     return {
-        "result": "altered" if faults else "the same",
+        "result": "altered" if faults else "whole",
         **{name: answered.get(name) for name in ("decision_id", "stream", "record_id", "decision", "answered")},
         "replica": receipt.get("replica"),
         "sequence": receipt.get("sequence"),
@@ -147,14 +148,14 @@ def _judged(
     result["notes"] = log.notes
 
 
-def _told(result: Mapping[str, Any], *, as_json: bool) -> int:
+def _report(result: Mapping[str, Any], *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
         screen.show(Group(_head(str(result["result"])), Pairs(_said(result))))
         for note in result["notes"]:
             screen.note(note)
-    return SAME if result["result"] == "the same" else OTHERWISE
+    return SAME if result["result"] in {"the same", "whole"} else OTHERWISE
 
 
 def _said(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -171,8 +172,8 @@ def _said(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield fault["fault"].replace("_", " "), fault["text"]
     for each in result["differences"]:
         yield each["what"], f"receipt: {_short(each['receipt'])}; log: {_short(each['log'])}"
-        for because in each["because"]:
-            yield "", because
+    for because in dict.fromkeys(cause for each in result["differences"] for cause in each["because"]):
+        yield "because", because
 
 
 def _short(value: Any) -> str:
@@ -185,7 +186,7 @@ def _short(value: Any) -> str:
     return "none" if value is None else orjson.dumps(value).decode()
 
 
-def _told_ledger(check: LedgerCheck, path: Path, *, as_json: bool) -> int:
+def _report_ledger(check: LedgerCheck, path: Path, *, as_json: bool) -> int:
     said = check.to_json()
     if as_json:
         sys.stdout.write(orjson.dumps(said).decode() + "\n")

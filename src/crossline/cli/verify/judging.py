@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import orjson
 
 from crossline.cli.backtest import lists_for, rules_as_of_log, setting_of, with_tables
 from crossline.cli.verify.reading import inputs_of, places_of, plain_part
-from crossline.core.basics.errors import UsageError
+from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.decide.decision import RulesInForce
 from crossline.core.decide.policy import Deciding, Policy, load_policy
@@ -28,10 +27,15 @@ from crossline.rulelog.content import read_text
 from crossline.rulelog.directory import find_log
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.reading import read_rules
-from crossline.serve.ledger.comparing import Again, RecordPlace
+from crossline.serve.ledger.comparing import Again, causes_of
+from crossline.serve.ledger.reading import answered_later
 from crossline.serve.ledger.schema import LEDGER_FILE
 
 NO_LOG = "found no rule log beside the rules: judged by rules and lists as they are now"
+
+_LOOKED_MAX = 1_000  # records whose places are looked for
+# What is kept of every alert, for the revisions that come of it.
+_OF_CAUSE = ("alert_id", "rule_id", "rule_version", "record_id", "corrects", "outcome", "caused_by")
 
 
 @dataclass(slots=True)
@@ -94,35 +98,39 @@ def judge_again(log: Log, receipt: Mapping[str, Any], folder: Path, *, then: boo
     if stream not in log.config.streams:
         again.missing = f"the pipeline has no stream {stream}; expected the pipeline file that the receipt is of"
         return again
-    corrections: dict[str, Mapping[str, Any]] = {}
+    mine: dict[str, Mapping[str, Any]] = {}  # alerts on the record, by their ids
     for outcome in outcomes(log.judged, folder):
         again.records += outcome.figures["records"]
-        _take(again, outcome, stream, record_id, corrections)
+        _take(again, mine, outcome, stream, record_id)
         if then and again.decision is not None:
             again.revisions.clear()
             break
-    again.revisions = [(revision, corrections.get(str(revision.get("because")))) for revision, _ in again.revisions]
+    # Those of the first decision: what a late record raised there since belongs to a revision.
+    ids = [each["alert_id"] for each in (again.decision or {}).get("reasons") or ()]
+    again.alerts = {mine[name]["rule_id"]: mine[name] for name in reversed(ids) if name in mine}
     if log.rule_log is not None:
         again.events = read_log(log.rule_log)
     if again.decision is not None:
         again.rules = in_force(log.judged.rules, stream, parse_instant_ms(again.decision["ingest_time"]))
     elif not again.missing:
         again.missing = f"record {record_id} of {stream} is not in the log: {again.records:,} records were judged"
-    return _with_places(log, again, receipt, corrections.values())
+    return _with_places(log, again, receipt)
 
 
-def _take(
-    again: Again, outcome: Outcome, stream: str, record_id: str, corrections: dict[str, Mapping[str, Any]]
-) -> None:
+def _take(again: Again, mine: dict[str, Mapping[str, Any]], outcome: Outcome, stream: str, record_id: str) -> None:
     """What a batch has on the record."""
     for alert in outcome.alerts:
-        if alert["corrects"] is not None or alert.get("caused_by"):
-            corrections[alert["alert_id"]] = alert
-        elif alert["stream"] == stream and alert["record_id"] == record_id and alert["kind"] == "alert":
-            again.alerts.setdefault(alert["rule_id"], alert)
+        if alert["kind"] == "shadow":
+            continue
+        again.raised[alert["alert_id"]] = {
+            **{name: alert.get(name) for name in _OF_CAUSE},
+            "record_ids": alert["evidence"].get("record_ids") or (),
+        }
+        if alert["record_id"] == record_id and alert["corrects"] is None:
+            mine.setdefault(alert["alert_id"], alert)
     for decision in _decisions_on(outcome.decisions, stream, record_id):
         if decision.get("revises"):
-            again.revisions.append((decision, None))
+            again.revisions.append(decision)
         elif again.decision is None:
             again.decision = decision
     for letter in outcome.dead:
@@ -148,7 +156,7 @@ def in_force(rules: RuleSet, stream: str, ingest_ms: int) -> list[dict[str, Any]
     return [{"rule_id": rule.rule_id, "version": rule.version, "digest": rule.body_digest()} for rule in found]
 
 
-def _with_places(log: Log, again: Again, receipt: Mapping[str, Any], corrections: Iterable[Mapping[str, Any]]) -> Again:
+def _with_places(log: Log, again: Again, receipt: Mapping[str, Any]) -> Again:
     """Where the records stand that may have made a difference, and which of them came after the answer."""
     answered = receipt["decision"]
     ids = {answered["record_id"]}
@@ -159,14 +167,19 @@ def _with_places(log: Log, again: Again, receipt: Mapping[str, Any], corrections
     for name, alert in again.alerts.items():
         if not any(figure["name"] == name for figure in receipt["figures"]):
             ids |= set(alert["evidence"].get("record_ids") or ())
-    because = {str(revision.get("because")) for revision, _ in again.revisions}
-    ids |= {str(each["caused_by"]) for each in corrections if each["alert_id"] in because and each.get("caused_by")}
-    places: dict[str, RecordPlace] = {}
-    for found in places_of(log.inputs, log.config.streams, dict.fromkeys(log.inputs, ids)).values():
-        places = {**found, **places}
-    own = places_of(log.inputs, log.config.streams, {answered["stream"]: {answered["record_id"]}})
-    again.places = {**places, **own.get(answered["stream"], {})}
-    return replace(again, later=_later(log, answered, ids))
+    before = again.decision or {}
+    for revision in again.revisions:
+        for alert in causes_of(before, revision, again.raised):
+            ids |= {alert["record_id"], *alert["record_ids"], *([alert["caused_by"]] if alert["caused_by"] else [])}
+        before = revision
+    looked_for = {answered["record_id"], *islice(sorted(ids), _LOOKED_MAX)}
+    by_stream = places_of(log.inputs, log.config.streams, dict.fromkeys(log.inputs, looked_for))
+    places = {name: place for found in by_stream.values() for name, place in found.items()}
+    own = by_stream.get(answered["stream"], {}).get(answered["record_id"])
+    looked = own is not None and len(ids) <= _LOOKED_MAX
+    if own is not None:
+        places[answered["record_id"]] = own
+    return replace(again, places=places, looked=looked, later=_later(log, answered, ids))
 
 
 def _later(log: Log, answered: Mapping[str, Any], ids: Collection[str]) -> frozenset[str]:
@@ -175,16 +188,8 @@ def _later(log: Log, answered: Mapping[str, Any], ids: Collection[str]) -> froze
     path = Path(serve.path) / LEDGER_FILE if serve is not None else None
     if path is None or not path.is_file():
         return frozenset()
-    later = set()
-    with (
-        suppress(sqlite3.Error),
-        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection,
-    ):
-        asked = "SELECT answered_ms FROM answers WHERE stream = ? AND record_id = ?"
-        mine = connection.execute(asked, (answered["stream"], answered["record_id"])).fetchone()
-        others = set(ids) - {answered["record_id"]} if mine and mine[0] is not None else set()
-        for record_id in others:
-            row = connection.execute(asked, (answered["stream"], record_id)).fetchone()
-            if row is not None and (row[0] is None or row[0] > mine[0]):
-                later.add(record_id)
-    return frozenset(later)
+    try:
+        return answered_later(path, answered["stream"], answered["record_id"], ids)
+    except CrosslineError as error:
+        log.notes.append(f"which records came after the answer is not known: {error}")
+        return frozenset()

@@ -116,7 +116,7 @@ def places_of(
                 if any(part in line for part in left.values()) and (document := _document(line)) is not None:
                     record_id = str(lookup(document, spec.id))
                     if left.pop(record_id, None) is not None:
-                        here[record_id] = RecordPlace(name, at, digest_of_record(document))
+                        here[record_id] = RecordPlace(str(Path(name)), at, digest_of_record(document))
             if not left:
                 break
     return found

@@ -92,7 +92,7 @@ class DecisionLedger(Protocol):
     """
 
     def claim(self, asked: Sequence[Asked]) -> list[Claimed]:
-        """Claim ids, in their order; what is fresh is on the disk before this returns.
+        """Claim ids, in their order; every process sees what is fresh before this returns.
 
         Raises RetryableError, with nothing claimed, where the ledger takes nothing now.
         """
@@ -107,8 +107,16 @@ class DecisionLedger(Protocol):
         """
         ...
 
-    def release(self, asked: Sequence[Asked]) -> None:
-        """Give up claims of this process that it will not answer, so that the next request is fresh."""
+    def exchange(self, asked: Sequence[Asked], entries: Sequence[Entry]) -> tuple[list[Claimed], list[Kept | None]]:
+        """Keep answers, then claim ids, in one transaction: what a group commit is made of. Raises as the two."""
+        ...
+
+    def release(self, asked: Sequence[Asked], *, forget: bool = False) -> None:
+        """Give up claims of this process that it will not answer, so that the next request is fresh.
+
+        The id stays with its body, since the record may be in the stream. ``forget``: nothing was put into the stream;
+        the id is as if nobody had asked.
+        """
         ...
 
     def decision(self, decision_id: str) -> Answer | None:

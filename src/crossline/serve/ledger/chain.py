@@ -188,9 +188,10 @@ def _types(receipt: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("decision_id", "stream", "record_id", "decision", "answered"):
         if not isinstance(decision.get(name), str):
             yield f"decision.{name}", "a text"
-    for name in ("reasons", "degraded"):
-        if not _objects(decision.get(name), ()):
-            yield f"decision.{name}", "a list of objects"
+    if not _objects(decision.get("reasons", []), ()):
+        yield "decision.reasons", "a list of objects"
+    if not isinstance(decision.get("degraded", []), list):
+        yield "decision.degraded", "a list"
     for name, fields in (("rules", _OF_RULE), ("figures", _OF_FIGURE)):
         if not _objects(receipt[name], fields):
             yield name, f"a list of objects with {', '.join(fields)}"

@@ -30,19 +30,23 @@ class Again:
     """What judging again gave of a record.
 
     ``decision``: the first on it, None where there is none, ``missing`` then says why. ``alerts``: those on it, by rule
-    id. ``revisions``: each with the correction that made it. ``rules``: those in force, as receipts say them.
-    ``places``: of records that figures rest on, by id. ``later``: of these, the ids that are known to have come after
-    the answer. ``events``: the rule log's. ``records``: how many were judged.
+    id. ``revisions``: of the decision, in their order. ``raised``: alerts and corrections, on whichever records, by
+    their ids, each with ``record_ids``, which it rests on. ``rules``: those in force, as receipts say them.
+    ``places``: of records that figures rest on, by id; ``looked``: they were found where there are any. ``later``: of
+    these, the ids that are known to have come after the answer. ``events``: the rule log's. ``records``: how many were
+    judged.
     """
 
     decision: Mapping[str, Any] | None = None
     missing: str = ""
     alerts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    revisions: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = field(default_factory=list)
+    revisions: list[Mapping[str, Any]] = field(default_factory=list)
+    raised: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     rules: Sequence[Mapping[str, Any]] = ()
     policy_version: int = 0
     policy_digest: str = ""
     places: dict[str, RecordPlace] = field(default_factory=dict)
+    looked: bool = False
     later: frozenset[str] = frozenset()
     events: Sequence[RuleEvent] = ()
     records: int = 0
@@ -102,7 +106,8 @@ def _reasons(decision: Mapping[str, Any]) -> dict[tuple[Any, ...], dict[str, Any
 def _of_fallback(answered: Mapping[str, Any], again: Again) -> Iterator[Difference]:
     decided = again.decision or {}
     if answered["decision"] != decided.get("decision"):
-        whys = [f"{each.get('part')}: {each.get('why')}" for each in answered.get("degraded") or ()]
+        parts = [each if isinstance(each, dict) else {"part": each} for each in answered.get("degraded") or ()]
+        whys = [": ".join(str(each[name]) for name in ("part", "why") if name in each) for each in parts]
         said = f"the policy's fallback answered, since the record could not be judged in time ({'; '.join(whys)})"
         yield Difference("decision", answered["decision"], decided.get("decision"), (said,))
 
@@ -110,22 +115,44 @@ def _of_fallback(answered: Mapping[str, Any], again: Again) -> Iterator[Differen
 def _revised(again: Again) -> Iterator[Difference]:
     """What the stream made of its own decision later."""
     before = again.decision or {}
-    for revision, correction in again.revisions:
+    for revision in again.revisions:
         said = f"revision {revision.get('revision')} of the decision"
-        if correction is not None:
-            rule = f"{correction['rule_id']}@{correction['rule_version']}"
-            caused = correction.get("caused_by")
-            outcome = correction.get("outcome") or "raised"
-            said += f": the alert of {rule} was {outcome} because of record {caused or correction['record_id']}"
-            said += _where(again, caused)
-        score = {name: (before.get(name), revision.get(name)) for name in ("decision", "score")}
-        yield Difference(
-            "revision",
-            {name: was for name, (was, _) in score.items()},
-            {name: now for name, (_, now) in score.items()},
-            (said,),
-        )
+        because = tuple(f"{said}: {_cause(each, again)}" for each in causes_of(before, revision, again.raised))
+        parts = ("decision", "score")
+        was, now = ({name: each.get(name) for name in parts} for each in (before, revision))
+        yield Difference("revision", was, now, because or (f"{said}, because of {revision.get('because')}",))
         before = revision
+
+
+def causes_of(
+    before: Mapping[str, Any], revision: Mapping[str, Any], raised: Mapping[str, Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The alerts and corrections for which a decision was revised: those it names, and those of its reasons."""
+    mine, theirs = ({each.get("alert_id") for each in said.get("reasons") or ()} for said in (before, revision))
+    named = raised.get(str(revision.get("because")))
+    found = {} if named is None else {named["alert_id"]: named}
+    found |= {
+        name: alert
+        for name, alert in raised.items()
+        if alert["corrects"] in mine - theirs or (alert["corrects"] is None and name in theirs - mine)
+    }
+    return list(found.values())
+
+
+def _cause(alert: Mapping[str, Any], again: Again) -> str:
+    rule = f"the alert of {alert['rule_id']}@{alert['rule_version']} on record {alert['record_id']}"
+    caused_by = alert.get("caused_by")
+    if caused_by:
+        return f"{rule} was {alert.get('outcome')} because of record {caused_by}{_where(again, caused_by)}"
+    # What is raised late says only what it rests on: what came late is what stands behind its record.
+    own = again.places.get(alert["record_id"])
+    behind = [name for name in alert["record_ids"] if own and (place := again.places.get(name)) and _behind(place, own)]
+    late = " and ".join(f"{name}{_where(again, name)}" for name in behind)
+    return f"{rule} was raised late" + (f" because of record {late}" if late else "")
+
+
+def _behind(place: RecordPlace, other: RecordPlace) -> bool:
+    return (place.file, place.at) > (other.file, other.at)
 
 
 def _of_rules(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
@@ -135,7 +162,7 @@ def _of_rules(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
     for rule_id in sorted({*mine, *theirs}):
         before, after = mine.get(rule_id), theirs.get(rule_id)
         if before != after:
-            because = _events(again.events, rule_id, decided_ms)
+            because = _events(again.events, rule_id, decided_ms, before and before["version"])
             yield Difference(f"rule {rule_id}", _version(before), _version(after), because)
 
 
@@ -143,10 +170,11 @@ def _version(rule: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if rule is None else {name: rule[name] for name in ("version", "digest")}
 
 
-def _events(events: Iterable[RuleEvent], rule_id: str, since_ms: int | None) -> tuple[str, ...]:
-    """What the rule log says of a rule since the answer; else the last that it says of it."""
+def _events(events: Iterable[RuleEvent], rule_id: str, since_ms: int | None, known: int | None) -> tuple[str, ...]:
+    """What the rule log says of a rule since the answer, which knew version ``known``; else the last that it says."""
     mine = [each for each in events if each.rule_id == rule_id and each.event not in {"refused", "waiting"}]
-    since = [each for each in mine if since_ms is not None and each.at_ms >= since_ms]
+    others = [each for each in mine if each.version != known or each.event != "published"]
+    since = [each for each in others if since_ms is not None and each.at_ms >= since_ms]
     if not mine:
         return (f"the rule log knows no rule {rule_id}",)
     return tuple(f"rule log: {_event(each)}" for each in since or mine[-1:])
@@ -217,7 +245,10 @@ def _counted(figure: Mapping[str, Any], evidence: Mapping[str, Any], again: Agai
         yield f"record {record_id} counts in the log{_where(again, record_id)}; the answer did not know of it"
     for record_id in gone:
         place = again.places.get(record_id)
-        where = f"stands in the log ({_stands(place)}) and does not count there" if place else "is not in the log"
+        if place is not None:
+            where = f"stands in the log ({_stands(place)}) and does not count there"
+        else:
+            where = "is not in the log" if again.looked else "does not count in the log"
         yield f"record {record_id} counted for the answer; it {where}"
 
 
@@ -228,7 +259,7 @@ def _only(receipt: Mapping[str, Any], again: Again, alert: Mapping[str, Any]) ->
     later = [each for each in ids if each in again.later]
     if later:
         return tuple(
-            f"record {each} counts in the log{_where(again, each)}; it came after the answer" for each in later
+            f"record {each} counts in the log{_where(again, each)}; it was answered after this one" for each in later
         )
     if not ids:
         return ()

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from crossline.core.basics.errors import CrosslineError, StateError
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked
-from crossline.serve.ledger.base import Claimed, Kept
+from crossline.serve.ledger.base import Claimed, DecisionLedger, Kept
 from crossline.serve.ledger.receipts import Entry
-from crossline.serve.ledger.sqlite import SqliteLedger
 
 T = TypeVar("T")
 
@@ -37,7 +36,7 @@ class _Turn:
 
 
 class LedgerGroup:
-    """A ``SqliteLedger`` behind asyncio, in one event loop.
+    """A ledger behind asyncio, in one event loop.
 
     Example:
         >>> async def ask(ledger: LedgerGroup, asked: Asked) -> bytes | None:
@@ -47,12 +46,13 @@ class LedgerGroup:
         ...     return claimed.body
     """
 
-    def __init__(self, ledger: SqliteLedger) -> None:
+    def __init__(self, ledger: DecisionLedger) -> None:
         self._ledger = ledger
         self._thread = ThreadPoolExecutor(1, "ledger")
         self._next = _Turn()
         self._turning: asyncio.Task[None] | None = None
         self._waiting: dict[tuple[str, str], asyncio.Event] = {}
+        self._going: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def claim(self, asked: Asked) -> Claimed:
@@ -63,10 +63,20 @@ class LedgerGroup:
         future: asyncio.Future[Claimed] = self._future()
         self._next.claims.append((asked, future))
         self._turn()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # Where the claim was made in the very moment in which the request went.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                claimed = future.result()
+                if claimed.outcome == "fresh":
+                    going = self._loop().create_task(self._give_up([(asked, claimed.again)]))
+                    self._going.add(going)
+                    going.add_done_callback(self._going.discard)
+            raise
 
     async def answer(self, entry: Entry) -> Kept | None:
-        """Keep an answer; what holds is what the client must be sent. None: a conflict (see ``SqliteLedger.answer``).
+        """Keep an answer; what holds is what the client must be sent. None: a conflict (see ``DecisionLedger.answer``).
 
         It is kept though the request is cancelled meanwhile. Raises RetryableError where the ledger takes nothing now.
         """
@@ -94,7 +104,7 @@ class LedgerGroup:
         finally:
             self._waiting.pop(key, None)  # whoever else waits for it looks again
 
-    async def call(self, ask: Callable[[SqliteLedger], T]) -> T:
+    async def call(self, ask: Callable[[DecisionLedger], T]) -> T:
         """Whatever else is asked of the ledger, in its thread: ``call(lambda ledger: ledger.counts())``."""
         self._check()
         return await self._loop().run_in_executor(self._thread, partial(ask, self._ledger))
@@ -102,8 +112,9 @@ class LedgerGroup:
     async def close(self) -> None:
         """Wait for what is under way, then let go of the ledger; safe to call twice."""
         self._closed = True
-        if self._turning is not None:
-            await asyncio.wait([self._turning])
+        under_way = {*self._going, *([self._turning] if self._turning is not None else [])}
+        if under_way:
+            await asyncio.wait(under_way)
         await asyncio.to_thread(self._thread.shutdown)
         self._ledger.close()
 
@@ -131,7 +142,7 @@ class LedgerGroup:
         try:
             found = self._loop().run_in_executor(self._thread, self._ledger.exchange, asked, entries)
             claimed, kept = await found
-        except Exception as error:  # noqa: BLE001 - each of them is told
+        except Exception as error:  # noqa: BLE001 - each of them gets it
             futures: list[asyncio.Future[Any]] = [each for _, each in turn.claims]
             futures += [each for _, each in turn.answers]
             for future in futures:

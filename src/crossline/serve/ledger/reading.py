@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from crossline.serve.ledger.receipts import FIELDS, OF_ANSWER, Link
 from crossline.serve.ledger.schema import check_schema, reported
 from crossline.serve.ledger.signing import Verifier
 
+_PART = 10_000  # receipts that are held at once
 _COUNTED = """INSERT INTO counts VALUES (?, ?, ?)
     ON CONFLICT (name, answered) DO UPDATE SET number = number + excluded.number"""
 _ANSWER = "SELECT stream, record_id, decision_id, body, answered_ms FROM answers WHERE body IS NOT NULL AND"
@@ -113,11 +115,16 @@ def check_ledger(path: str | Path, verifier: Verifier | None = None) -> LedgerCh
         names = "SELECT replica, sequence, digest, gone_sequence, gone_digest FROM chains ORDER BY slot"
         for replica, sequence, digest, gone_sequence, gone_digest in connection.execute(names).fetchall():
             begin, end = Link(replica, gone_sequence, gone_digest), Link(replica, sequence, digest)
-            checked = check_chain(_chain(connection, replica), begin=begin, end=end, verifier=verifier)
-            found.chains[replica] = checked.receipts
-            found.signed += checked.signed
-            found.unchecked += checked.unchecked
-            found.faults += checked.faults
+            found.chains[replica] = 0
+            receipts = _chain(connection, replica)
+            while part := list(islice(receipts, _PART)):
+                checked = check_chain(part, begin=begin, verifier=verifier)
+                found.chains[replica] += checked.receipts
+                found.signed += checked.signed
+                found.unchecked += checked.unchecked
+                found.faults += checked.faults
+                begin = checked.end or begin
+            found.faults += check_chain([], begin=begin, end=end).faults
         found.faults += _strangers(connection, list(found.chains))
     return found
 
@@ -126,6 +133,17 @@ def receipt_of(path: str | Path, decision_id: str) -> dict[str, Any] | None:
     """The receipt of a decision, from a ledger that may be in use; None where it has none."""
     with _read_only(Path(path)) as connection:
         return read_receipt(connection, decision_id)
+
+
+def answered_later(path: str | Path, stream: str, record_id: str, ids: Collection[str]) -> frozenset[str]:
+    """Of ``ids`` those that were answered after a record, or were claimed and are not answered; raises as above."""
+    asked = "SELECT answered_ms FROM answers WHERE stream = ? AND record_id = ?"
+    with _read_only(Path(path)) as connection:
+        mine = connection.execute(asked, (stream, record_id)).fetchone()
+        if mine is None or mine[0] is None:
+            return frozenset()
+        found = {name: connection.execute(asked, (stream, name)).fetchone() for name in {*ids} - {record_id}}
+    return frozenset(name for name, row in found.items() if row is not None and (row[0] is None or row[0] > mine[0]))
 
 
 @contextmanager

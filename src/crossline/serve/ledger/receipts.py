@@ -111,8 +111,8 @@ def _figures(
             "window_start": figure.get("window_start"),
             "window_end": figure.get("window_end"),
             "value": figure.get("value"),
-            "record_ids": list(ids),
-            "count": rests_on.get("count", len(ids)),
+            "record_ids": [str(each) for each in ids],
+            "count": int(rests_on.get("count") or len(ids)),
         }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,12 @@ _PATIENTLY = Retrying(
 class SqliteLedger:
     """See ``DecisionLedger``. Calls come from one thread at a time.
 
-    Guarantee: what ``claim`` and ``answer`` return is on the disk (``synchronous`` full). Of an id one answer is ever
-    kept, the first; whoever comes second is given that one. A process that is killed loses its claims to whoever asks
-    next, and its chain to the process that takes its slot, which goes on where it ended: the sequence has no gap, and
-    ``previous`` names the last receipt that was kept.
+    Guarantee: what ``answer`` returns is on the disk (``synchronous`` full). Of an id one answer is ever kept, the
+    first; whoever comes second is given that one. A claim is seen by all processes at once and outlives a kill; it is
+    not synced, since of what a power cut takes nothing was answered yet.
+
+    A process that is killed loses its claims to whoever asks next, and its chain to the process that takes its slot.
+    That one goes on where the chain ended: the sequence has no gap, ``previous`` names the last receipt that was kept.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class SqliteLedger:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            self._full = True
             with transaction(connection):
                 ledger_id = ensure_schema(connection, self.path)
                 number = self._slot.number
@@ -129,11 +132,18 @@ class SqliteLedger:
         """Keep answers, then claim ids, in one transaction: what a group commit is made of. Raises as the two."""
         with reported(self.path):
             connection, now_ms = self._checked(), self._clock_ms()
+            self._sync(connection, full=bool(entries))
             with transaction(connection):
                 kept = self._keep(connection, entries, now_ms) if entries else []
                 claimed = [self._claimed(connection, each, now_ms) for each in asked]
         self._standing.check()
         return claimed, kept
+
+    def _sync(self, connection: sqlite3.Connection, *, full: bool) -> None:
+        """Whether the next transactions are synced. The sync of one is that of all before it, whoever wrote them."""
+        if full is not self._full:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            self._full = full
 
     def _claimed(self, connection: sqlite3.Connection, asked: Asked, now_ms: int) -> Claimed:
         key = (asked.stream, asked.record_id)
@@ -222,7 +232,7 @@ class SqliteLedger:
     def revise_all(self, revisions: Sequence[tuple[str, Mapping[str, Any]]]) -> int:
         """As ``revise``, many in one transaction; how many were new."""
         new = 0
-        with reported(self.path), transaction(self._checked()) as connection:
+        with reported(self.path), self._synced() as connection:
             for decision_id, revision in revisions:
                 new += self._revised(connection, decision_id, revision)
         return new
@@ -257,7 +267,7 @@ class SqliteLedger:
         Receipts go from the beginning of their chains on, so that each chain stays whole; claims without an answer go
         with their age.
         """
-        with reported(self.path), transaction(self._checked()) as connection:
+        with reported(self.path), self._synced() as connection:
             return remove_oldest(connection, before_ms, most)
 
     def close(self) -> None:
@@ -268,6 +278,13 @@ class SqliteLedger:
                 self._connection.close()
             finally:
                 self._slot.release()
+
+    @contextmanager
+    def _synced(self) -> Iterator[sqlite3.Connection]:
+        connection = self._checked()
+        self._sync(connection, full=True)
+        with transaction(connection):
+            yield connection
 
     def _link(self, connection: sqlite3.Connection) -> Link:
         row = connection.execute("SELECT sequence, digest FROM chains WHERE slot = ?", (self._owner[0],)).fetchone()

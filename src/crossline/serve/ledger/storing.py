@@ -21,9 +21,10 @@ _UNANSWERED = """DELETE FROM answers WHERE rowid IN
 
 def keep_receipt(connection: sqlite3.Connection, decision_id: str, receipt: Mapping[str, Any], now_ms: int) -> None:
     """Store a receipt, but for what its answer says."""
-    basis = canonical({name: receipt[name] for name in OF_BASIS})
-    digest = hashlib.sha256(basis).hexdigest()
-    connection.execute("INSERT INTO bases VALUES (?, ?) ON CONFLICT (digest) DO NOTHING", (digest, basis))
+    basis = {name: receipt[name] for name in OF_BASIS}
+    digest = hashlib.sha256(canonical(basis)).hexdigest()
+    added = "INSERT INTO bases VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
+    connection.execute(added, (digest, orjson.dumps(basis)))
     rest = orjson.dumps({name: value for name, value in receipt.items() if name not in {*OF_BASIS, OF_ANSWER}})
     place = (receipt["replica"], receipt["sequence"], decision_id, receipt["digest"])
     connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?)", (*place, digest, rest, now_ms))

@@ -111,6 +111,21 @@ def test_a_request_that_goes_gives_its_claim_up(tmp_path: Path) -> None:
     run(tmp_path / "ledger.db", work)
 
 
+def test_a_request_that_goes_in_the_moment_of_its_claim(tmp_path: Path) -> None:
+    async def work(group: LedgerGroup) -> None:
+        other = asyncio.create_task(group.claim(asked("t0")))
+        going = asyncio.create_task(group.claim(asked("t1")))
+        await asyncio.sleep(0)
+        # Called once both claims are made, before the second request knows of its own.
+        group._next.claims[0][1].add_done_callback(lambda _: going.cancel())
+        found = await asyncio.gather(other, going, return_exceptions=True)
+        assert found[0] == Claimed("fresh")
+        assert isinstance(found[1], asyncio.CancelledError)
+        assert await group.claim(asked("t1", "{1}")) == Claimed("fresh")
+
+    run(tmp_path / "ledger.db", work)
+
+
 def test_an_answer_is_kept_though_its_request_has_gone(tmp_path: Path) -> None:
     async def work(group: LedgerGroup) -> None:
         going = asyncio.create_task(group.answer(entry("t1")))

@@ -199,6 +199,30 @@ def test_an_answer_that_cannot_be_kept_leaves_the_chain(opened: Open, path: Path
     assert check_ledger(path).faults == []
 
 
+def test_a_full_disk(opened: Open, path: Path) -> None:
+    ledger = opened()
+    ledger.answer([entry("t1")])
+    pages = ledger._connection.execute("PRAGMA page_count").fetchone()[0]
+    ledger._connection.execute(f"PRAGMA max_page_count = {pages}")
+    large = [entry(f"large{number}", message="x" * 4096) for number in range(20)]
+    with pytest.raises(RetryableError, match="takes nothing now: database or disk is full"):
+        ledger.answer(large)
+    assert ledger.link.sequence == 1
+    ledger._connection.execute("PRAGMA max_page_count = 100000")
+    assert [each is not None and each.first for each in ledger.answer(large)] == [True] * 20
+    assert check_ledger(path).faults == []
+
+
+def test_a_chain_is_checked_in_parts(opened: Open, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crossline.serve.ledger.reading._PART", 2)
+    ledger = opened()
+    ledger.answer([entry(f"t{number}") for number in range(7)])
+    assert (check_ledger(path).faults, check_ledger(path).chains) == ([], {ledger.replica: 7})
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM receipts WHERE sequence IN (2, 3, 5)")
+    assert [(each.fault, each.sequence) for each in check_ledger(path).faults[:2]] == [("left_out", 2), ("left_out", 5)]
+
+
 def revision(number: int, decision: str) -> dict[str, Any]:
     return {"decision_id": f"revision-{number}", "kind": "revision", "revision": number, "decision": decision}
 
