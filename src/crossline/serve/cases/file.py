@@ -41,6 +41,9 @@ _TABLES = (
     """CREATE TABLE case_alerts (
     case_seq INTEGER NOT NULL, position INTEGER NOT NULL, alert_id TEXT NOT NULL, stream TEXT, record_id TEXT,
     PRIMARY KEY (case_seq, alert_id)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE case_keys (
+    case_seq INTEGER NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL, position INTEGER NOT NULL,
+    PRIMARY KEY (case_seq, field)) STRICT, WITHOUT ROWID""",
     """CREATE TABLE case_events (
     number INTEGER PRIMARY KEY AUTOINCREMENT, case_id TEXT NOT NULL, kind TEXT NOT NULL, at_ms INTEGER NOT NULL,
     who TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL)
@@ -57,6 +60,7 @@ _TABLES = (
     "CREATE INDEX cases_by_assignee ON cases (assignee, seq)",
     "CREATE INDEX case_alerts_by_alert ON case_alerts (alert_id)",
     "CREATE INDEX case_alerts_by_record ON case_alerts (stream, record_id)",
+    "CREATE INDEX case_keys_by_value ON case_keys (field, value)",
     "CREATE INDEX events_by_case ON case_events (case_id, number)",
     "CREATE INDEX keys_by_time ON keys (at_ms)",
 )

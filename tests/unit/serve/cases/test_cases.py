@@ -151,6 +151,16 @@ def test_the_way_of_a_case(cases: Cases) -> None:
     assert (reopened.state, reopened.assignee, reopened.version) == ("open", None, 4)
 
 
+def test_the_key_that_a_case_is_about_stays(cases: Cases) -> None:
+    cases.create_case("One", who="ada", about={"b": "2", "a": ""}, key="k")
+    changed = cases.change_case("case-1", 1, CaseChange(state="escalated"), "ada")
+    assert list(changed.about.items()) == list(cases.case("case-1").about.items()) == [("b", "2"), ("a", "")]
+    assert cases.create_case("One", who="ada", about={"b": "2", "a": ""}, key="k").about == changed.about
+    for about in ({"": "x"}, {"a": 3}, {f"f{number}": "x" for number in range(17)}):
+        with pytest.raises(NotTakenError, match="/key"):
+            cases.create_case("Two", who="ada", about=about)  # type: ignore[arg-type]
+
+
 def test_alerts_come_and_go(cases: Cases) -> None:
     cases.create_case("One", ALERTS[:1], who="ada")
     both = cases.change_case("case-1", 1, CaseChange(link=(ALERTS[1], LinkedAlert("a1", "payments", "t9"))), "ada")
@@ -217,7 +227,13 @@ def test_what_is_no_label_no_note_no_case(cases: Cases) -> None:
 def test_pages_and_filters(cases: Cases) -> None:
     for number in range(7):
         linked = [LinkedAlert(f"a{number % 2}", "payments", f"t{number}")]
-        cases.create_case(f"Case {number} 100%", linked, who="ada", assignee="bob" if number < 3 else None)
+        cases.create_case(
+            f"Case {number} 100%",
+            linked,
+            who="ada",
+            assignee="bob" if number < 3 else None,
+            about={"account_id": f"a{number % 3}", "zone": "x"},
+        )
     cases.change_case("case-2", 1, CaseChange(state="escalated"), "bob")
 
     def found(wanted: CaseFilter, limit: int = 3) -> list[str]:
@@ -237,6 +253,8 @@ def test_pages_and_filters(cases: Cases) -> None:
     assert found(CaseFilter(assignee=None)) == ["6", "5", "4", "3"]
     assert found(CaseFilter(alert_id="a1", states=("open",))) == ["5", "3"]
     assert found(CaseFilter(record=("payments", "t4"))) == ["4"]
+    assert found(CaseFilter(about=("account_id", "a1"))) == ["4", "1"]
+    assert cases.case("case-1").about == {"account_id": "a0", "zone": "x"}
     assert found(CaseFilter(from_ms=START + 2, until_ms=START + 4)) == ["3", "2"]
     assert found(CaseFilter(from_ms=10**30)) == []
     assert found(CaseFilter(text="CASE 3")) == ["3"]
