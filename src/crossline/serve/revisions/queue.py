@@ -66,10 +66,13 @@ class RevisionQueue:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+            # What was told is noted without a sync each: a power failure forgets some of it, and they are told again.
+            self._marks = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             try:
                 with self._told():
                     self._connection.execute("PRAGMA journal_mode = WAL")
                     self._connection.execute("PRAGMA synchronous = FULL")
+                    self._marks.execute("PRAGMA synchronous = NORMAL")
                 with self._transaction():
                     self._make()
                 with self._told():
@@ -77,6 +80,7 @@ class RevisionQueue:
                         "SELECT address, count(*) FROM revisions WHERE fate = 'pending' GROUP BY address"
                     ).fetchall()
             except BaseException:
+                self._marks.close()
                 self._connection.close()
                 raise
         except BaseException:
@@ -141,7 +145,7 @@ class RevisionQueue:
     def refused(self, seq: int, why: str) -> None:
         """Count a refusal."""
         with self._lock, self._told():
-            self._connection.execute(
+            self._marks.execute(
                 "UPDATE revisions SET attempts = attempts + 1, why = ? WHERE seq = ?", (_storable(why), seq)
             )
 
@@ -150,7 +154,7 @@ class RevisionQueue:
         body = ", body = NULL" if fate == "sent" else ""
         with self._lock:
             with self._told():
-                changed = self._connection.execute(
+                changed = self._marks.execute(
                     f"UPDATE revisions SET fate = ?, done_ms = ?, why = ?{body} WHERE seq = ? AND fate = 'pending'",  # noqa: S608
                     (fate, now_ms, _storable(why), seq),
                 ).rowcount
@@ -189,6 +193,7 @@ class RevisionQueue:
         with self._lock:
             if not self._closed:
                 self._closed = True
+                self._marks.close()
                 self._connection.close()
                 os.close(self._owned)
 
