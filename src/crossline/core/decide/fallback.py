@@ -262,7 +262,8 @@ def _names(formula: Formula | None) -> tuple[str, ...]:
 def _fit(value: Any, spec: FieldSpec) -> Any:  # noqa: PLR0911 - a table
     """``value`` as a field of ``spec`` has it; None where it is none."""
     if spec.is_list:
-        return [_fit(each, replace(spec, is_list=False)) for each in value] if isinstance(value, list) else None
+        inner = replace(spec, is_list=False)
+        return [_fit(each, inner) for each in value] if isinstance(value, list) else None
     match spec.kind:
         case "string":
             return value if isinstance(value, str) and _is_whole_text(value) else None
@@ -293,4 +294,8 @@ def _real(value: Any) -> float | None:
 
 def _is_whole_text(value: str) -> bool:
     """No half of a character, which nothing that looks into texts can take."""
-    return value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

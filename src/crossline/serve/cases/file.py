@@ -14,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.connectors.standing import Standing
+from crossline.core.basics.errors import RetryableError, SinkError, StateError
 from crossline.serve.cases.values import KeyReusedError
 
 VERSION = 1
@@ -79,6 +80,7 @@ class CaseFile:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
+        self._standing = Standing.of(path)
         try:
             with self._told():
                 self._connection.execute("PRAGMA journal_mode = WAL")
@@ -113,6 +115,7 @@ class CaseFile:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._check_standing()
                 self._connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
@@ -175,6 +178,16 @@ class CaseFile:
         over = self.rows("SELECT count(*) AS n FROM keys")[0]["n"] - KEYS_MAX
         if over > 0:
             self.run("DELETE FROM keys WHERE (who, key) IN (SELECT who, key FROM keys ORDER BY at_ms LIMIT ?)", (over,))
+
+    def _check_standing(self) -> None:
+        """What is written to a file that was removed would be seen by nobody after the next start."""
+        try:
+            self._standing.check()
+        except SinkError:
+            raise RetryableError(
+                f"{self.path} was deleted or replaced while the API writes to it; put it back, or start the API again: "
+                "it then goes on with what stands there"
+            ) from None
 
     def close(self) -> None:
         """Let go of the file; safe to call twice."""

@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from crossline.connectors.standing import Standing
 from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.errors import PermanentError, RetryableError, StateError
+from crossline.core.basics.errors import PermanentError, RetryableError, SinkError, StateError
 from crossline.serve.revisions.values import Failed, Fate, Revision
 
 VERSION = 1
@@ -68,6 +69,7 @@ class RevisionQueue:
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             # What was told is noted without a sync each: a power failure forgets some of it, and they are told again.
             self._marks = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+            self._standing = Standing.of(path)
             try:
                 with self._told():
                     self._connection.execute("PRAGMA journal_mode = WAL")
@@ -222,12 +224,23 @@ class RevisionQueue:
             (KEPT_MAX, PRUNED_MAX),
         )
 
+    def _check_standing(self) -> None:
+        """What is written to a file that was removed would be told by nobody after the next start."""
+        try:
+            self._standing.check()
+        except SinkError:
+            raise RetryableError(
+                f"{self.path} was deleted or replaced while the API writes to it; put it back, or start the API again: "
+                "it then goes on with what stands there"
+            ) from None
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._lock, self._told():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._check_standing()
                 self._connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
