@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from structlog.testing import capture_logs
 
 from connectors.receiving import KEY, TRICKLE, Receiver
 from crossline.core.basics.errors import PermanentError, StateError
-from crossline.core.settings.process.serve import RevisionSettings, ServeSettings
+from crossline.core.settings.process.serve import RevisionSettings
 from crossline.serve.revisions import sender as module
 from crossline.serve.revisions.pusher import RevisionPusher
 from crossline.serve.revisions.queue import QueueFullError
-from crossline.serve.revisions.values import Revision, revision_of
+from crossline.serve.revisions.values import Revision
 
 WAIT_S = 60.0
 START = 1_767_225_600_000
@@ -347,57 +345,3 @@ def test_a_damaged_queue_is_refused_and_nothing_is_lost_silently(tmp_path: Path)
     with pytest.raises(StateError, match="found no queue of revisions that can be read"):
         RevisionPusher(path, [at(1)]).open()
     assert path.read_bytes().startswith(b"no database")
-
-
-def test_the_example_of_cases_md() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "cases.md").read_text(encoding="utf-8")
-    shown = page.partition("## Revisions")[2]
-    settings = ServeSettings.model_validate(
-        yaml.safe_load(shown.partition("```yaml\n")[2].partition("```")[0])["serve"]
-    )
-    assert [each.password_env for each in settings.revisions] == ["PAY_KEY"]
-    made = revision_of({**ANSWER, "answered": "peek"}, DECIDED)
-    assert made is not None
-    assert list(json.loads(shown.partition("```json\n")[2].partition("```")[0])) == list(made.body)
-
-
-def test_what_the_settings_refuse() -> None:
-    def told(*revisions: dict[str, Any]) -> str:
-        with pytest.raises(ValueError, match="expected") as raised:
-            ServeSettings.model_validate({"revisions": list(revisions)})
-        return str(raised.value)
-
-    good = {"url": "https://pay.example/hook", "password_env": "K"}
-    assert "each address once" in told(good, good)
-    assert "https://, for alerts name people" in told({**good, "url": "http://pay.example/hook"})
-    assert "the key that signs" in told({"url": "https://pay.example/hook"})
-
-
-ANSWER = {"decision_id": "d1", "stream": "payments", "record_id": "t1", "decision": "allow", "answered": "fallback"}
-DECIDED = {"decision_id": "d1", "kind": "decision", "revision": 0, "decision": "block", "score": 90, "reasons": []}
-
-
-def test_a_revision_is_what_changes_the_last_word_outside() -> None:
-    first = revision_of(ANSWER, DECIDED)
-    assert first is not None
-    assert json.loads(json.dumps(first.body)) == {
-        "schema_version": 1,
-        "kind": "revision",
-        "revision_id": first.revision_id,
-        "decision_id": "d1",
-        "stream": "payments",
-        "record_id": "t1",
-        "answered": "fallback",
-        "was": "allow",
-        "decision": "block",
-        "score": 90,
-        "reasons": [],
-        "revision": 0,
-    }
-    assert revision_of(ANSWER, DECIDED) == first, "the same id whenever it is made"
-    assert revision_of(ANSWER, {**DECIDED, "decision": "allow"}) is None
-    late = {**DECIDED, "kind": "revision", "decision_id": "r1", "revision": 1, "decision": "allow", "because": "c1"}
-    assert revision_of(ANSWER, late) is None
-    second = revision_of(ANSWER, late, told="block")
-    assert second is not None
-    assert (second.revision_id, second.body["was"], second.body["decision"]) == ("r1", "block", "allow")
