@@ -149,10 +149,13 @@ class Fallback:
         return tuple(sorted({name for each in self._branches for name in each.condition.lists()}))
 
     def prepare(self, lists: Lists) -> None:
-        """Index the lists that it reads, so that no request waits for that; a large one takes a second."""
+        """Index the lists that it reads, so that no request waits for that: a million values take a second or two.
+
+        An index is of the very ``NamedList``: hand in the same objects while the lists have not changed.
+        """
         for name in self.lists:
             if name in lists:
-                self._membership.of(lists[name])
+                self._membership.of(name, lists[name])
 
     def decide(self, fields: Mapping[str, Any], lists: Lists, ingest_ms: int) -> Fallen:
         """What the first branch that holds says; `review` where none does. Never raises, whatever the record.
@@ -193,7 +196,7 @@ class Fallback:
             case Not(part):
                 return not self._meets(part, known, lists, ingest_ms)
             case Leaf(field, operator, ListRef(name)):
-                stands = self._membership.of(lists[name]).holds(known.get(field), ingest_ms)
+                stands = self._membership.of(name, lists[name]).holds(known.get(field), ingest_ms)
                 return stands == (operator == "in")
             case Leaf():
                 return holds(node, known)

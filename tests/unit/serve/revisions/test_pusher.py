@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -337,6 +338,34 @@ def test_one_that_hangs_is_asked_again_and_holds_up_no_other_record(
     assert pusher.wait_idle(WAIT_S)
     assert in_order(receiver.taken, "a") == in_order(receiver.taken, "b") == [0, 1, 2]
     assert receiver.seen["a-0"] == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_the_address_answers_none_overtakes_another_of_its_record(
+    make: Callable[..., RevisionPusher], receiver: Receiver, seed: int
+) -> None:
+    """Over restarts too: what comes is always one whose predecessors were taken, and in the end all were."""
+    chance, early = random.Random(seed), list[str]()
+    receiver.headers = {"Connection": "close"}
+    lock = threading.Lock()
+
+    def answer(body: dict[str, Any], _times: int) -> int | None:
+        with lock, receiver.lock:
+            ahead = {f"{body['record_id']}-{number}" for number in range(body["revision"])}
+            if not ahead <= set(receiver.taken):
+                early.append(body["revision_id"])
+            return chance.choice([200, 200, 200, 500, 404, 503, 429, None])
+
+    receiver.answer = answer
+    everything = many("abcdefgh", 12)
+    for part in range(4):
+        with_restart = make(at(receiver.port, attempts=1_000_000, parallel=6))
+        with_restart.put(everything[: (part + 1) * 24])
+        if part < 3:
+            with_restart.close()
+    assert with_restart.wait_idle(WAIT_S)
+    assert early == []
+    assert set(receiver.taken) == {each.revision_id for each in everything}
 
 
 def test_a_damaged_queue_is_refused_and_nothing_is_lost_silently(tmp_path: Path) -> None:
