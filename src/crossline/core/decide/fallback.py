@@ -82,7 +82,7 @@ def order_findings(branches: Sequence[FallbackBranch]) -> list[Finding]:
     ]
 
 
-class Fallen(NamedTuple):
+class FallbackDecision(NamedTuple):
     """What the fallback decided. ``branch``: its number, from 0; None where none spoke. ``why``: for people."""
 
     decision: Action
@@ -107,7 +107,7 @@ class Fallback:
 
     >>> fallback = Fallback.of(policy.fallback, "payments", streams)
     >>> fallback.decide({"amount_cents": 60_000}, {}, ingest_ms=1_767_225_607_120)
-    Fallen(decision='review', branch=0, why='fallback[0]: amount_cents > 50000')
+    FallbackDecision(decision='review', branch=0, why='fallback[0]: amount_cents > 50000')
     """
 
     def __init__(self, branches: Sequence[_Compiled], stream: str, columns: Mapping[str, FieldSpec]) -> None:
@@ -157,7 +157,7 @@ class Fallback:
             if name in lists:
                 self._membership.of(name, lists[name])
 
-    def decide(self, fields: Mapping[str, Any], lists: Lists, ingest_ms: int) -> Fallen:
+    def decide(self, fields: Mapping[str, Any], lists: Lists, ingest_ms: int) -> FallbackDecision:
         """What the first branch that holds says; `review` where none does. Never raises, whatever the record.
 
         Args:
@@ -174,10 +174,12 @@ class Fallback:
         for number, each in enumerate(self._branches):
             try:
                 if self._holds(each, known, lists, ingest_ms):
-                    return Fallen(each.decision, number, each.said)
+                    return FallbackDecision(each.decision, number, each.said)
             except UnknownListError as error:
-                return Fallen(SAFE, None, f"fallback[{number}] reads list {error}, which is not there")
-        return Fallen(SAFE, None, "no branch of the fallback holds" if self._branches else "the policy has no fallback")
+                return FallbackDecision(SAFE, None, f"fallback[{number}] reads list {error}, which is not there")
+        return FallbackDecision(
+            SAFE, None, "no branch of the fallback holds" if self._branches else "the policy has no fallback"
+        )
 
     def _holds(self, branch: _Compiled, known: Mapping[str, Any], lists: Lists, ingest_ms: int) -> bool:
         if branch.formula is not None and evaluate(branch.formula.root, known) is not True:

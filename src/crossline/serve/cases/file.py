@@ -82,7 +82,7 @@ class CaseFile:
         self._connection.row_factory = sqlite3.Row
         self._standing = Standing.of(path)
         try:
-            with self._told():
+            with self._errors():
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
             with self.transaction():
@@ -111,7 +111,7 @@ class CaseFile:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All that is done within, or nothing."""
-        with self._lock, self._told():
+        with self._lock, self._errors():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -129,7 +129,7 @@ class CaseFile:
             if self._connection.in_transaction:
                 yield
                 return
-            with self._told():
+            with self._errors():
                 self._connection.execute("BEGIN")
             try:
                 yield
@@ -139,7 +139,7 @@ class CaseFile:
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """What ``statement`` finds."""
-        with self._lock, self._told():
+        with self._lock, self._errors():
             try:
                 return self._connection.execute(statement, values).fetchall()
             except UnicodeEncodeError:  # half of a character: no text that is stored has one
@@ -147,7 +147,7 @@ class CaseFile:
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> int:
         """The number of the row that ``statement`` added, of those with numbers."""
-        with self._told():
+        with self._errors():
             return self._connection.execute(statement, values).lastrowid or 0
 
     def known_key(self, who: str, key: str | None, asked: Any, now_ms: int) -> Any | None:
@@ -195,7 +195,7 @@ class CaseFile:
             self._connection.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:

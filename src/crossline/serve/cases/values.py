@@ -1,4 +1,4 @@
-"""What the store of labels and cases is told, and what it tells: plain values, no I/O."""
+"""Arguments and results of the store of labels and cases: plain values, no I/O."""
 
 from __future__ import annotations
 

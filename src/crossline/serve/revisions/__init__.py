@@ -1,1 +1,1 @@
-"""Tells other systems where the stream decided otherwise than the API answered."""
+"""Notifies other systems where the stream decided otherwise than the API answered."""

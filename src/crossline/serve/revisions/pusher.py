@@ -1,4 +1,4 @@
-"""Tells all configured addresses of revisions."""
+"""Delivers revisions to all configured addresses."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RevisionPusher:
         try:
             for each in self._settings:
                 name = _name_of(each.url)
-                self._senders[name] = Sender(name, each, queue, self._clock_ms, self._tell_ended)
+                self._senders[name] = Sender(name, each, queue, self._clock_ms, self._notify_ended)
             for sender in self._senders.values():
                 sender.start()
         except BaseException:
@@ -71,7 +71,7 @@ class RevisionPusher:
             log.warning("revisions wait for addresses that are not configured", addresses=left)
 
     def put(self, revisions: Sequence[Revision]) -> int:
-        """Keep ``revisions`` for all addresses, and tell them of these soon. Those that are known are left out.
+        """Keep ``revisions`` for all addresses, and deliver them soon. Those that are known are left out.
 
         Returns once they are on the disk; it waits for no address. Do not call it on an event loop: it syncs a file.
 
@@ -97,7 +97,7 @@ class RevisionPusher:
         return [each.state() for each in self._senders.values()]
 
     def failed(self, limit: int = 100) -> list[Failed]:
-        """Revisions that some address was not told of, within seven days, the latest first."""
+        """Revisions that were not delivered to some address, within seven days, the latest first."""
         return [] if self._queue is None else self._queue.failed(limit)
 
     def wait_idle(self, timeout_s: float) -> bool:
@@ -123,7 +123,7 @@ class RevisionPusher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _tell_ended(self) -> None:
+    def _notify_ended(self) -> None:
         with self._ended:
             self._ended.notify_all()
 

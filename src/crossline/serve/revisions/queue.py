@@ -1,4 +1,4 @@
-"""The revisions that are yet to be told, in one SQLite file: they survive a restart, and are bounded."""
+"""The revisions that are yet to be delivered, in one SQLite file: they survive a restart, and are bounded."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from pathlib import Path
 from crossline.connectors.standing import Standing
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import PermanentError, RetryableError, SinkError, StateError
-from crossline.serve.revisions.values import Failed, Fate, Revision
+from crossline.serve.revisions.values import Failed, Revision, Status
 
 VERSION = 1
 APPLICATION_ID = 0x63726C72  # "crlr"
 BUSY_S = 5.0
-KEPT_MS = 7 * 86_400_000  # for how long it is known what was told
+KEPT_MS = 7 * 86_400_000  # for how long it is known what was delivered
 KEPT_MAX = 1_000_000  # so that the file does not grow for ever
 PRUNED_MAX = 10_000  # rows that one call removes
 
 _TABLES = (
     """CREATE TABLE revisions (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, address TEXT NOT NULL, revision_id TEXT NOT NULL, stream TEXT NOT NULL,
-    record_id TEXT NOT NULL, body BLOB, put_ms INTEGER NOT NULL, fate TEXT NOT NULL, attempts INTEGER NOT NULL,
+    record_id TEXT NOT NULL, body BLOB, put_ms INTEGER NOT NULL, status TEXT NOT NULL, attempts INTEGER NOT NULL,
     why TEXT NOT NULL, done_ms INTEGER, UNIQUE (address, revision_id)) STRICT""",
-    "CREATE INDEX revisions_by_fate ON revisions (address, fate, seq)",
+    "CREATE INDEX revisions_by_status ON revisions (address, status, seq)",
     "CREATE INDEX revisions_by_end ON revisions (done_ms) WHERE done_ms IS NOT NULL",
 )
 
 _PUT = """
-INSERT INTO revisions (address, revision_id, stream, record_id, body, put_ms, fate, attempts, why)
+INSERT INTO revisions (address, revision_id, stream, record_id, body, put_ms, status, attempts, why)
 VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, '') ON CONFLICT (address, revision_id) DO NOTHING"""
 
 
@@ -55,38 +55,38 @@ class Waiting:
 class RevisionQueue:
     """Revisions by address (a name that is no secret). One process has it open; from any thread.
 
-    What was put is on the disk when ``put`` returns. What was told is known for seven days (of at most a million), so
-    that one that is put again is not told again.
+    What was put is on the disk when ``put`` returns. Delivered ids are known for seven days (the last million of them),
+    so that one that is put again is not delivered again.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._owned = _owned(path.with_name(f"{path.name}.lock"))
+        self._locked = _locked(path.with_name(f"{path.name}.lock"))
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-            # What was told is noted without a sync each: a power failure forgets some of it, and they are told again.
+            # Deliveries are noted without a sync each: a power failure forgets some, and they are repeated.
             self._marks = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             self._standing = Standing.of(path)
             try:
-                with self._told():
+                with self._errors():
                     self._connection.execute("PRAGMA journal_mode = WAL")
                     self._connection.execute("PRAGMA synchronous = FULL")
                     self._marks.execute("PRAGMA synchronous = NORMAL")
                 with self._transaction():
                     self._make()
-                with self._told():
+                with self._errors():
                     rows = self._connection.execute(
-                        "SELECT address, count(*) FROM revisions WHERE fate = 'pending' GROUP BY address"
+                        "SELECT address, count(*) FROM revisions WHERE status = 'pending' GROUP BY address"
                     ).fetchall()
             except BaseException:
                 self._marks.close()
                 self._connection.close()
                 raise
         except BaseException:
-            os.close(self._owned)
+            os.close(self._locked)
             raise
         self._pending: dict[str, int] = dict(rows)
         self._closed = False
@@ -127,17 +127,17 @@ class RevisionQueue:
 
     def waiting(self, address: str) -> list[tuple[int, str, str]]:
         """Number, stream and record of what waits for ``address``, in its order."""
-        with self._lock, self._told():
+        with self._lock, self._errors():
             return self._connection.execute(
-                "SELECT seq, stream, record_id FROM revisions WHERE address = ? AND fate = 'pending' ORDER BY seq",
+                "SELECT seq, stream, record_id FROM revisions WHERE address = ? AND status = 'pending' ORDER BY seq",
                 (address,),
             ).fetchall()
 
     def load(self, seq: int) -> Waiting:
         """The revision of that number, which waits."""
-        with self._lock, self._told():
+        with self._lock, self._errors():
             row = self._connection.execute(
-                "SELECT seq, revision_id, body, put_ms, attempts FROM revisions WHERE seq = ? AND fate = 'pending'",
+                "SELECT seq, revision_id, body, put_ms, attempts FROM revisions WHERE seq = ? AND status = 'pending'",
                 (seq,),
             ).fetchone()
         if row is None:
@@ -146,19 +146,19 @@ class RevisionQueue:
 
     def refused(self, seq: int, why: str) -> None:
         """Count a refusal."""
-        with self._lock, self._told():
+        with self._lock, self._errors():
             self._marks.execute(
                 "UPDATE revisions SET attempts = attempts + 1, why = ? WHERE seq = ?", (_storable(why), seq)
             )
 
-    def done(self, address: str, seq: int, fate: Fate, now_ms: int, why: str = "") -> None:
-        """It waits no more. What was told needs no body any more; what was not keeps it, for whoever looks."""
-        body = ", body = NULL" if fate == "sent" else ""
+    def done(self, address: str, seq: int, status: Status, now_ms: int, why: str = "") -> None:
+        """It waits no more. A delivered one loses its body; any other keeps it, for inspection."""
+        body = ", body = NULL" if status == "sent" else ""
         with self._lock:
-            with self._told():
+            with self._errors():
                 changed = self._marks.execute(
-                    f"UPDATE revisions SET fate = ?, done_ms = ?, why = ?{body} WHERE seq = ? AND fate = 'pending'",  # noqa: S608
-                    (fate, now_ms, _storable(why), seq),
+                    f"UPDATE revisions SET status = ?, done_ms = ?, why = ?{body} WHERE seq = ? AND status = 'pending'",  # noqa: S608
+                    (status, now_ms, _storable(why), seq),
                 ).rowcount
             self._pending[address] = self._pending.get(address, 0) - changed
 
@@ -174,18 +174,18 @@ class RevisionQueue:
 
     def oldest_ms(self, address: str) -> int | None:
         """Since when the oldest one waits."""
-        with self._lock, self._told():
+        with self._lock, self._errors():
             row = self._connection.execute(
-                "SELECT put_ms FROM revisions WHERE address = ? AND fate = 'pending' ORDER BY seq LIMIT 1", (address,)
+                "SELECT put_ms FROM revisions WHERE address = ? AND status = 'pending' ORDER BY seq LIMIT 1", (address,)
             ).fetchone()
         return None if row is None else row[0]
 
     def failed(self, limit: int) -> list[Failed]:
         """What was parked or has expired, the latest first."""
-        with self._lock, self._told():
+        with self._lock, self._errors():
             rows = self._connection.execute(
-                "SELECT address, revision_id, stream, record_id, fate, why, attempts, done_ms FROM revisions "
-                "WHERE fate IN ('parked', 'expired') ORDER BY done_ms DESC, seq DESC LIMIT ?",
+                "SELECT address, revision_id, stream, record_id, status, why, attempts, done_ms FROM revisions "
+                "WHERE status IN ('parked', 'expired') ORDER BY done_ms DESC, seq DESC LIMIT ?",
                 (limit,),
             ).fetchall()
         return [Failed(*row) for row in rows]
@@ -197,7 +197,7 @@ class RevisionQueue:
                 self._closed = True
                 self._marks.close()
                 self._connection.close()
-                os.close(self._owned)
+                os.close(self._locked)
 
     def _make(self) -> None:
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
@@ -225,7 +225,7 @@ class RevisionQueue:
         )
 
     def _check_standing(self) -> None:
-        """What is written to a file that was removed would be told by nobody after the next start."""
+        """What is written to a file that was removed would be delivered by nobody after the next start."""
         try:
             self._standing.check()
         except SinkError:
@@ -236,7 +236,7 @@ class RevisionQueue:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._lock, self._told():
+        with self._lock, self._errors():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -248,7 +248,7 @@ class RevisionQueue:
                 raise
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -257,8 +257,8 @@ class RevisionQueue:
             raise StateError(f"{self.path}: found no queue of revisions that can be read ({error})") from error
 
 
-def _owned(path: Path) -> int:
-    """A descriptor that holds the lock: two processes would tell revisions twice, and out of order."""
+def _locked(path: Path) -> int:
+    """A descriptor that holds the lock: two processes would deliver revisions twice, and out of order."""
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

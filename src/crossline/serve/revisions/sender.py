@@ -15,7 +15,7 @@ from crossline.core.basics.errors import CrosslineError, RetryableError, SinkErr
 from crossline.core.settings.process.serve import RevisionSettings
 from crossline.logs import get_logger
 from crossline.serve.revisions.queue import RevisionQueue, Waiting
-from crossline.serve.revisions.values import AddressState, Fate
+from crossline.serve.revisions.values import AddressState, Status
 
 PAUSE_MS, PAUSE_MS_MAX = 200, 10_000  # between two attempts: doubled each time
 
@@ -26,7 +26,7 @@ log = get_logger(__name__)
 class Sender:
     """One address, ``parallel`` messages at a time, of one record one.
 
-    ``idle`` is told whenever something stopped waiting.
+    ``idle`` is called whenever something stopped waiting.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Sender:
         self._paused_until_s = 0.0
         self._failures = 0  # of the address, one behind the other
         self._away: str | None = None
-        self._fates: dict[Fate, int] = {"sent": 0, "parked": 0, "expired": 0}
+        self._counts: dict[Status, int] = {"sent": 0, "parked": 0, "expired": 0}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -77,10 +77,10 @@ class Sender:
     def state(self) -> AddressState:
         """How it stands."""
         with self._changed:
-            away, fates = self._away, dict(self._fates)
+            away, counts = self._away, dict(self._counts)
         pending, oldest_ms = self._queue.pending(self.address), self._queue.oldest_ms(self.address)
         return AddressState(
-            self._poster.where, pending, fates["sent"], fates["parked"], fates["expired"], oldest_ms, away
+            self._poster.where, pending, counts["sent"], counts["parked"], counts["expired"], oldest_ms, away
         )
 
     def stop(self) -> None:
@@ -146,15 +146,15 @@ class Sender:
     def _too_old(self, waiting: Waiting) -> bool:
         return self._clock_ms() - waiting.put_ms >= self._settings.give_up
 
-    def _end(self, record: Record, waiting: Waiting, fate: Fate, why: str) -> None:
-        self._queue.done(self.address, waiting.seq, fate, self._clock_ms(), why)
-        if fate != "sent":
+    def _end(self, record: Record, waiting: Waiting, status: Status, why: str) -> None:
+        self._queue.done(self.address, waiting.seq, status, self._clock_ms(), why)
+        if status != "sent":
             log.error(
-                "a revision was not taken", fate=fate, address=self._poster.where, id=waiting.revision_id, why=why
+                "a revision was not taken", status=status, address=self._poster.where, id=waiting.revision_id, why=why
             )
         with self._changed:
             self._by_record[record].popleft()
-            self._fates[fate] += 1
+            self._counts[status] += 1
         self._idle()
 
     def _pause(self, error: CrosslineError) -> float:

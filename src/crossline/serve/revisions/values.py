@@ -1,4 +1,4 @@
-"""A revision as a payment system is told of it: plain values, no I/O."""
+"""A revision as a payment system gets it: plain values, no I/O."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Literal
 from crossline.core.decide.decision import revision_id
 
 SCHEMA_VERSION = 1
-Fate = Literal["pending", "sent", "parked", "expired"]
+Status = Literal["pending", "sent", "parked", "expired"]
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """``revision_id``: the same whenever it is told, so that a repeat is known by it. ``body``: as it is posted."""
+    """``revision_id``: the same in every delivery, so that a receiver knows repeats. ``body``: as it is posted."""
 
     revision_id: str
     stream: str
@@ -24,13 +24,13 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A revision that an address was not told of: ``parked``, it was refused; ``expired``, nobody answered."""
+    """A revision that was not delivered to an address: ``parked``, it was refused; ``expired``, nobody answered."""
 
     where: str
     revision_id: str
     stream: str
     record_id: str
-    fate: Fate
+    status: Status
     why: str
     attempts: int
     at_ms: int
@@ -49,20 +49,20 @@ class AddressState:
     away: str | None
 
 
-def revision_of(answer: Mapping[str, Any], decided: Mapping[str, Any], told: str | None = None) -> Revision | None:
+def revision_of(answer: Mapping[str, Any], decided: Mapping[str, Any], last: str | None = None) -> Revision | None:
     """The revision by which ``decided`` replaces what is known outside; None where that is the same decision.
 
     Args:
         answer: What the API answered (``decision_id``, ``stream``, ``record_id``, ``decision``, ``answered``).
         decided: The pipeline's decision on the record, or its revision, as sinks get them.
-        told: The decision that the last revision on this record told; None: only the answer is known outside.
+        last: The decision of the last revision that was put for this record; None: only the answer is known outside.
 
     >>> answer = {"decision_id": "d1", "stream": "payments", "record_id": "t1", "decision": "allow", "answered": "peek"}
     >>> decided = {"decision_id": "d1", "kind": "decision", "decision": "block", "score": 90, "revision": 0}
     >>> revision_of(answer, decided).body["was"], revision_of(answer, decided).body["decision"]
     ('allow', 'block')
     """
-    was = answer["decision"] if told is None else told
+    was = answer["decision"] if last is None else last
     if decided["decision"] == was:
         return None
     # The stream's own first decision has the id of the answer itself; its revisions have ids of their own.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.core.conditions.lists import NamedList, named_lists
-from crossline.core.decide.fallback import Fallback, Fallen, fallback_problems
+from crossline.core.decide.fallback import Fallback, FallbackDecision, fallback_problems
 from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.settings.config import load_pipeline
 from crossline.core.streams.schema import StreamSpec, load_streams
@@ -292,7 +292,7 @@ def test_it_says_what_a_naive_twin_says(
         else:
             expected = (last, len(branches)) if last else ("review", None)
         found = fallback.decide(record, LISTS, NOW)
-        assert isinstance(found, Fallen)
+        assert isinstance(found, FallbackDecision)
         assert (found.decision, found.branch) == expected
 
 

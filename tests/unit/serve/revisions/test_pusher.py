@@ -129,14 +129,14 @@ def test_one_that_is_never_taken_is_parked_and_those_behind_it_go_on(
         assert pusher.wait_idle(WAIT_S)
     assert sorted(receiver.taken) == ["a-0", "a-2", "b-0", "b-1", "b-2"]
     (failed,) = pusher.failed()
-    assert (failed.revision_id, failed.record_id, failed.fate, failed.attempts) == (
+    assert (failed.revision_id, failed.record_id, failed.status, failed.attempts) == (
         "a-1",
         "a",
         "parked",
         attempts - (attempts == 1) + (attempts == 1),
     )
     assert failed.why.startswith(f"{status} said" if status else "it hung up")
-    assert [each["fate"] for each in logs if each["event"] == "a revision was not taken"] == ["parked"]
+    assert [each["status"] for each in logs if each["event"] == "a revision was not taken"] == ["parked"]
     assert pusher.put([revision("a", 1)]) == 0
 
 
@@ -304,7 +304,7 @@ def test_what_nobody_takes_for_too_long_is_given_up_and_kept_to_be_seen(
         assert pusher.states()[0].pending == 2
         now[0] += 3_600_000
         assert pusher.wait_idle(WAIT_S)
-    assert {(each.revision_id, each.fate) for each in pusher.failed()} == {("a-0", "expired"), ("a-1", "expired")}
+    assert {(each.revision_id, each.status) for each in pusher.failed()} == {("a-0", "expired"), ("a-1", "expired")}
     assert all("busy: 503" in each.why for each in pusher.failed())
     receiver_seconds.undo()
 

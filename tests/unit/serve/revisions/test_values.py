@@ -62,6 +62,6 @@ def test_a_revision_is_what_changes_the_last_word_outside() -> None:
     assert revision_of(ANSWER, {**DECIDED, "decision": "allow"}) is None
     late = {**DECIDED, "kind": "revision", "decision_id": "r1", "revision": 1, "decision": "allow", "because": "c1"}
     assert revision_of(ANSWER, late) is None
-    second = revision_of(ANSWER, late, told="block")
+    second = revision_of(ANSWER, late, last="block")
     assert second is not None
     assert (second.revision_id, second.body["was"], second.body["decision"]) == ("r1", "block", "allow")
