@@ -20,7 +20,7 @@ Answer = Callable[[dict[str, Any], int], int | None]  # a status; None: it hangs
 class Receiver:
     """Listens on loopback. ``answer`` says what becomes of a message that comes for the n-th time."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.answer: Answer = lambda _body, _times: 200
         self.headers: dict[str, str] = {}
         self.hang_up_after = False
@@ -32,7 +32,7 @@ class Receiver:
         self.away = threading.Event()  # it hangs up on whoever only asks whether it is there
         self.closing = threading.Event()
         self.lock = threading.Lock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self.server.daemon_threads = True
         self.port = self.server.server_port
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)

@@ -19,6 +19,7 @@ from crossline.core.decide.policy import load_policy
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.shared import load_figures_document
 from crossline.core.settings.config import EngineSettings, load_pipeline
+from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.tables import KINDS
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.yamltext import load_yaml
@@ -138,12 +139,14 @@ def test_its_yaml_loads(block: Block) -> None:
         assert load_pipeline(block.text, str(block), lambda _: streams).name
     elif "streams" in data:
         assert load_streams(block.text, str(block))
-    elif "decide" in data or "bands" in data:
+    elif "decide" in data or "bands" in data or "fallback" in data:
         assert load_policy(block.text, str(block))
     elif "engine" in data:
         assert EngineSettings.model_validate(data["engine"]).spark
     elif "kind" in data:
         assert load_figures_document(load_yaml(block.text, str(block)))
+    elif "serve" in data:
+        assert ServeSettings.model_validate(data["serve"]).place
     elif "enrich" in data:
         assert [KINDS[each["kind"]].model_validate(each) for each in data["enrich"].values()]
     else:

@@ -82,7 +82,7 @@ def order_findings(branches: Sequence[FallbackBranch]) -> list[Finding]:
     ]
 
 
-class Fallen(NamedTuple):
+class FallbackDecision(NamedTuple):
     """What the fallback decided. ``branch``: its number, from 0; None where none spoke. ``why``: for people."""
 
     decision: Action
@@ -107,7 +107,7 @@ class Fallback:
 
     >>> fallback = Fallback.of(policy.fallback, "payments", streams)
     >>> fallback.decide({"amount_cents": 60_000}, {}, ingest_ms=1_767_225_607_120)
-    Fallen(decision='review', branch=0, why='fallback[0]: amount_cents > 50000')
+    FallbackDecision(decision='review', branch=0, why='fallback[0]: amount_cents > 50000')
     """
 
     def __init__(self, branches: Sequence[_Compiled], stream: str, columns: Mapping[str, FieldSpec]) -> None:
@@ -149,12 +149,15 @@ class Fallback:
         return tuple(sorted({name for each in self._branches for name in each.condition.lists()}))
 
     def prepare(self, lists: Lists) -> None:
-        """Index the lists that it reads, so that no request waits for that; a large one takes a second."""
+        """Index the lists that it reads, so that no request waits for that: a million values take a second or two.
+
+        An index is of the very ``NamedList``: hand in the same objects while the lists have not changed.
+        """
         for name in self.lists:
             if name in lists:
-                self._membership.of(lists[name])
+                self._membership.of(name, lists[name])
 
-    def decide(self, fields: Mapping[str, Any], lists: Lists, ingest_ms: int) -> Fallen:
+    def decide(self, fields: Mapping[str, Any], lists: Lists, ingest_ms: int) -> FallbackDecision:
         """What the first branch that holds says; `review` where none does. Never raises, whatever the record.
 
         Args:
@@ -171,10 +174,12 @@ class Fallback:
         for number, each in enumerate(self._branches):
             try:
                 if self._holds(each, known, lists, ingest_ms):
-                    return Fallen(each.decision, number, each.said)
+                    return FallbackDecision(each.decision, number, each.said)
             except UnknownListError as error:
-                return Fallen(SAFE, None, f"fallback[{number}] reads list {error}, which is not there")
-        return Fallen(SAFE, None, "no branch of the fallback holds" if self._branches else "the policy has no fallback")
+                return FallbackDecision(SAFE, None, f"fallback[{number}] reads list {error}, which is not there")
+        return FallbackDecision(
+            SAFE, None, "no branch of the fallback holds" if self._branches else "the policy has no fallback"
+        )
 
     def _holds(self, branch: _Compiled, known: Mapping[str, Any], lists: Lists, ingest_ms: int) -> bool:
         if branch.formula is not None and evaluate(branch.formula.root, known) is not True:
@@ -193,7 +198,7 @@ class Fallback:
             case Not(part):
                 return not self._meets(part, known, lists, ingest_ms)
             case Leaf(field, operator, ListRef(name)):
-                stands = self._membership.of(lists[name]).holds(known.get(field), ingest_ms)
+                stands = self._membership.of(name, lists[name]).holds(known.get(field), ingest_ms)
                 return stands == (operator == "in")
             case Leaf():
                 return holds(node, known)
@@ -262,7 +267,8 @@ def _names(formula: Formula | None) -> tuple[str, ...]:
 def _fit(value: Any, spec: FieldSpec) -> Any:  # noqa: PLR0911 - a table
     """``value`` as a field of ``spec`` has it; None where it is none."""
     if spec.is_list:
-        return [_fit(each, replace(spec, is_list=False)) for each in value] if isinstance(value, list) else None
+        inner = replace(spec, is_list=False)
+        return [_fit(each, inner) for each in value] if isinstance(value, list) else None
     match spec.kind:
         case "string":
             return value if isinstance(value, str) and _is_whole_text(value) else None
@@ -293,4 +299,8 @@ def _real(value: Any) -> float | None:
 
 def _is_whole_text(value: str) -> bool:
     """No half of a character, which nothing that looks into texts can take."""
-    return value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -10,7 +10,6 @@ from crossline.core.conditions.lists import NamedList
 from crossline.core.conditions.tree import Family, Literal, family
 
 _Key = tuple[Family, Literal]
-_KEPT_MAX = 64  # versions of lists: those of a policy are few, and each change makes a new one
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +28,21 @@ class Index:
 
 
 class Membership:
-    """Indexes of lists as records of ``stream`` are compared with them, each made once. From any thread."""
+    """Indexes of lists as records of ``stream`` are compared with them, one of each name. From any thread."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self._kept: dict[int, tuple[NamedList, Index]] = {}
+        self._kept: dict[str, tuple[NamedList, Index]] = {}
 
-    def of(self, named: NamedList) -> Index:
-        """The index of ``named``, which does not change: a list that does is another one."""
-        known = self._kept.get(id(named))
-        if known is not None:  # it keeps the list alive, so that no other can have its id
+    def of(self, name: str, named: NamedList) -> Index:
+        """The index of ``named``, the list of that name: made anew where it is another object than the last time."""
+        known = self._kept.get(name)
+        if known is not None and known[0] is named:
             return known[1]
         steady, others = named.times(self._stream)
         index = Index(
             frozenset((family(each), each) for each in steady),
             {(family(value), value): tuple(spans) for value, spans in others},
         )
-        for oldest in list(self._kept)[: 1 - _KEPT_MAX]:
-            self._kept.pop(oldest, None)  # somebody else may do so too
-        self._kept[id(named)] = (named, index)
+        self._kept[name] = (named, index)
         return index

@@ -218,7 +218,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
     streams, elsewhere = _streams(document, report, read)
     policy, more = _other_file(document, report, read, "policy", load_policy)
     elsewhere += more
-    elsewhere += _fallback(document, read, policy, streams)
+    elsewhere += _fallback(document, report, read, policy, streams)
     _check_sources(document, report, streams)
     if file is not None and streams is not None:
         streams, findings = with_tables(streams, file.enrich)
@@ -290,13 +290,22 @@ def _other_file(
 
 
 def _fallback(
-    document: Document, read: Callable[[str], str], policy: Policy | None, streams: Mapping[str, StreamSpec] | None
+    document: Document,
+    report: Report,
+    read: Callable[[str], str],
+    policy: Policy | None,
+    streams: Mapping[str, StreamSpec] | None,
 ) -> list[Problem]:
     """What of the policy's fallback does not fit the streams."""
     if policy is None or streams is None or not policy.fallback:
         return []
-    source = document.data["policy"]
-    return fallback_problems(read(source), source, policy.fallback, streams)
+
+    def check(text: str, source: str) -> None:
+        problems = fallback_problems(text, source, policy.fallback, streams)
+        if problems:
+            raise RefusedError(problems)
+
+    return _other_file(document, report, read, "policy", check)[1]
 
 
 def _check_sources(document: Document, report: Report, streams: dict[str, StreamSpec] | None) -> None:

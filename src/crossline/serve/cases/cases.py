@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,23 +138,27 @@ class Cases:
         *,
         who: str,
         assignee: str | None = None,
+        about: Mapping[str, str] | None = None,
         key: str | None = None,
     ) -> Case:
-        """Open a case about ``alerts``. Raises NotTakenError, and KeyReusedError as ``put_label``."""
-        asked = ["create_case", title, [each.to_json() for each in alerts], assignee]
+        """Open a case with ``alerts``. ``about``: the key that it is about, field name to value.
+
+        Raises NotTakenError, and KeyReusedError as ``put_label``.
+        """
+        asked = ["create_case", title, [each.to_json() for each in alerts], assignee, about]
         checks.text("/title", title, checks.TITLE_MAX, least=1)
         if assignee is not None:
             checks.text("/assignee", assignee, checks.ID_MAX, least=1)
-        linked = checks.alerts("/alerts", alerts)
+        linked, entity = checks.alerts("/alerts", alerts), checks.about("/key", about or {})
         self._check(who, key)
         now_ms = self._clock_ms()
         with self._file.transaction():
             known = self._file.known_key(who, key, asked, now_ms)
             if known is not None:
                 return Case.from_row(known)
-            made = Case(self._make_id(), title, "open", linked, assignee, 1, now_ms, who, now_ms, who)
+            made = Case(self._make_id(), title, "open", linked, assignee, 1, now_ms, who, now_ms, who, entity)
             casework.write(self._file, made, fresh=True)
-            after = {name: made.to_json()[name] for name in ("title", "state", "alerts", "assignee")}
+            after = {name: made.to_json()[name] for name in ("title", "state", "key", "alerts", "assignee")}
             casework.note_event(self._file, made, "created", who, now_ms, "", {}, after)
             self._file.keep_key(who, key, asked, now_ms, made.to_row())
         return made
@@ -242,6 +246,14 @@ class Cases:
         if not 1 <= limit <= casework.LIMIT_MAX:
             raise NotTakenError("?limit", str(limit), f"1 to {casework.LIMIT_MAX}")
         return casework.events(self._file, case_id, after, limit)
+
+    def notes(self, case_id: str, limit: int = 500) -> list[CaseEvent]:
+        """The notes of a case, in their order: of many the last ``limit``."""
+        return casework.notes(self._file, case_id, limit)
+
+    def cursor_after(self, case_id: str) -> str:
+        """The cursor of the page that begins behind a case. Raises NotThereError."""
+        return casework.cursor_after(self._file, case_id)
 
     def close(self) -> None:
         """Let go of the file; safe to call twice."""

@@ -109,6 +109,8 @@ def write(file: CaseFile, case: Case, *, fresh: bool) -> None:
         put = ", ".join(f"{name} = ?" for name in names)
         file.run(f"UPDATE cases SET {put} WHERE case_id = ?", [*(row[name] for name in names), case.case_id])  # noqa: S608
     (found,) = file.rows("SELECT seq FROM cases WHERE case_id = ?", (case.case_id,))
+    for number, (name, value) in enumerate(case.about.items() if fresh else ()):
+        file.run("INSERT INTO case_keys VALUES (?, ?, ?, ?)", (found["seq"], name, value, number))
     file.run("DELETE FROM case_alerts WHERE case_seq = ?", (found["seq"],))
     for number, each in enumerate(case.alerts):
         file.run(
@@ -143,10 +145,27 @@ def events(file: CaseFile, case_id: str | None, after: int, limit: int) -> list[
         f"SELECT * FROM case_events WHERE {where}number > ? ORDER BY number LIMIT ?",  # noqa: S608
         (*([] if case_id is None else [case_id]), min(max(after, 0), _INT_MAX), limit),
     )
-    return [
-        CaseEvent(**{**each, "before": orjson.loads(each["before"]), "after": orjson.loads(each["after"])})
-        for each in found
-    ]
+    return [_event(each) for each in found]
+
+
+def notes(file: CaseFile, case_id: str, limit: int) -> list[CaseEvent]:
+    """The last ``limit`` notes of a case, in their order."""
+    found = file.rows(
+        "SELECT * FROM case_events WHERE case_id = ? AND kind = 'note' ORDER BY number DESC LIMIT ?", (case_id, limit)
+    )
+    return [_event(each) for each in reversed(found)]
+
+
+def cursor_after(file: CaseFile, case_id: str) -> str:
+    """Raises NotThereError."""
+    found = file.rows("SELECT seq FROM cases WHERE case_id = ?", (case_id,))
+    if not found:
+        raise NotThereError(f"there is no case {shown(case_id)}")
+    return str(found[0]["seq"])
+
+
+def _event(row: sqlite3.Row) -> CaseEvent:
+    return CaseEvent(**{**row, **{name: orjson.loads(row[name]) for name in ("before", "after")}})
 
 
 def _conditions(wanted: CaseFilter) -> list[tuple[str, list[Any]]]:
@@ -160,6 +179,8 @@ def _conditions(wanted: CaseFilter) -> list[tuple[str, list[Any]]]:
     if wanted.record is not None:
         inner = "SELECT case_seq FROM case_alerts WHERE stream = ? AND record_id = ?"
         found.append((f"seq IN ({inner})", list(wanted.record)))
+    if wanted.about is not None:
+        found.append(("seq IN (SELECT case_seq FROM case_keys WHERE field = ? AND value = ?)", list(wanted.about)))
     for operator, bound_ms in ((">=", wanted.from_ms), ("<", wanted.until_ms)):
         if bound_ms is not None:
             found.append((f"opened_ms {operator} ?", [max(-_INT_MAX, min(bound_ms, _INT_MAX))]))
@@ -179,8 +200,16 @@ def _cases(file: CaseFile, found: Sequence[sqlite3.Row]) -> list[Case]:
         by_case.setdefault(each["case_seq"], []).append(
             LinkedAlert(each["alert_id"], each["stream"], each["record_id"])
         )
+    about: dict[int, dict[str, str]] = {}
+    keys = f"SELECT * FROM case_keys WHERE case_seq IN ({marks}) ORDER BY case_seq, position"  # noqa: S608
+    for each in file.rows(keys, [each["seq"] for each in found]):
+        about.setdefault(each["case_seq"], {})[each["field"]] = each["value"]
     return [
-        Case(alerts=tuple(by_case.get(each["seq"], ())), **{name: each[name] for name in _COLUMNS.split(", ")})
+        Case(
+            alerts=tuple(by_case.get(each["seq"], ())),
+            about=about.get(each["seq"], {}),
+            **{name: each[name] for name in _COLUMNS.split(", ")},
+        )
         for each in found
     ]
 

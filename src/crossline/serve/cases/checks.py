@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from crossline.core.basics.times import instant_text
 from crossline.core.texts.problems import shown
 from crossline.serve.cases.values import LinkedAlert, NotTakenError
 
 ID_MAX, TITLE_MAX, REASON_MAX, NOTE_MAX = 1_024, 200, 4_000, 20_000
-ALERTS_MAX = 1_000
+ALERTS_MAX, KEY_MAX = 1_000, 16
 FUTURE_MS = 300_000  # clocks of those who ask may be ahead
 EARLIEST_MS = -62_135_596_800_000  # 0001-01-01
 
@@ -57,3 +57,13 @@ def alerts(pointer: str, values: Sequence[LinkedAlert]) -> tuple[LinkedAlert, ..
     if len(found) > ALERTS_MAX:
         raise NotTakenError(pointer, f"{len(found):,} alerts", f"at most {ALERTS_MAX:,} in a case")
     return found
+
+
+def about(pointer: str, value: Mapping[str, str]) -> dict[str, str]:
+    """``value`` as a key. Raises NotTakenError."""
+    if len(value) > KEY_MAX:
+        raise NotTakenError(pointer, f"{len(value):,} fields", f"at most {KEY_MAX} in a key")
+    for name, each in value.items():
+        text(pointer, name, ID_MAX, least=1)
+        text(f"{pointer}/{name}", each, ID_MAX)
+    return dict(value)

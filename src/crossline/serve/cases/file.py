@@ -14,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.connectors.standing import Standing
+from crossline.core.basics.errors import RetryableError, SinkError, StateError
 from crossline.serve.cases.values import KeyReusedError
 
 VERSION = 1
@@ -41,6 +42,9 @@ _TABLES = (
     """CREATE TABLE case_alerts (
     case_seq INTEGER NOT NULL, position INTEGER NOT NULL, alert_id TEXT NOT NULL, stream TEXT, record_id TEXT,
     PRIMARY KEY (case_seq, alert_id)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE case_keys (
+    case_seq INTEGER NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL, position INTEGER NOT NULL,
+    PRIMARY KEY (case_seq, field)) STRICT, WITHOUT ROWID""",
     """CREATE TABLE case_events (
     number INTEGER PRIMARY KEY AUTOINCREMENT, case_id TEXT NOT NULL, kind TEXT NOT NULL, at_ms INTEGER NOT NULL,
     who TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL)
@@ -57,6 +61,7 @@ _TABLES = (
     "CREATE INDEX cases_by_assignee ON cases (assignee, seq)",
     "CREATE INDEX case_alerts_by_alert ON case_alerts (alert_id)",
     "CREATE INDEX case_alerts_by_record ON case_alerts (stream, record_id)",
+    "CREATE INDEX case_keys_by_value ON case_keys (field, value)",
     "CREATE INDEX events_by_case ON case_events (case_id, number)",
     "CREATE INDEX keys_by_time ON keys (at_ms)",
 )
@@ -75,8 +80,9 @@ class CaseFile:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
+        self._standing = Standing.of(path)
         try:
-            with self._told():
+            with self._errors():
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
             with self.transaction():
@@ -105,10 +111,11 @@ class CaseFile:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All that is done within, or nothing."""
-        with self._lock, self._told():
+        with self._lock, self._errors():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._check_standing()
                 self._connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
@@ -122,7 +129,7 @@ class CaseFile:
             if self._connection.in_transaction:
                 yield
                 return
-            with self._told():
+            with self._errors():
                 self._connection.execute("BEGIN")
             try:
                 yield
@@ -132,7 +139,7 @@ class CaseFile:
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """What ``statement`` finds."""
-        with self._lock, self._told():
+        with self._lock, self._errors():
             try:
                 return self._connection.execute(statement, values).fetchall()
             except UnicodeEncodeError:  # half of a character: no text that is stored has one
@@ -140,7 +147,7 @@ class CaseFile:
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> int:
         """The number of the row that ``statement`` added, of those with numbers."""
-        with self._told():
+        with self._errors():
             return self._connection.execute(statement, values).lastrowid or 0
 
     def known_key(self, who: str, key: str | None, asked: Any, now_ms: int) -> Any | None:
@@ -172,13 +179,23 @@ class CaseFile:
         if over > 0:
             self.run("DELETE FROM keys WHERE (who, key) IN (SELECT who, key FROM keys ORDER BY at_ms LIMIT ?)", (over,))
 
+    def _check_standing(self) -> None:
+        """What is written to a file that was removed would be seen by nobody after the next start."""
+        try:
+            self._standing.check()
+        except SinkError:
+            raise RetryableError(
+                f"{self.path} was deleted or replaced while the API writes to it; put it back, or start the API again: "
+                "it then goes on with what stands there"
+            ) from None
+
     def close(self) -> None:
         """Let go of the file; safe to call twice."""
         with self._lock:
             self._connection.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:

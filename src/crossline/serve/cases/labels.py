@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from crossline.serve.cases import checks
 from crossline.serve.cases.file import CaseFile
@@ -79,14 +78,15 @@ def standing(
 
     ``known_by_ms``, ``given_by_ms``: of what was known, and of what was said, up to then.
     """
-    inner, values = ["m.stream = l.stream", "m.record_id = l.record_id"], list[Any]()
-    where = ["seq > ?"]
+    # All of one moment, however long it is read: labels that come meanwhile are not seen.
+    (end,) = file.rows("SELECT coalesce(max(seq), 0) AS seq FROM labels")
+    inner, values = ["m.stream = l.stream", "m.record_id = l.record_id", "m.seq <= ?"], [end["seq"]]
     for column, bound_ms in (("known_ms", known_by_ms), ("at_ms", given_by_ms)):
         if bound_ms is not None:
             inner.append(f"m.{column} <= ?")
             values.append(max(-(2**62), min(bound_ms, 2**62)))
-    newest = f"SELECT max(version) FROM labels AS m WHERE {' AND '.join(inner)}"  # noqa: S608 - as above
-    where.append(f"version = ({newest})")
+    newest = f"SELECT max(version) FROM labels AS m WHERE {' AND '.join(inner)}"  # noqa: S608 - our own names
+    where = ["seq > ?", f"version = ({newest})"]
     if streams is not None:
         where.append(f"stream IN ({', '.join('?' * len(streams))})")
         values += streams

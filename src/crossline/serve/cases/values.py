@@ -1,4 +1,4 @@
-"""What the store of labels and cases is told, and what it tells: plain values, no I/O."""
+"""Arguments and results of the store of labels and cases: plain values, no I/O."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case as it stands. ``version`` counts its changes, from 1, and is what ``If-Match`` is held against."""
+    """A case as it stands. ``version`` counts its changes, from 1, and is what ``If-Match`` is held against.
+
+    ``about``: the key that it is about, as in alerts: field name to value.
+    """
 
     case_id: str
     title: str
@@ -101,6 +104,7 @@ class Case:
     opened_by: str
     changed_ms: int
     changed_by: str
+    about: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As the API says it."""
@@ -108,6 +112,7 @@ class Case:
             "case_id": self.case_id,
             "title": self.title,
             "state": self.state,
+            "key": dict(self.about),
             "alerts": [each.to_json() for each in self.alerts],
             "assignee": self.assignee,
             "version": self.version,
@@ -180,7 +185,10 @@ class CaseEvent:
 
 @dataclass(frozen=True, slots=True)
 class CaseFilter:
-    """Which cases: those that meet all that is given. ``text``: stands in the title, in letters of either case."""
+    """Which cases: those that meet all that is given.
+
+    ``about``: a field of their key, and its value. ``text``: stands in the title, in letters of either case.
+    """
 
     states: tuple[CaseState, ...] = ()
     assignee: str | Unset | None = UNSET
@@ -188,6 +196,7 @@ class CaseFilter:
     record: tuple[str, str] | None = None
     from_ms: int | None = None
     until_ms: int | None = None
+    about: tuple[str, str] | None = None
     text: str = ""
 
 
@@ -204,11 +213,12 @@ class NotThereError(UsageError):
 
 
 class ChangedError(UsageError):
-    """It was changed meanwhile; ``stands`` is what stands there now. Of HTTP a 412."""
+    """It was changed meanwhile; ``stands`` is what stands there now, in ``version`` (0: nothing). Of HTTP a 412."""
 
     def __init__(self, message: str, stands: Case | Label | None) -> None:
         super().__init__(message)
         self.stands = stands
+        self.version = 0 if stands is None else stands.version
 
 
 class KeyReusedError(UsageError):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.core.conditions.lists import NamedList, named_lists
-from crossline.core.decide.fallback import Fallback, Fallen, fallback_problems
+from crossline.core.decide.fallback import Fallback, FallbackDecision, fallback_problems
 from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.settings.config import load_pipeline
 from crossline.core.streams.schema import StreamSpec, load_streams
@@ -155,6 +155,13 @@ def test_a_large_list_is_indexed_once() -> None:
     fallback.prepare(named)
     asked = [fallback.decide({"merchant_id": f"m{number}"}, named, NOW).decision for number in range(49_000, 51_000)]
     assert asked == ["block"] * 1_000 + ["allow"] * 1_000
+    changed = {**named, "watched": named["watched"].then([("m9", 2**62)], {"payments": NOW})}
+    assert [fallback.decide({"merchant_id": name}, changed, NOW).decision for name in ("m9", "m1")] == [
+        "block",
+        "allow",
+    ]
+    assert fallback.decide({"merchant_id": "m1"}, changed, NOW - 1).decision == "block"
+    assert fallback.decide({"merchant_id": "m1"}, named, NOW).decision == "block"
 
 
 def test_a_field_that_only_another_stream_has_is_missing_here() -> None:
@@ -285,7 +292,7 @@ def test_it_says_what_a_naive_twin_says(
         else:
             expected = (last, len(branches)) if last else ("review", None)
         found = fallback.decide(record, LISTS, NOW)
-        assert isinstance(found, Fallen)
+        assert isinstance(found, FallbackDecision)
         assert (found.decision, found.branch) == expected
 
 

@@ -133,6 +133,18 @@ def test_paths_of_passwords_move_too() -> None:
     assert pipeline.sources["payments"].security.password_file == "conf/secret"
 
 
+def test_paths_of_addresses_of_revisions_move_too() -> None:
+    text = SHORT + (
+        "policy: policies/good.yaml\nserve:\n  revisions:\n"
+        "    - {url: https://pay.example/x, password_file: key, ca_file: ca.pem}\n"
+        "    - {url: https://pay.example/y, password_env: KEY}\n"
+    )
+    pipeline = in_folder(load_pipeline(text, "pipeline.yaml", reader(GOLDEN)), "conf")
+    assert pipeline.serve is not None
+    found = [(each.url, each.password_file, each.ca_file) for each in pipeline.serve.revisions]
+    assert found == [("https://pay.example/x", "conf/key", "conf/ca.pem"), ("https://pay.example/y", None, None)]
+
+
 def refuse(path: str) -> str:
     raise FileNotFoundError(2, "No such file or directory", path)
 

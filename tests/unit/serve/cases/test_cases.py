@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.basics.errors import StateError
+from crossline.serve.cases import labels
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.checks import FUTURE_MS, NOTE_MAX
 from crossline.serve.cases.values import (
@@ -151,6 +149,16 @@ def test_the_way_of_a_case(cases: Cases) -> None:
     assert (reopened.state, reopened.assignee, reopened.version) == ("open", None, 4)
 
 
+def test_the_key_that_a_case_is_about_stays(cases: Cases) -> None:
+    cases.create_case("One", who="ada", about={"b": "2", "a": ""}, key="k")
+    changed = cases.change_case("case-1", 1, CaseChange(state="escalated"), "ada")
+    assert list(changed.about.items()) == list(cases.case("case-1").about.items()) == [("b", "2"), ("a", "")]
+    assert cases.create_case("One", who="ada", about={"b": "2", "a": ""}, key="k").about == changed.about
+    for about in ({"": "x"}, {"a": 3}, {f"f{number}": "x" for number in range(17)}):
+        with pytest.raises(NotTakenError, match="/key"):
+            cases.create_case("Two", who="ada", about=about)  # type: ignore[arg-type]
+
+
 def test_alerts_come_and_go(cases: Cases) -> None:
     cases.create_case("One", ALERTS[:1], who="ada")
     both = cases.change_case("case-1", 1, CaseChange(link=(ALERTS[1], LinkedAlert("a1", "payments", "t9"))), "ada")
@@ -217,7 +225,13 @@ def test_what_is_no_label_no_note_no_case(cases: Cases) -> None:
 def test_pages_and_filters(cases: Cases) -> None:
     for number in range(7):
         linked = [LinkedAlert(f"a{number % 2}", "payments", f"t{number}")]
-        cases.create_case(f"Case {number} 100%", linked, who="ada", assignee="bob" if number < 3 else None)
+        cases.create_case(
+            f"Case {number} 100%",
+            linked,
+            who="ada",
+            assignee="bob" if number < 3 else None,
+            about={"account_id": f"a{number % 3}", "zone": "x"},
+        )
     cases.change_case("case-2", 1, CaseChange(state="escalated"), "bob")
 
     def found(wanted: CaseFilter, limit: int = 3) -> list[str]:
@@ -237,6 +251,8 @@ def test_pages_and_filters(cases: Cases) -> None:
     assert found(CaseFilter(assignee=None)) == ["6", "5", "4", "3"]
     assert found(CaseFilter(alert_id="a1", states=("open",))) == ["5", "3"]
     assert found(CaseFilter(record=("payments", "t4"))) == ["4"]
+    assert found(CaseFilter(about=("account_id", "a1"))) == ["4", "1"]
+    assert cases.case("case-1").about == {"account_id": "a0", "zone": "x"}
     assert found(CaseFilter(from_ms=START + 2, until_ms=START + 4)) == ["3", "2"]
     assert found(CaseFilter(from_ms=10**30)) == []
     assert found(CaseFilter(text="CASE 3")) == ["3"]
@@ -247,66 +263,15 @@ def test_pages_and_filters(cases: Cases) -> None:
             cases.cases(CaseFilter(), cursor, limit)
 
 
-def test_one_of_many_who_change_the_same_version_wins(tmp_path: Path) -> None:
-    """Threads of one process, and another process's connection to the same file."""
-    here, there = made_at(tmp_path), made_at(tmp_path)
-    here.create_case("One", who="ada")
-    won, lost, begin = list[str](), list[str](), threading.Barrier(8)
-
-    def run(number: int) -> None:
-        begin.wait()
-        for version in range(1, 6):
-            try:
-                (here if number % 2 else there).change_case(
-                    "case-1", version, CaseChange(title=f"{number}"), f"w{number}"
-                )
-                won.append(f"{version}")
-            except (ChangedError, NotTakenError):
-                lost.append(f"{version}")
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    case = there.case("case-1")
-    assert case.version == len(won) + 1
-    assert len(set(won)) == len(won)
-    assert [each.version for each in here.events("case-1")] == list(range(1, case.version + 1))
-    here.close()
-    there.close()
-
-
-def test_what_was_said_cannot_be_changed_or_removed(cases: Cases, tmp_path: Path) -> None:
-    cases.put_label("p", "t1", True, who="ada")
-    cases.create_case("One", who="ada")
-    with sqlite3.connect(tmp_path / "serve/cases.db") as connection:
-        for statement in (
-            "UPDATE labels SET is_fraud = 0",
-            "DELETE FROM labels",
-            "DELETE FROM case_events",
-            "UPDATE case_events SET who = 'eve'",
-        ):
-            with pytest.raises(sqlite3.IntegrityError, match="are only added"):
-                connection.execute(statement)
-    connection.close()
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "text.db").write_text("no database, and long enough to be none" * 100)
-    with pytest.raises(StateError, match="found no file of labels and cases that can be read"):
-        Cases(tmp_path / "text.db")
-    with sqlite3.connect(tmp_path / "other.db") as connection:
-        connection.execute("CREATE TABLE alerts (x)")
-    connection.close()
-    with pytest.raises(StateError, match="found another SQLite file"):
-        Cases(tmp_path / "other.db")
-    Cases(tmp_path / "newer.db").close()
-    with sqlite3.connect(tmp_path / "newer.db") as connection:
-        connection.execute("PRAGMA user_version = 9")
-    connection.close()
-    with pytest.raises(StateError, match="found version 9"):
-        Cases(tmp_path / "newer.db")
+def test_labels_that_come_while_they_are_read_are_not_seen(cases: Cases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "PIECE", 2)
+    for number in range(5):
+        cases.put_label("p", f"t{number}", True, who="ada")
+    reading = cases.labels()
+    first = next(reading)
+    for number in (0, 4, 5):
+        cases.put_label("p", f"t{number}", False, who="bob")
+    assert [(each.record_id, each.is_fraud) for each in (first, *reading)] == [(f"t{n}", True) for n in range(5)]
 
 
 CHANGES = st.tuples(

@@ -49,7 +49,7 @@ class LimitSettings(Settings):
 
 
 class RevisionSettings(PostingSettings):
-    """An address that is told where the stream decides otherwise than the API answered, signed with a key.
+    """An address that is notified where the stream decides otherwise than the API answered, signed with a key.
 
     The key is the password that the settings name. Revisions of one record are posted in their order.
     """
@@ -89,7 +89,7 @@ class ServeSettings(Settings):
     open: bool = Field(default=False, description="Nobody is asked for a key; on loopback alone, for a demonstration.")
     limits: LimitSettings = Field(default_factory=LimitSettings, description="What one key may ask.")
     revisions: list[RevisionSettings] = Field(
-        default=[], description="Addresses that are told where the stream decides otherwise than the API answered."
+        default=[], description="Addresses that are notified where the stream decides otherwise than the API answered."
     )
     message_keys: dict[str, str] = Field(
         default={},

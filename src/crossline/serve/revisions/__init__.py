@@ -1,0 +1,1 @@
+"""Notifies other systems where the stream decided otherwise than the API answered."""
