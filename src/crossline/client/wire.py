@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +15,11 @@ import httpx
 from crossline.client.calls import Call
 from crossline.client.deadline import Deadline, pause_s
 from crossline.client.errors import BadAnswerError, ClientError, UnreachableError, api_error
+
+# httpx loads these at its first request, which takes longer than a first decision may.
+for _name in ("anyio.abc", "anyio.to_thread", "anyio.streams.tls", "anyio._backends._asyncio"):
+    with suppress(ImportError):
+        importlib.import_module(_name)
 
 CONNECTIONS = 100
 # Below the five seconds after which most servers close an idle connection.
