@@ -105,7 +105,7 @@ def redis_fastapi(way: str) -> Callable[..., AbstractContextManager[Running]]:
     """Redis, its consumer, the service."""
 
     @contextmanager
-    def system(folder: Path, *, beside: int) -> Iterator[Running]:  # noqa: ARG001 - as the others
+    def system(folder: Path, *, beside: int) -> Iterator[Running]:
         (port,) = free_ports()
         with ExitStack() as stack:
             store = stack.enter_context(LocalRedis())
@@ -119,7 +119,12 @@ def redis_fastapi(way: str) -> Callable[..., AbstractContextManager[Running]]:
             log = folder / "service.log"
             service = stack.enter_context(process(module, "serve", str(store.port), str(port), way, log=log))
             await_ready(port, log, service)
-            yield Running(port, {**pids, "service": service.pid})
+
+            def begin(seconds: float) -> None:
+                arguments = ("send", str(store.port), str(beside), str(seconds))
+                stack.enter_context(process(module, *arguments, log=folder / "beside.log"))
+
+            yield Running(port, {**pids, "service": service.pid}, None, begin if beside else None)
 
     return system
 

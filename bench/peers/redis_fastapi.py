@@ -10,12 +10,15 @@ just left it. Two ways of it: ``stream`` (figures are updated by the consumer, a
 The stream is one of Redis too: it hands records on sooner than a broker on this machine would, which favours this way.
 Its log is synced once a second, not at each write.
 
-``python -m bench.peers.redis_fastapi serve REDIS_PORT PORT stream|inline``; ``… consume REDIS_PORT``.
+``python -m bench.peers.redis_fastapi serve REDIS_PORT PORT stream|inline``; ``… consume REDIS_PORT``;
+``… send REDIS_PORT RATE SECONDS``: records that come from elsewhere.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
 from typing import Any
 
 import orjson
@@ -25,11 +28,13 @@ import uvloop
 from fastapi import FastAPI, Request, Response
 
 from bench.peers.naive import RULES, decided, holds
+from crossline.generate.tx import TxWorkload
 
 HOST = "127.0.0.1"
 STREAM, GROUP = "payments", "figures"
 BLOCK_RECORDS, BLOCK_MS = 500, 50
-POOL = 64
+POOL = 256  # more than there are requests at a time: none waits for a connection
+SEND_EVERY_S = 0.01
 # KEYS: windows; ARGV: event time, id, amount, then the length of each window. What is older than the window leaves.
 UPDATE = """
 for i, key in ipairs(KEYS) do
@@ -92,9 +97,7 @@ def decide(record: dict[str, Any], figures: list[int], rules: list[tuple[str, st
 def application(port: int, *, inline: bool) -> FastAPI:
     """The service."""
     app = FastAPI(openapi_url=None)
-    store = redis.asyncio.Redis(
-        connection_pool=redis.asyncio.BlockingConnectionPool(host=HOST, port=port, max_connections=POOL)
-    )
+    store = redis.asyncio.Redis(host=HOST, port=port, max_connections=POOL)
     update, read = store.register_script(UPDATE), store.register_script(READ)
 
     @app.get("/readyz")
@@ -137,8 +140,28 @@ async def consume(port: int) -> None:
                 await pipe.execute()
 
 
+async def send(port: int, rate: int, seconds: float) -> None:
+    """Put records of the workload into the stream, each when it is due, as many at a time as are."""
+    store = redis.asyncio.Redis(host=HOST, port=port)
+    began_s = time.time()
+    load = TxWorkload(rate_per_s=rate, disorder_ms=0, base_ms=int(began_s * 1e3))
+    lines = load.lines(0, int(rate * seconds)).splitlines()
+    sent = 0
+    while sent < len(lines):
+        due = min(len(lines), int((time.time() - began_s) * rate))
+        async with store.pipeline(transaction=False) as pipe:
+            for line in lines[sent:due]:
+                pipe.xadd(STREAM, {"r": line}, maxlen=1_000_000, approximate=True)
+            await pipe.execute()
+        sent = due
+        await asyncio.sleep(SEND_EVERY_S)
+
+
 def main() -> None:
     what, redis_port = sys.argv[1], int(sys.argv[2])
+    if what == "send":
+        uvloop.run(send(redis_port, int(sys.argv[3]), float(sys.argv[4])))
+        return
     if what == "consume":
         uvloop.run(consume(redis_port))
         return
