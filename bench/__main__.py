@@ -1,4 +1,4 @@
-"""All measurements, one after the other: ``python -m bench [--only NAME,...] [--quick]``."""
+"""All measurements, or those named, one after the other: ``python -m bench [NAME ...] [--quick]``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from crossline.engine.runtime.tied import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
 SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint", "sizing")
-LARGE = ("throughput", "backtest", "keys", "recovery", "latency", "isolation", "sinks", "equality", "postgres", "soak")
+LARGE = (
+    *("throughput", "backtest", "keys", "recovery", "latency", "decisions", "isolation", "sinks", "equality"),
+    *("postgres", "soak"),
+)
 PROGRAMS = (*SMALL, *LARGE)
 WITHOUT_QUICK = frozenset({"kernel", "panes", "patterns", "decode", "equality"})
 
@@ -18,10 +21,11 @@ WITHOUT_QUICK = frozenset({"kernel", "panes", "patterns", "decode", "equality"})
 def main() -> int:
     """Run the programs; 1 where one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="those alone; the same as --only")
     parser.add_argument("--only", default=",".join(PROGRAMS), help=f"out of {', '.join(PROGRAMS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes, where a program has them")
     options = parser.parse_args()
-    names = options.only.split(",")
+    names = options.names or options.only.split(",")
     unknown = [name for name in names if name not in PROGRAMS]
     if unknown:
         parser.error(f"no measurement is named {', '.join(unknown)}; known: {', '.join(PROGRAMS)}")

@@ -18,9 +18,9 @@ from crossline.client.calls import (
     record_json,
 )
 from crossline.client.deadline import Deadline
-from crossline.client.errors import ApiError, BadAnswerError, UnreachableError, problem_error
+from crossline.client.errors import ApiError, BadAnswerError, ClientError, UnreachableError, problem_error
 from crossline.client.events import follow
-from crossline.client.fallbacks import DEFAULT, Fallback, checked_fallback, unreachable
+from crossline.client.fallbacks import DEFAULT, Fallback, checked_fallback, settled, unreachable
 from crossline.client.resources import Resources
 from crossline.client.values import Decision, Event, Mode
 from crossline.client.wire import Answer, Wire
@@ -102,15 +102,15 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
             TypeError, ValueError: The record cannot be written as JSON.
         """
         deadline = Deadline(self._timeout_s if timeout is None else timeout)
-        return await self.decide_by(stream, record, mode, deadline)
-
-    async def decide_by(self, stream: str, record: Record, mode: Mode | None, deadline: Deadline) -> Decision:
-        """As ``decide``, by a deadline that runs already."""
-        asked = call("decide", [stream], query={"mode": mode}, body=record_json(record))
         try:
-            return _decision(await self._wire.ask(asked, deadline, timeout_ms=True))
+            return await self.asked(stream, record, mode, deadline)
         except (UnreachableError, BadAnswerError) as error:
             return unreachable(self._fallback, stream, record, error)
+
+    async def asked(self, stream: str, record: Record, mode: Mode | None, deadline: Deadline) -> Decision:
+        """As ``decide``, by a deadline that runs already; raises UnreachableError and BadAnswerError too."""
+        asked = call("decide", [stream], query={"mode": mode}, body=record_json(record))
+        return _decision(await self._wire.ask(asked, deadline, decides=True))
 
     async def decide_many(
         self,
@@ -122,26 +122,30 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
     ) -> list[Decision | ApiError]:
         """What is decided about each record, in their order; of one that is refused, the ApiError (not raised).
 
-        ``timeout`` is for all of them together; they are asked 500 at a time. Raises as ``decide`` where the whole
-        request is refused.
+        ``timeout`` is for all of them together; they are asked 500 at a time. Raises as ``decide`` where the first 500
+        are refused as a whole; where later ones are, the ApiError stands at each of them.
         """
         deadline = Deadline(self._timeout_s if timeout is None else timeout)
-        return await self.decide_many_by(stream, list(records), mode, deadline)
+        given = list(records)
+        return settled(self._fallback, stream, given, await self.asked_many(stream, given, mode, deadline))
 
-    async def decide_many_by(
+    async def asked_many(
         self, stream: str, records: Sequence[Record], mode: Mode | None, deadline: Deadline
-    ) -> list[Decision | ApiError]:
-        """As ``decide_many``, by a deadline that runs already."""
+    ) -> list[Decision | ClientError]:
+        """As ``decide_many``, by a deadline that runs already; what nobody answered is the error."""
         lines = [record_json(record) for record in records]
-        found: list[Decision | ApiError] = []
+        found: list[Decision | ClientError] = []
         for start in range(0, len(lines), BATCH_MAX):
             some = lines[start : start + BATCH_MAX]
             asked = call("decide_many", [stream], query={"mode": mode}, body=batch_json(some))
             try:
-                found += _decisions(await self._wire.ask(asked, deadline, timeout_ms=True), len(some))
-            except (UnreachableError, BadAnswerError) as error:
-                mine = records[start : start + BATCH_MAX]
-                found += [unreachable(self._fallback, stream, record, error) for record in mine]
+                found += _decisions(await self._wire.ask(asked, deadline, decides=True), len(some))
+            except ApiError as error:
+                if not start:
+                    raise
+                found += [error] * len(some)
+            except ClientError as error:
+                found += [error] * len(some)
         return found
 
     async def dry_run(
@@ -155,7 +159,7 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
         """What would be decided: judged, not kept, without a receipt. Raises ClientError, UnreachableError included."""
         asked = call("decide", [stream], query={"mode": mode, "dry_run": "true"}, body=record_json(record))
         deadline = Deadline(self._call_timeout_s if timeout is None else timeout)
-        return _decision(await self._wire.ask(asked, deadline, timeout_ms=True))
+        return _decision(await self._wire.ask(asked, deadline, decides=True))
 
     async def alerts(
         self,

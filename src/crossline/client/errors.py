@@ -30,7 +30,7 @@ class ApiError(ClientError):
     """The API refused the request. ``status``, ``title``, ``detail``, ``type`` and ``errors`` are its problem's."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after_s: float | None = None) -> None:
-        self.status = status
+        self.status, self.problem = status, problem
         self.type = str(problem.get("type") or "about:blank")
         self.title = str(problem.get("title") or f"HTTP {status}")
         self.detail = str(problem.get("detail") or "")
@@ -39,6 +39,9 @@ class ApiError(ClientError):
         self.errors = tuple(Finding.from_json(each) for each in items if isinstance(each, Mapping))
         self.retry_after_s = retry_after_s
         super().__init__("\n".join([f"{status} {self.title}: {self.detail}".rstrip(": "), *map(str, self.errors)]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.status, self.problem, self.retry_after_s)
 
 
 class CredentialError(ApiError):
@@ -90,7 +93,7 @@ def api_error(status: int, body: bytes, retry_after: str | None = None) -> ApiEr
     """The exception of an answer; a body that is no problem stands in ``detail``, cut."""
     try:
         problem = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         problem = None
     if not isinstance(problem, dict):
         problem = {"detail": body[:TEXT_MAX].decode("utf-8", "replace").strip()}

@@ -62,7 +62,7 @@ class Parser:
             return None
         try:
             return Event(self.last_id, kind, json.loads(data))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise BadAnswerError(f"an event of kind {kind[:40]} that is no JSON: {data[:80]!r}") from None
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from crossline.client.calls import Record
-from crossline.client.errors import ClientError
+from crossline.client.errors import ApiError, ClientError
 from crossline.client.values import ACTIONS, Decision, Degraded
 
 DEFAULT = "review"
@@ -35,3 +35,13 @@ def unreachable(fallback: Fallback, stream: str, record: Record, why: ClientErro
             decided = DEFAULT
             degraded.append(Degraded("client.fallback", f"{type(error).__name__}: {error}"))
     return Decision(decision=str(decided), answered="unreachable", degraded=tuple(degraded), stream=stream)
+
+
+def settled(
+    fallback: Fallback, stream: str, records: Sequence[Record], found: Sequence[Decision | ClientError]
+) -> list[Decision | ApiError]:
+    """``found`` with the decision of ``fallback`` where nobody answered."""
+    return [
+        each if isinstance(each, Decision | ApiError) else unreachable(fallback, stream, record, each)
+        for record, each in zip(records, found, strict=True)
+    ]

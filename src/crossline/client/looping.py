@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 Given = TypeVar("Given")
+_END_S_MAX = 2.0
 
 
 class LoopThread:
@@ -41,6 +42,9 @@ class LoopThread:
         if not self._ended.alive:
             asked.close()
             raise RuntimeError("the client is closed")
+        if threading.current_thread() is self._thread:
+            asked.close()
+            raise RuntimeError("a Client was asked from within its own event loop; use an AsyncClient there")
         future = asyncio.run_coroutine_threadsafe(asked, self._loop)
         try:
             return future.result(within_s)
@@ -49,6 +53,10 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def tell(self, asked: Coroutine[Any, Any, Any]) -> None:
+        """Have it run some time; whoever collects garbage may tell, in whatever thread."""
+        asyncio.run_coroutine_threadsafe(asked, self._loop)
 
     def close(self) -> None:
         """End it; what is still being asked is cancelled."""
@@ -72,4 +80,4 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, pid: int) ->
     if pid == os.getpid() and thread.is_alive():
         loop.call_soon_threadsafe(loop.stop)
         if thread is not threading.current_thread():
-            thread.join()
+            thread.join(_END_S_MAX)

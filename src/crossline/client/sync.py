@@ -6,13 +6,14 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from crossline.client.aio import CALL_TIMEOUT_S, SILENCE_S, AsyncClient
 from crossline.client.calls import Call, Record, When
 from crossline.client.deadline import Deadline
-from crossline.client.errors import ApiError, UnreachableError
-from crossline.client.fallbacks import DEFAULT, Fallback, checked_fallback, unreachable
+from crossline.client.errors import ApiError, BadAnswerError, ClientError, UnreachableError
+from crossline.client.fallbacks import DEFAULT, Fallback, checked_fallback, settled, unreachable
 from crossline.client.looping import LoopThread
 from crossline.client.resources import Resources
 from crossline.client.values import Decision, Event, Mode
@@ -20,6 +21,7 @@ from crossline.client.values import Decision, Event, Mode
 Given = TypeVar("Given")
 # Past the deadline the loop answers by itself; where it has not got to it by then, the thread that asks does not wait.
 GRACE_S = 0.02
+CLOSE_S_MAX = 2.0
 _OF_PARENTS: list[tuple[AsyncClient, LoopThread]] = []
 _ALL: weakref.WeakSet[Client] = weakref.WeakSet()
 _LATE = "this process did not get to the answer in time"
@@ -81,10 +83,12 @@ class Client(Resources[Any]):
 
     def close(self) -> None:
         """Close all connections, and end the thread."""
-        if not self._closed and self._loop.current:
-            self._loop.wait(self._client.close(), None)
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if not closed and self._loop.current:
+            with suppress(TimeoutError):
+                self._loop.wait(self._client.close(), CLOSE_S_MAX)
             self._loop.close()
-        self._closed = True
 
     def decide(
         self, stream: str, record: Record, *, mode: Mode | None = None, timeout: float | None = None
@@ -93,9 +97,13 @@ class Client(Resources[Any]):
         deadline = Deadline(self._timeout_s if timeout is None else timeout)
         client, loop = self._of_this_process()
         try:
-            return loop.wait(client.decide_by(stream, record, mode, deadline), _within(deadline))
+            return loop.wait(client.asked(stream, record, mode, deadline), _within(deadline))
         except TimeoutError:
-            return unreachable(self._fallback, stream, record, _LATE)
+            why: ClientError | str = _LATE
+        except (UnreachableError, BadAnswerError) as error:
+            why = error
+        # Here, not in the loop: a function of the caller's that takes its time holds up nobody else.
+        return unreachable(self._fallback, stream, record, why)
 
     def decide_many(
         self, stream: str, records: Iterable[Record], *, mode: Mode | None = None, timeout: float | None = None
@@ -104,9 +112,10 @@ class Client(Resources[Any]):
         deadline, given = Deadline(self._timeout_s if timeout is None else timeout), list(records)
         client, loop = self._of_this_process()
         try:
-            return loop.wait(client.decide_many_by(stream, given, mode, deadline), _within(deadline))
+            found = loop.wait(client.asked_many(stream, given, mode, deadline), _within(deadline))
         except TimeoutError:
-            return [unreachable(self._fallback, stream, record, _LATE) for record in given]
+            found = [UnreachableError(_LATE)] * len(given)
+        return settled(self._fallback, stream, given, found)
 
     def dry_run(
         self, stream: str, record: Record, *, mode: Mode | None = None, timeout: float | None = None
@@ -184,7 +193,7 @@ def _each(loop: LoopThread, found: AsyncGenerator[Given, None]) -> Iterator[Give
                 return
     finally:
         if loop.open:
-            loop.wait(found.aclose(), None)
+            loop.tell(found.aclose())
 
 
 def _forked() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +16,20 @@ from crossline.client.calls import Call
 from crossline.client.deadline import Deadline, pause_s
 from crossline.client.errors import BadAnswerError, ClientError, UnreachableError, api_error
 
+# httpx loads these at its first request, which takes longer than a first decision may.
+for _name in ("anyio.abc", "anyio.to_thread", "anyio.streams.tls", "anyio._backends._asyncio"):
+    with suppress(ImportError):
+        importlib.import_module(_name)
+
 CONNECTIONS = 100
 # Below the five seconds after which most servers close an idle connection.
 IDLE_S = 4.0
 ANSWER_BYTES_MAX = 64 << 20
 # What a proxy or a load balancer says while there is nobody behind it, and the API where it could keep no record.
-AGAIN = frozenset({502, 503, 504})
+AGAIN = frozenset({408, 425, 502, 503, 504})
+_LIMITS = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=IDLE_S)
+_DEFAULTS = {"limits": _LIMITS, "trust_env": False}
+_OURS = frozenset({"base_url", "follow_redirects", "headers", "timeout"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,50 +56,48 @@ class Wire:
             headers["Authorization"] = f"Bearer {checked_key(key)}"
         self._http = httpx.AsyncClient(
             base_url=self.url,
-            headers=headers,
+            headers={**options.get("headers", {}), **headers},
             timeout=None,  # noqa: S113 - a deadline over the whole is held in ``ask``
-            limits=httpx.Limits(
-                max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=IDLE_S
-            ),
             follow_redirects=False,
-            trust_env=False,
-            **options,
+            **{**_DEFAULTS, **{name: value for name, value in options.items() if name not in _OURS}},
         )
 
     async def close(self) -> None:
         """Close all connections."""
         await self._http.aclose()
 
-    async def ask(self, call: Call, deadline: Deadline, *, timeout_ms: bool = False) -> Answer:
+    async def ask(self, call: Call, deadline: Deadline, *, decides: bool = False) -> Answer:
         """The answer; tried again after a broken connection, a 503 or an answer that is no JSON, while there is time.
 
-        ``timeout_ms``: the server is told how much of it is left. Raises UnreachableError past the deadline,
-        BadAnswerError where something else than the API answers, ApiError where the API refuses.
+        ``decides``: the server is told how much of it is left, and whatever fails in it is tried again. Raises
+        UnreachableError past the deadline, BadAnswerError where something else than the API answers, ApiError where
+        the API refuses.
         """
         failed, why = 0, f"no answer within {deadline}"
         while deadline.left_s > 0:
             try:
                 async with asyncio.timeout(deadline.left_s):
                     await asyncio.sleep(pause_s(failed)) if failed else None
-                    response, body = await self._sent(call, deadline, timeout_ms=timeout_ms)
+                    response, body = await self._sent(call, deadline, decides=decides)
             except TimeoutError:
                 break
-            except httpx.TransportError as error:
+            except (httpx.TransportError, OSError) as error:
                 why = _said(error)
             else:
-                if response.status_code not in AGAIN:
+                status = response.status_code
+                if status not in AGAIN and not (decides and status >= 500):
                     try:
                         return _read(response, body)
                     except _NoJsonError as error:
                         why = str(error)
                 else:
-                    why = str(api_error(response.status_code, body))
+                    why = str(api_error(status, body))
             failed += 1
         tries = f" ({failed} tries failed, the last: {why})" if failed else ""
         raise UnreachableError(f"{self.url}: no answer within {deadline}{tries}")
 
-    async def _sent(self, call: Call, deadline: Deadline, *, timeout_ms: bool) -> tuple[httpx.Response, bytes]:
-        query = {**call.query, "timeout_ms": str(deadline.server_ms())} if timeout_ms else call.query
+    async def _sent(self, call: Call, deadline: Deadline, *, decides: bool) -> tuple[httpx.Response, bytes]:
+        query = {**call.query, "timeout_ms": str(deadline.server_ms())} if decides else call.query
         response = await self._http.send(self.request(call, query), stream=True)
         try:
             parts, size = [], 0
@@ -139,7 +147,7 @@ def _read(response: httpx.Response, body: bytes) -> Answer:
         raise _NoJsonError(f"{response.url} answered {status} with {body[:80]!r}; expected JSON") from None
 
 
-def _said(error: httpx.TransportError) -> str:
+def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 

@@ -115,6 +115,24 @@ def test_a_fallback_that_fails_is_review(fallback: Any) -> None:
     assert [each.part for each in found.degraded] == ["client", "client.fallback"]
 
 
+def test_a_fallback_that_takes_its_time_holds_up_nobody_else() -> None:
+    in_it, over = threading.Event(), threading.Event()
+
+    def slow(_: str, record: Mapping[str, Any]) -> str:
+        if record["transaction_id"] == "slow":
+            in_it.set()
+            over.wait(WAIT_S)
+        return "allow"
+
+    with Client("http://127.0.0.1:1", timeout=0.01, fallback=slow) as client, ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(client.decide, "payments", {**RECORD, "transaction_id": "slow"})
+        assert in_it.wait(WAIT_S)
+        found = in_time(lambda: client.decide("payments", RECORD, timeout=1))
+        over.set()
+        assert "did not get to" not in found.degraded[0].why
+        assert waiting.result(WAIT_S).decision == "allow"
+
+
 def test_all_else_raises_where_nobody_answers() -> None:
     with Hostile(fake.hang) as server, Client(server.url, call_timeout=SHORT_S) as client:
         for ask in (lambda: client.decision("d1"), lambda: client.dry_run("payments", RECORD)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -103,7 +104,6 @@ REFUSALS: list[tuple[int, type[ApiError]]] = [
     (413, TooLargeError),
     (422, InvalidError),
     (429, RateLimitedError),
-    (500, ApiError),
 ]
 
 
@@ -129,7 +129,7 @@ def test_a_refusal_that_is_no_problem_is_shown_cut(client: Client, fake: Fake) -
     assert len(str(caught.value)) < 600
 
 
-@pytest.mark.parametrize("status", [502, 503, 504])
+@pytest.mark.parametrize("status", [408, 425, 500, 502, 503, 504])
 def test_a_503_is_asked_again_with_the_same_record(client: Client, fake: Fake, status: int) -> None:
     fake.script += [lambda _: problem(status, "Unavailable", "no disk")] * 3
     assert client.decide("payments", RECORD).answered == "peek"
@@ -175,6 +175,35 @@ def test_many_in_their_order_with_what_is_refused(client: Client, fake: Fake) ->
     assert "expected a whole number" in str(found[600])
     ids = [each.record_id for each in found if isinstance(each, Decision)]
     assert ids == [record["transaction_id"] for record in records if "amount_cents" in record]
+
+
+def test_of_many_answers_are_kept_where_later_ones_are_refused(client: Client, fake: Fake) -> None:
+    fake.script += [
+        lambda _: JSONResponse([decision(RECORD)] * 500),
+        lambda _: problem(429, "Too Many Requests", "later"),
+        lambda _: JSONResponse([decision(RECORD)]),
+    ]
+    found = client.decide_many("payments", [RECORD] * 1_001)
+    assert [type(each).__name__ for each in found[499:501] + found[999:]] == [
+        *("Decision", "RateLimitedError", "RateLimitedError", "Decision")
+    ]
+    fake.script += [lambda _: problem(429, "Too Many Requests", "later")]
+    with pytest.raises(RateLimitedError):
+        client.decide_many("payments", [RECORD])
+
+
+def test_a_refusal_can_be_handed_to_another_process(client: Client, fake: Fake) -> None:
+    fake.script += [lambda _: problem(422, "Refused", "why", [{"pointer": "/x", "found": "1", "expected": "2"}])]
+    with pytest.raises(InvalidError) as caught:
+        client.decide("payments", RECORD)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert (type(again), str(again), again.errors) == (InvalidError, str(caught.value), caught.value.errors)
+
+
+def test_options_go_to_httpx_and_leave_the_key(fake: Fake) -> None:
+    with Client(fake.url, key=KEY, timeout=TIMEOUT_S, options={"headers": {"X-Shop": "1"}, "verify": False}) as client:
+        assert client.decide("payments", RECORD).answered == "peek"
+    assert fake.asked[0].headers["x-shop"] == "1"
 
 
 @pytest.mark.parametrize("body", [{}, [], [decision(RECORD)] * 3])

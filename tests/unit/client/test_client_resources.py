@@ -264,5 +264,16 @@ def test_the_client_loads_nothing_else_of_crossline() -> None:
     assert heavy & {name.partition(".")[0] for name in loaded} == set()
 
 
+def test_a_first_decision_loads_nothing_more() -> None:
+    """What httpx loads at its first request would be of the time that a first decision has."""
+    code = (
+        "import sys; from crossline.client import Client; client = Client('http://127.0.0.1:1', timeout=0.01); "
+        "before = set(sys.modules); client.decide('payments', {}); "
+        "print(*sorted(set(sys.modules) - before)); client.close()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def test_noon_is_in_utc() -> None:
     assert NOON.astimezone(UTC).hour == 12
