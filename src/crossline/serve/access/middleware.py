@@ -166,6 +166,8 @@ class Access:
         if wait_s:
             raise _too_many(wait_s)
         if route is None or not route.need.met(principal, route.stream):
+            asked = f"{scope['method']} {scope['path'][:200]!r}"
+            log.info("a request was refused", principal=principal.name, by=principal.kind, asked=asked)
             raise not_allowed()
         state = scope.setdefault("state", {})
         state["principal"], state["route"], state["access"] = principal, route.template, self

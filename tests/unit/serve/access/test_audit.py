@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import json
@@ -84,6 +85,27 @@ def test_what_begins_is_on_the_disk_before_anything_is_written(log: AuditLog, mo
     with log.write(ANN, "PUT", ROUTE, "payments/t1"):
         assert synced[-1].count(b"\n") == 1
     assert synced[-1].count(b"\n") == 2
+
+
+def test_a_coroutine_writes_as_well_and_its_end_is_told_also_where_it_is_cancelled(log: AuditLog) -> None:
+    async def run() -> None:
+        async with log.writing(ANN, "PUT", ROUTE, "payments/t1") as write:
+            write.after = 1
+        begun = asyncio.Event()
+
+        async def endless() -> None:
+            async with log.writing(ANN, "PUT", ROUTE, "payments/t2"):
+                begun.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(endless())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert [json.loads(line)["outcome"] for line in lines(log)] == ["begun", "done", "begun", "failed"]
 
 
 @pytest.mark.parametrize(

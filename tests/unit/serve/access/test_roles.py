@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fastapi import APIRouter, FastAPI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
@@ -128,6 +129,20 @@ def test_an_apps_routes_without_an_entry_are_named() -> None:
     assert check_routes([Mount("/v1", routes=inner)]) == ["POST /v1/open"]
     assert check_routes([Route("/v1/labels/{stream}/{record_id}", Response(), methods=["PUT"])]) != []  # takes less
     assert check_routes([Route("/v1/decisions/{name}", Response(), methods=["POST"])]) != []  # whose stream?
+
+
+def test_routes_of_fastapi_are_looked_at_however_they_are_put_together() -> None:
+    app, router, nested = FastAPI(docs_url=None, redoc_url=None), APIRouter(prefix="/v1"), APIRouter(prefix="/alerts")
+
+    async def answer() -> None: ...
+
+    nested.add_api_route("/{alert_id}", answer, methods=["GET"])
+    nested.add_api_route("/{alert_id}", answer, methods=["DELETE"])
+    router.include_router(nested)
+    router.add_api_route("/secrets", answer, methods=["GET"])
+    app.include_router(router)
+    app.mount("/below", Starlette(routes=[Route("/more", answer)]))
+    assert check_routes(app.routes) == ["DELETE /v1/alerts/{alert_id}", "GET /v1/secrets", "GET /below/more"]
 
 
 ROUTER = Starlette(
