@@ -37,7 +37,7 @@ def now_ms() -> int:
 
 @dataclass
 class Seen:
-    """What the app was asked: it is behind ``Access``, so nothing that is refused stands here. ``ended``: a stream did."""
+    """What the app was asked, which is nothing that ``Access`` refused; whether a stream of it ended."""
 
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
