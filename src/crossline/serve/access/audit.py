@@ -14,8 +14,9 @@ import fcntl
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from asyncio import shield, to_thread
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,10 +28,12 @@ from crossline.logs import get_logger
 from crossline.rulelog.logfile import sync_folder
 from crossline.serve.access.redaction import redacted
 from crossline.serve.access.roles import Principal
+from crossline.serve.http.problems import ProblemError
 
 FILE = "audit.jsonl"
 BEGINNING = "0" * 64
 LINE_BYTES_MAX = 1 << 20
+SERVER_FAULT = 500
 Outcome = Literal["begun", "done", "refused", "failed"]
 log = get_logger(__name__)
 
@@ -69,16 +72,32 @@ class AuditLog:
     ) -> Iterator[Write]:
         """Log a write: that it begins, before it does, and then how it ended. It waits for the disk, twice.
 
-        In a coroutine: ``begin`` and ``end`` in threads. Raises RetryableError, and nothing is to be written, where the
+        In a coroutine: ``writing``. Raises RetryableError, and nothing is to be written, where the
         log takes nothing.
         """
         begun, write = self.begin(principal, method, route, resource, before), Write(resource)
         try:
             yield write
         except BaseException as error:
-            self.end(begun, "refused" if getattr(error, "status", 500) < 500 else "failed", None, str(error))
+            self.end(begun, outcome_of(error), None, str(error))
             raise
         self.end(begun, write.outcome, write.after)
+
+    @asynccontextmanager
+    async def writing(
+        self, principal: Principal, method: str, route: str, resource: str, before: Any = None
+    ) -> AsyncIterator[Write]:
+        """As ``write``, for coroutines: others go on while it waits for the disk.
+
+        The end is logged also where the request is cancelled meanwhile.
+        """
+        begun, write = await to_thread(self.begin, principal, method, route, resource, before), Write(resource)
+        try:
+            yield write
+        except BaseException as error:
+            await shield(to_thread(self.end, begun, outcome_of(error), None, str(error)))
+            raise
+        await shield(to_thread(self.end, begun, write.outcome, write.after))
 
     def begin(self, principal: Principal, method: str, route: str, resource: str, before: Any = None) -> int:
         """Log that a write begins; gives its number, for ``end``. Raises RetryableError where the log takes nothing."""
@@ -171,6 +190,11 @@ class AuditLog:
                 "crossline serve audit verify says more; move the file away, and the log begins anew"
             ) from None
         return len(rest)
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """How a write ended that an exception ended: by a problem that was the asker's, or by a fault."""
+    return "refused" if isinstance(error, ProblemError) and error.status < SERVER_FAULT else "failed"
 
 
 def digest_of(event: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ class BoundedBody:
     """One request and its answer.
 
     Once more came than ``bytes_max``, the app is told nothing more and the client gets 413, whatever the app answers.
+    A stream ends with the first message after which ``check`` says no: its credential was revoked, or has expired.
 
     Args:
         receive: Of ASGI.
@@ -27,7 +28,7 @@ class BoundedBody:
         headers: What every answer has.
     """
 
-    __slots__ = ("_gone", "_headers", "_over", "_read", "_receive", "_send", "_started", "bytes_max")
+    __slots__ = ("_ended", "_gone", "_headers", "_over", "_read", "_receive", "_send", "_started", "bytes_max", "check")
 
     def __init__(
         self,
@@ -40,8 +41,9 @@ class BoundedBody:
         self._headers = headers
         self._read = 0
         self._over: ProblemError | None = None
-        self._started = self._gone = False
+        self._started = self._gone = self._ended = False
         self.bytes_max = 0
+        self.check: Callable[[], bool] | None = None
 
     async def run(self, app: Callable[..., Awaitable[None]], scope: MutableMapping[str, Any]) -> None:
         """Let ``app`` answer."""
@@ -79,8 +81,11 @@ class BoundedBody:
             given = message.get("headers", ())
             names = {name.lower() for name, _ in given}
             message["headers"] = [*given, *(each for each in self._headers if each[0] not in names)]
-        elif not self._started:
+        elif not self._started or self._ended:
             return
+        elif message.get("more_body") and self.check is not None and not self.check():
+            self._ended = True  # of a stream: nothing more is told to a credential that ended meanwhile
+            message = {"type": "http.response.body", "body": b""}
         await self._send(message)
 
     async def refuse(self, problem: ProblemError) -> None:

@@ -272,8 +272,8 @@ def check_private(path: Path) -> None:
         raise StateError(
             f"{path}: found rights {mode:04o}, by which others get at the keys; expected 0600: chmod 600 {path}"
         )
-    if there.st_uid not in {os.geteuid(), 0} and os.geteuid() != 0:
-        raise StateError(f"{path}: found a file of user {there.st_uid}; expected one of user {os.geteuid()}")
+    if there.st_uid not in {os.geteuid(), 0}:
+        raise StateError(f"{path}: found a file of user {there.st_uid}; expected one of user {os.geteuid()}: chown it")
 
 
 def _damaged(path: Path, error: sqlite3.DatabaseError) -> StateError:

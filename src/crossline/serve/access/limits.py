@@ -8,6 +8,9 @@ from collections.abc import Hashable
 
 # Wrong credentials of one address: so many at once, then one a second.
 WRONG_BURST, WRONG_PER_S = 20, 1.0
+# What is beyond that is refused as too many, but still looked at: a right one of the same address (a proxy's) passes.
+# To look at a token costs a signature, so of those that turn out wrong no more than this many are looked at.
+COSTLY_BURST, COSTLY_PER_S = 200, 100.0
 HELD_MAX = 10_000
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from crossline.core.basics.errors import RetryableError
@@ -14,7 +15,7 @@ from crossline.logs import get_logger
 from crossline.serve.access.bodies import BoundedBody
 from crossline.serve.access.credentials import Credentials, RefusedCredentialError
 from crossline.serve.access.keyring import KeysUnknownError
-from crossline.serve.access.limits import WRONG_BURST, WRONG_PER_S, Buckets, peer_key
+from crossline.serve.access.limits import COSTLY_BURST, COSTLY_PER_S, WRONG_BURST, WRONG_PER_S, Buckets, peer_key
 from crossline.serve.access.roles import ANYBODY, Principal
 from crossline.serve.access.routes import Route, RouteTable
 from crossline.serve.http.problems import ProblemError, not_allowed, refusal
@@ -65,6 +66,7 @@ class Access:
         self._body_max = limits.body_max
         self._buckets = Buckets(limits.per_s, limits.burst)
         self._wrong = Buckets(WRONG_PER_S, WRONG_BURST)
+        self._costly = Buckets(COSTLY_PER_S, COSTLY_BURST)
         self._noting: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,11 +90,12 @@ class Access:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = BoundedBody(receive, send, _headers_of(scope))
         try:
-            credential = self._bound(scope, body)
             route = self._table.find(scope["method"], scope["path"])
+            credential = self._bound(scope, body, route)
             if route is None or not route.need.public:
                 principal = await self._principal(scope, credential)
                 self._allow(scope, route, principal)
+                body.check = partial(self._holds, principal, credential)
         except ProblemError as problem:
             await body.refuse(problem)
             return
@@ -102,7 +105,7 @@ class Access:
             return
         await body.run(self._app, scope)
 
-    def _bound(self, scope: Scope, body: BoundedBody) -> bytes | None:
+    def _bound(self, scope: Scope, body: BoundedBody, route: Route | None) -> bytes | None:
         """Bound the body, refuse what two readers could take for two things; gives the header Authorization."""
         credential: bytes | None = None
         length: int | None = None
@@ -122,8 +125,8 @@ class Access:
                 coded = True
         if coded and length is not None:
             raise refusal(400, "found Content-Length and Transfer-Encoding; expected one of them")
-        path: str = scope["path"]
-        body.bytes_max = self._body_max * BATCH_RECORDS_MAX if path.endswith(":batch") else self._body_max
+        batch = route is not None and route.template.endswith(":batch")
+        body.bytes_max = self._body_max * BATCH_RECORDS_MAX if batch else self._body_max
         if length is not None and length > body.bytes_max:
             raise body.too_large(f"{length:,}")
         return credential
@@ -141,12 +144,24 @@ class Access:
             if principal is not None:
                 return principal
             peer = peer_key(scope["client"][0]) if scope.get("client") else ""
-            wait_s = self._wrong.wait(peer, time.monotonic())
+            wait_s = self._costly.wait(peer, time.monotonic())
             if wait_s:
                 raise _too_many(wait_s)
             return await self._asked(credentials, credential, now_ms, peer)
         except KeysUnknownError as error:
             raise refusal(503, str(error), headers={"Retry-After": "1"}) from None
+
+    def _holds(self, principal: Principal, credential: bytes | None) -> bool:
+        """Whether the credential is still good, of a request that is being answered for long."""
+        now_ms = time.time_ns() // 1_000_000
+        if principal.expires_ms is not None and principal.expires_ms <= now_ms:
+            return False
+        if principal.kind != "key" or self._credentials is None or credential is None:
+            return True
+        try:
+            return self._credentials.at_once(credential, now_ms) is not None
+        except KeysUnknownError:
+            return False
 
     async def _asked(self, credentials: Credentials, credential: bytes, now_ms: int, peer: str) -> Principal:
         try:
@@ -156,7 +171,10 @@ class Access:
             said = "found nobody who can say now whether the token is good; expected the identity provider"
             raise refusal(503, said, headers={"Retry-After": "1"}) from None
         except RefusedCredentialError as error:
-            self._wrong.take(peer, time.monotonic())
+            self._costly.take(peer, time.monotonic())
+            wait_s = self._wrong.take(peer, time.monotonic())
+            if wait_s:
+                raise _too_many(wait_s) from None
             log.info("a credential was refused", peer=peer, why=error.why)
             said = "found a credential that is not good: unknown, expired or revoked; expected one that is"
             raise _unknown(said, given=True) from None
@@ -166,6 +184,8 @@ class Access:
         if wait_s:
             raise _too_many(wait_s)
         if route is None or not route.need.met(principal, route.stream):
+            asked = f"{scope['method']} {scope['path'][:200]!r}"
+            log.info("a request was refused", principal=principal.name, by=principal.kind, asked=asked)
             raise not_allowed()
         state = scope.setdefault("state", {})
         state["principal"], state["route"], state["access"] = principal, route.template, self

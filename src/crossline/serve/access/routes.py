@@ -112,6 +112,10 @@ def check_routes(routes: Iterable[Any], table: Mapping[tuple[str, str], Need] = 
 
 def _templates(routes: Iterable[Any], prefix: str) -> Iterable[tuple[str, set[str]]]:
     for route in routes:
+        included = getattr(route, "effective_route_contexts", None)
+        if included is not None:  # a router within a FastAPI app, which puts its addresses together itself
+            yield from _templates([getattr(each, "starlette_route", None) or each for each in included()], prefix)
+            continue
         below = getattr(route, "routes", None)
         template = prefix + getattr(route, "path", "")
         if below:

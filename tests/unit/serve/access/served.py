@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ import orjson
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from crossline.core.settings.process.serve import LimitSettings, ServeSettings
@@ -37,10 +37,11 @@ def now_ms() -> int:
 
 @dataclass
 class Seen:
-    """What the app was asked: it is behind ``Access``, so nothing that is refused stands here."""
+    """What the app was asked, which is nothing that ``Access`` refused; whether a stream of it ended."""
 
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
 
 
 def small_app(seen: Seen) -> Starlette:
@@ -67,6 +68,19 @@ def small_app(seen: Seen) -> Starlette:
         assert allows(request.state.principal, "read:alerts")
         raise ValueError("the password is hunter2")
 
+    async def events(request: Request) -> Response:
+        """Without an end, as server-sent events are."""
+
+        async def each() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"data: x\n\n"
+                    await asyncio.sleep(0.01)
+            finally:
+                seen.ended.set()
+
+        return StreamingResponse(each(), media_type="text/event-stream")
+
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -78,6 +92,7 @@ def small_app(seen: Seen) -> Starlette:
             Route("/v1/decisions/{stream}", answer, methods=["POST"]),
             Route("/v1/decisions/{decision_id}", decision),
             Route("/v1/alerts", answer),
+            Route("/v1/events", events),
             Route("/v1/alerts/{alert_id}", answer),
             Route("/v1/labels/{stream}/{record_id:path}", answer, methods=["PUT"]),
             Route("/v1/rules:approve", answer, methods=["POST"]),
@@ -114,6 +129,25 @@ class Served:
         lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *auth, *more]
         length = [] if not body and method == "GET" else [f"Content-Length: {len(body)}"]
         return Answer.of(self.raw("\r\n".join([*lines, *length, "", ""]).encode("latin-1") + body))
+
+
+def one_answer(client: socket.socket) -> Answer:
+    """One whole answer of a connection that goes on."""
+    found = b""
+    while b"\r\n\r\n" not in found:
+        found += _more(client)
+    head, _, body = found.partition(b"\r\n\r\n")
+    length = int(Answer.of(head).headers["content-length"])
+    while len(body) < length:
+        body += _more(client)
+    assert len(body) == length
+    return Answer.of(head + b"\r\n\r\n" + body)
+
+
+def _more(client: socket.socket) -> bytes:
+    part = client.recv(1 << 16)
+    assert part, "it was hung up"
+    return part
 
 
 def until_end(client: socket.socket) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from crossline.core.settings.process.serve import LimitSettings
 from crossline.serve.access.keyfile import new_key
 
-from .served import Answer, Served, now_ms, served, until_end
+from .served import SILENT_S, Answer, Served, now_ms, one_answer, served, until_end
 
 PAYMENT = b'{"transaction_id": "t1"}'
 
@@ -235,6 +235,14 @@ def test_what_is_no_http_is_hung_up_on(api: Served, raw: bytes) -> None:
     assert api.ask("GET", "/healthz").status == 200
 
 
+@pytest.mark.parametrize("method", ["CONNECT", "TRACE", "OPTIONS", "PROPFIND", "PURGE"])
+def test_other_methods_get_nowhere(api: Served, method: str) -> None:
+    before = len(api.seen.asked)
+    for path in ("/v1/alerts", "*", "127.0.0.1:22"):
+        assert api.ask(method, path, api.keys["viewer"]).status in {400, 403}
+    assert len(api.seen.asked) == before
+
+
 def test_a_fault_says_nothing_of_itself(api: Served) -> None:
     answer = api.ask("GET", "/v1/health", api.keys["viewer"])
     assert answer.status == 500
@@ -253,6 +261,20 @@ def test_a_key_that_ended_ends(api: Served) -> None:
     assert api.ask("GET", "/v1/alerts", api.keys["viewer"]).status == 200
 
 
+def test_a_stream_ends_with_its_key(api: Served) -> None:
+    key, made = api.file.create("listener", ["read:alerts"], now_ms=now_ms(), expires_ms=None)
+    while api.ask("GET", "/v1/alerts", key).status != 200:
+        pass
+    with api.connected() as client:
+        client.sendall(f"GET /v1/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        api.file.revoke(None, made.key_id, now_ms=now_ms())
+        found = b""
+        while not found.endswith(b"0\r\n\r\n"):
+            found += client.recv(1 << 16)
+    assert api.seen.ended.wait(SILENT_S)  # the app has ended it too
+
+
 def test_guessing_is_slowed_and_disturbs_nobody_else(api: Served) -> None:
     found = [api.ask("GET", "/v1/alerts", new_key()) for _ in range(40)]
     assert found[-1].status == 429
@@ -268,4 +290,4 @@ def test_a_client_that_offers_http2_is_answered_twice_on_one_connection(api: Ser
     with api.connected() as client:
         for _ in range(2):
             client.sendall(asked)
-            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+            assert one_answer(client).status == 200
