@@ -50,7 +50,7 @@ def place_of(cursor: str, of: str, fits: Callable[[list[Any]], bool] = lambda _:
 
 def mark_fits(place: list[Any]) -> bool:
     """Whether it is a mark of a store: an event time, and a number."""
-    if len(place) != 2 or not isinstance(place[0], str) or type(place[1]) is not int:  # noqa: PLR2004
+    if len(place) != 2 or not isinstance(place[0], str) or type(place[1]) is not int:
         return False
     try:
         return place[0] == format_instant(parse_instant_ms(place[0])) and 0 <= place[1] < 2**63

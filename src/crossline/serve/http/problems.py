@@ -169,7 +169,7 @@ def _of_http(error: HTTPException) -> ProblemError:
 def _of_request(error: RequestValidationError) -> ProblemError:
     faults = [_fault(each) for each in error.errors()]
     said = "; ".join(f"{each.pointer}: found {each.found}, expected {each.expected}" for each in faults[:3])
-    more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""  # noqa: PLR2004 - as many as are told
+    more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
     return ProblemError(422, "invalid", said + more, faults)
 
 

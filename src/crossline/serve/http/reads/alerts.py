@@ -46,14 +46,18 @@ def alert_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         severity: Annotated[Severity | None, Query(description="Only this severity.")] = None,
         kind: Annotated[Kind | None, Query(description="Only this kind.")] = None,
         status: Annotated[Status | None, Query(description="Only with this last word by corrections.")] = None,
-        from_: Annotated[str | None, Query(alias="from", max_length=40, description="At this instant or later.")] = None,
+        from_: Annotated[
+            str | None, Query(alias="from", max_length=40, description="At this instant or later.")
+        ] = None,
         to: When = None,
         q: Annotated[str | None, Query(max_length=200, description="Part of its id, record, key or message.")] = None,
         limit: Limit = LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> Any:
-        """Filter by ``key.FIELD=VALUE`` too. A page may have fewer alerts than ``limit``: read on while there is a
-        ``next_cursor``."""
+        """Filter by ``key.FIELD=VALUE`` too.
+
+        A page may have fewer alerts than ``limit``: read on while there is a ``next_cursor``.
+        """
         only_known(request, "key.")
         keys = keys_in(request)
         bounds = instant("?from", from_), instant("?to", to)
@@ -71,6 +75,11 @@ def alert_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         with closing(deps.store()) as store:
             return json_answer(the_alert(store, alert_id))
 
+    _record_route(routes, deps, commands)
+    return routes
+
+
+def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> None:
     @routes.get(
         "/v1/alerts/{alert_id}/records",
         openapi_extra=needs("read:records"),
@@ -92,8 +101,6 @@ def alert_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         return json_answer(
             {"alert_id": told["alert_id"], "records": told.get("records", []), "records_missing": missing}
         )
-
-    return routes
 
 
 def listed(
@@ -181,5 +188,3 @@ def instant(pointer: str, text: str | None) -> int | None:
     except (ValueError, OverflowError) as error:
         raise invalid(pointer, shown(text), "an instant such as 2026-01-01T00:00:00Z", str(error)) from None
     return at_ms
-
-

@@ -144,4 +144,3 @@ def _with_revisions(first: Mapping[str, Any], told: Sequence[Mapping[str, Any]])
 
 def _is_id(place: list[Any]) -> bool:
     return len(place) == 1 and isinstance(place[0], str)
-
