@@ -117,10 +117,11 @@ def _with(source: str, content: FileContent, new: ListEntry) -> bytes:
     if source.endswith(".txt"):
         return _text_with(source, content, new)
     text = text_of(source, content)
-    kept = [each for each in _data(source, text) if not _is(each, new.value)]
-    edited = None if len(kept) != len(_data(source, text)) else _appended(text, new)
-    expected = [*kept, _written(new)]
-    return _proved(source, edited, expected)
+    data = _data(source, text)
+    kept = [each for each in data if not _is(each, new.value)]
+    left = text if len(kept) == len(data) else _lines_without(source, text, data, new)
+    edited = None if left is None else _appended(left, new)
+    return _proved(source, edited, [*kept, _written(new)])
 
 
 def _without(source: str, content: FileContent, gone: ListEntry) -> bytes:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from .kit import Client, example, project, served
+from tests.unit.serve.http.kit import Client, example, project, served
 
 
 @pytest.fixture

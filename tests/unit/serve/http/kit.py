@@ -30,7 +30,7 @@ from crossline.serve.http.events.source import Event, EventsGoneError
 from crossline.serve.http.events.stream import Bounds
 from crossline.serve.http.writes.casework import ChangedError
 
-NOW_MS = 1_767_604_200_000  # 2026-01-05T09:10:00Z, when the example is over
+NOW_MS = 1_767_604_500_000  # 2026-01-05T09:15:00Z, when the example is over
 POLICY = "schema_version: 1\nversion: 1\nbands: [{from: 50, decision: block}]\n"
 MORE = """
 lists: {kind: directory, path: lists/}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import APIRouter, Header, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from crossline.core.basics.errors import PermanentError
@@ -44,6 +44,16 @@ class Body(BaseModel):
     """A body; names that it does not have are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def check_values(cls, given: Any) -> Any:
+        """Refuse what JSON may write and nothing can keep: half a surrogate pair, a number of more than 64 bits."""
+        try:
+            orjson.dumps(given)
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"text in UTF-8 and numbers of 64 bits ({error})") from None
+        return given
 
 
 class RuleFile(Body):

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.unit.cli.alertkit import alert
+from tests.unit.serve.http.kit import Client, detail, example, served
 
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
-from tests.unit.cli.alertkit import alert
-
-from ..kit import Client, detail, example, served
 
 
 def rules(client: Client, query: str = "") -> list[str]:
