@@ -60,7 +60,7 @@ def create_api(
         await close()
 
     app = FastAPI(title="crossline", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
-    app.state.close = close
+    app.state.close, app.state.jobs = close, jobs
     app.router.redirect_slashes = False
     listeners = Listeners()
     for routes in (
