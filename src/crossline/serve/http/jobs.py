@@ -98,7 +98,8 @@ class Jobs:
             (folder / name).write_bytes(data)
         job = Job(job_id, kind, who, folder, self._now_ms(), arguments(folder))
         self._jobs[job_id] = job
-        self._tasks[job_id] = asyncio.create_task(self._run(job))
+        task = self._tasks[job_id] = asyncio.create_task(self._run(job))
+        task.add_done_callback(lambda _: self._ended(job))
         return job
 
     def get(self, job_id: str, who: str) -> Job | None:
@@ -130,16 +131,18 @@ class Jobs:
                 job.state, job.started_ms = "running", self._now_ms()
                 code = await self._process(job)
             await asyncio.to_thread(_finish, job, code)
-        except asyncio.CancelledError:
-            job.state, job.error = "ended", "it was ended before it was done"
         except Exception:
             log.exception("a job could not be run", job=job.job_id)
             job.state, job.error = "failed", "this is a fault of crossline, and the log of the server has more"
-        finally:
-            job.ended_ms = self._now_ms()
-            shutil.rmtree(job.folder, ignore_errors=True)
-            self._tasks.pop(job.job_id, None)
-            job.over.set()
+
+    def _ended(self, job: Job) -> None:
+        """Also of one that was cancelled before it began."""
+        if job.state not in ENDED:
+            job.state, job.error = "ended", "it was ended before it was done"
+        job.ended_ms = self._now_ms()
+        shutil.rmtree(job.folder, ignore_errors=True)
+        self._tasks.pop(job.job_id, None)
+        job.over.set()
 
     async def _process(self, job: Job) -> int:
         with (job.folder / "out").open("wb") as out:

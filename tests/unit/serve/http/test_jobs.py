@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -175,16 +177,12 @@ def test_a_command_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    import select
-
     try:
         assert select.select([descriptor], [], [], 60)[0] == [descriptor], "it lives on"
     finally:
         os.close(descriptor)
-        try:
+        with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def test_commands_tell_what_the_command_line_tells(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from crossline.logs import get_logger
@@ -49,10 +50,11 @@ class Bounds:
     send_s: float = SEND_S
 
 
-class EventStream:
+class EventStream(Response):
     """An ASGI answer of ``text/event-stream``. ``ended``: told once, when it is over."""
 
     def __init__(self, source: EventSource, wanted: Wanted, bounds: Bounds, ended: Callable[[], None]) -> None:
+        super().__init__()
         self._source = source
         self._wanted = wanted
         self._bounds = bounds
