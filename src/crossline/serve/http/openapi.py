@@ -99,3 +99,15 @@ def _complete(path: str, verb: str, operation: dict[str, Any]) -> None:
         operation["security"] = []
     if verb in _WRITES:
         operation.setdefault("parameters", []).append(_KEY)
+
+
+def operations_table(document: Mapping[str, Any]) -> str:
+    """The operations of a document as a table of a page, in the order of their addresses."""
+    lines = ["| operation | scope | what it does |", "|---|---|---|"]
+    for path, item in sorted(document["paths"].items()):
+        for verb in (each for each in ("get", "post", "put", "patch", "delete") if each in item):
+            operation = item[verb]
+            scope = operation.get("x-crossline-scope")
+            said = "no key" if operation.get("security") == [] else f"`{scope}`" if scope else "any"
+            lines.append(f"| `{verb.upper()} {path}` | {said} | {operation.get('summary', '')} |")
+    return "\n".join(lines) + "\n"
