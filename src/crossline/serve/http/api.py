@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
@@ -17,7 +17,7 @@ from crossline.serve.http.guard import Guard
 from crossline.serve.http.idempotency import Answers, IdempotentWrites
 from crossline.serve.http.jobs import Jobs
 from crossline.serve.http.openapi import document_of
-from crossline.serve.http.principals import needs
+from crossline.serve.http.principals import needs, principal_of
 from crossline.serve.http.problems import install
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.about import about_routes
@@ -63,8 +63,8 @@ def create_api(
     app.state.close, app.state.jobs = close, jobs
     app.router.redirect_slashes = False
     listeners = Listeners()
+    app.include_router(about_routes(deps))
     for routes in (
-        about_routes(deps),
         alert_routes(deps, commands),
         decision_routes(deps),
         entity_routes(deps),
@@ -78,7 +78,7 @@ def create_api(
         job_routes(jobs),
         event_routes(deps, listeners, bounds),
     ):
-        app.include_router(routes)
+        app.include_router(routes, dependencies=[Depends(principal_of)])
     _describe(app, extra or {})
     install(app)
     app.add_middleware(IdempotentWrites, answers=answers)
@@ -91,7 +91,13 @@ def _describe(app: FastAPI, extra: Mapping[str, Mapping[str, Any]]) -> None:
     def document() -> dict[str, Any]:
         return document_of(app, extra)
 
-    @app.get("/v1/openapi.json", tags=["server"], openapi_extra=needs(""), summary="This API, as OpenAPI 3.1")
+    @app.get(
+        "/v1/openapi.json",
+        tags=["server"],
+        openapi_extra=needs(""),
+        dependencies=[Depends(principal_of)],
+        summary="This API, as OpenAPI 3.1",
+    )
     async def openapi(request: Request) -> Any:
         """The document that clients are made from."""
         only_known(request)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 
 from crossline.serve.http.deps import Dependencies
-from crossline.serve.http.principals import needs
+from crossline.serve.http.principals import needs, principal_of
 from crossline.serve.http.queries import json_answer, only_known
 
 API_VERSION = "v1"
@@ -33,7 +33,12 @@ def about_routes(deps: Dependencies) -> APIRouter:
         found = await deps.ready()
         return json_answer({"ok": found.ok, **found.told}, 200 if found.ok else 503)
 
-    @routes.get("/v1/version", openapi_extra=needs(""), summary="What serves, and which pipeline")
+    @routes.get(
+        "/v1/version",
+        openapi_extra=needs(""),
+        dependencies=[Depends(principal_of)],
+        summary="What serves, and which pipeline",
+    )
     async def which(request: Request) -> Any:
         """The version of crossline, of the API, and the pipeline's name and streams."""
         only_known(request)

@@ -10,11 +10,13 @@ from fastapi import APIRouter, Request
 from fastapi import Path as InPath
 
 from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.sources import RulesTopic
 from crossline.core.texts.problems import nearest, shown
 from crossline.rulelog.directory import logs_in
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.outcomes.overview import Row, about, event_row, pending, rule_rows
 from crossline.rulelog.publish import RuleFolder
+from crossline.rulelog.reading import Known
 from crossline.rulelog.sources.desks import folder_with_log
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
@@ -37,7 +39,7 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         """Of each rule the version in force and drafts that wait; ``waiting``: versions that need approval."""
         only_known(request)
         rows, events, refused = read_rules(deps.config)
-        waiting = [event_row(each) for each in pending(events)]
+        waiting = [{**event_row(each), "etag": waiting_tag(each)} for each in pending(events)]
         return json_answer(
             {
                 "items": [_told(each) for each in rows],
@@ -76,10 +78,12 @@ def rule_routes(deps: Dependencies) -> APIRouter:
 def log_of(config: PipelineConfig) -> tuple[RuleFolder, list[RuleEvent]]:
     """The folder of the rules with the pipeline's log; no events where it has not run yet."""
     path = Path(config.rules.path)
+    if isinstance(config.rules, RulesTopic):
+        path.mkdir(parents=True, exist_ok=True)  # it has the log, once a pipeline has run
     name = config.name if path.is_dir() and config.name in logs_in(path) else None
     figures = Path(config.figures) if config.figures else None
     if name is None:
-        return RuleFolder(path), []
+        return RuleFolder(path, [], Known(figures=figures)), []
     folder, events = folder_with_log(path, name, figures)
     return folder, events or []
 
@@ -124,6 +128,24 @@ def current_of(rows: Sequence[Row], version: int | None = None) -> Row:
 def tag_of(row: Row) -> str:
     """The entity tag of a version: of what it says, and of its status."""
     return etag_of({name: row.get(name) for name in _OF_TAG})
+
+
+def waiting_tag(event: RuleEvent) -> str:
+    """The entity tag of a version that waits for approval, by the log."""
+    return etag_of([event.rule_id, event.version, event.digest])
+
+
+def tag_of_version(config: PipelineConfig, rule_id: str, version: int | None) -> tuple[int, str]:
+    """A version of a rule (None: that in force) and its entity tag, as ``GET /v1/rules`` tells them.
+
+    What stands in a topic and waits for approval is known by the log alone. Raises ProblemError where there is none.
+    """
+    _, events = log_of(config)
+    for each in pending(events) if isinstance(config.rules, RulesTopic) else ():
+        if (each.rule_id, each.version) == (rule_id, version):
+            return int(each.version or 0), waiting_tag(each)
+    row = current_of(versions_of(config, rule_id), version)
+    return int(row["version"]), tag_of(row)
 
 
 def _told(row: Row) -> Row:

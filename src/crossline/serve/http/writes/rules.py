@@ -32,7 +32,7 @@ from crossline.serve.http.etags import check_match
 from crossline.serve.http.principals import Asking, Principal, needs
 from crossline.serve.http.problems import ProblemError, invalid, pointer_of
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.http.reads.rules import RuleName, current_of, tag_of, versions_of
+from crossline.serve.http.reads.rules import RuleName, tag_of_version
 
 WAIT_S = 60.0
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
@@ -189,8 +189,8 @@ def status_set(deps: Dependencies, rule_id: str, wanted: NewStatus) -> Mapping[s
 
 def _check_version(deps: Dependencies, rule_id: str, version: int | None, if_match: str | None) -> None:
     """Raise ProblemError unless the version was looked at as it is."""
-    row = current_of(versions_of(deps.config, rule_id), version)
-    check_match(if_match, tag_of(row), f"version {row['version']} of {rule_id}")
+    number, tag = tag_of_version(deps.config, rule_id, version)
+    check_match(if_match, tag, f"version {number} of {rule_id}")
 
 
 async def _sent(deps: Dependencies, commands: Commands, who: Principal, file: RuleFile) -> Sequence[Any]:

@@ -62,3 +62,14 @@ def test_what_is_not_there_is_a_problem(reading: Client) -> None:
     assert "there is nothing at this address" in detail(reading.get("/v1/nothing"), 404)
     assert reading.request("PATCH", "/v1/alerts").status_code == 405
     assert detail(reading.request("PATCH", "/v1/alerts"), 405)
+
+
+def test_nobody_is_told_anything(reading: Client) -> None:
+    """Also where the access layer let somebody through without saying who it is."""
+    for path, item in reading.get("/v1/openapi.json").json()["paths"].items():
+        for verb in item:
+            answer = reading.request(verb.upper(), path, headers={"x-who": "nobody"})
+            if path in {"/healthz", "/readyz"}:
+                assert answer.status_code == 200
+            else:
+                assert "found no credential" in detail(answer, 401), f"{verb} {path}"
