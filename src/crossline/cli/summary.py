@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -21,23 +22,25 @@ if TYPE_CHECKING:
     from crossline.engine.work.totals import Totals
 
 _SHOW_EVERY_S = 0.5
+_PROGRESS = "CROSSLINE_PROGRESS"  # `lines`: whoever started the command reads how far it is
 # How batches of a pipeline run, as `ran` of its totals has it, and what each way is.
 _WAYS = {"in_process": "in a process beside Spark", "one_task": "as one task of Spark", "stages": "as stages of Spark"}
 COSTLIEST = 3  # rules that the text of a summary names
 
 
 class Progress:
-    """One line, written over itself on a terminal; silent elsewhere."""
+    """One line, written over itself on a terminal; silent elsewhere, but for a program that asks for lines."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._lines = os.environ.get(_PROGRESS) == "lines"
         self._shown_s = 0.0
         self._open = False
 
     def batch(self, delivery: Delivery, totals: Totals) -> None:
         """A batch was delivered."""
         now = time.monotonic()
-        if not self._out.isatty() or now - self._shown_s < _SHOW_EVERY_S:
+        if not (self._lines or self._out.isatty()) or now - self._shown_s < _SHOW_EVERY_S:
             return
         self._shown_s = now
         rate = totals.records / max(now - totals.started_s, 1e-9)
@@ -47,6 +50,10 @@ class Progress:
 
     def show(self, said: str) -> None:
         """Write the line anew."""
+        if self._lines:
+            self._out.write(f"{said}\n")
+            self._out.flush()
+            return
         if not self._out.isatty():
             return
         self._open = True

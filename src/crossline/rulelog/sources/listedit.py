@@ -102,9 +102,7 @@ def no_list(name: str, known: Sequence[str]) -> PermanentError:
 
 def found(name: str, entries: Sequence[Entry], value: Literal) -> ListEntry | None:
     """The entry of that value, to its latest end; True is not 1."""
-    ends = [
-        until_ms for each, until_ms in entries if each == value and isinstance(each, bool) == isinstance(value, bool)
-    ]
+    ends = [until_ms for each, until_ms in entries if _same(each, value)]
     return ListEntry(name, value, max(ends)) if ends else None
 
 
@@ -119,10 +117,11 @@ def _with(source: str, content: FileContent, new: ListEntry) -> bytes:
     if source.endswith(".txt"):
         return _text_with(source, content, new)
     text = text_of(source, content)
-    kept = [each for each in _data(source, text) if not _is(each, new.value)]
-    edited = None if len(kept) != len(_data(source, text)) else _appended(text, new)
-    expected = [*kept, _written(new)]
-    return _proved(source, edited, expected)
+    data = _data(source, text)
+    kept = [each for each in data if not _is(each, new.value)]
+    left = text if len(kept) == len(data) else _lines_without(source, text, data, new)
+    edited = None if left is None else _appended(left, new)
+    return _proved(source, edited, [*kept, _written(new)])
 
 
 def _without(source: str, content: FileContent, gone: ListEntry) -> bytes:
@@ -131,9 +130,8 @@ def _without(source: str, content: FileContent, gone: ListEntry) -> bytes:
         lines = text.splitlines(keepends=True)
         return "".join(line for line in lines if line.strip() != gone.value).encode()
     data = _data(source, text)
-    return _proved(
-        source, _lines_without(source, text, data, gone), [each for each in data if not _is(each, gone.value)]
-    )
+    kept = [each for each in data if not _is(each, gone.value)]
+    return _proved(source, _lines_without(source, text, data, gone), kept)
 
 
 def _text_with(source: str, content: FileContent, new: ListEntry) -> bytes:
@@ -143,16 +141,10 @@ def _text_with(source: str, content: FileContent, new: ListEntry) -> bytes:
             "an end"
         )
     value = new.value
-    if (
-        not isinstance(value, str)
-        or value.strip() != value
-        or not value
-        or value.startswith("#")
-        or len(value.splitlines()) > 1
-    ):
+    if not isinstance(value, str) or value.splitlines() != [value.strip()] or value.startswith("#"):
         raise PermanentError(
-            f"found {shown(value)} for list {new.name}, which stands in {source}; expected a text of one line that does "
-            "not begin with #"
+            f"found {shown(value)} for list {new.name}, which stands in {source}; expected a text of one line, without "
+            "blanks around it, that does not begin with #"
         )
     text = text_of(source, content)
     return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{value}\n".encode()
@@ -164,8 +156,11 @@ def _data(source: str, text: str) -> list[Any]:
 
 
 def _is(entry: Any, value: Literal) -> bool:
-    mine = literal(entry.get("value") if isinstance(entry, dict) else entry)
-    return mine == value and isinstance(mine, bool) == isinstance(value, bool)
+    return _same(literal(entry.get("value") if isinstance(entry, dict) else entry), value)
+
+
+def _same(one: Literal | None, other: Literal) -> bool:
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _written(entry: ListEntry) -> Any:

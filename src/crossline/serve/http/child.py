@@ -1,4 +1,4 @@
-"""``python -m crossline.serve.http.child PARENT ARGUMENT...``: the command line, in a process that ends with its parent.
+"""``python -m crossline.serve.http.child PARENT ARGUMENT...``: the command line, which ends with its parent.
 
 The kernel ends it where the parent is killed and could not.
 """

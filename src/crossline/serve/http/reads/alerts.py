@@ -54,8 +54,9 @@ def alert_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         limit: Limit = LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> Any:
-        """Filter by ``key.FIELD=VALUE`` too. A page may have fewer alerts than ``limit``: read on while there is a
-        ``next_cursor``.
+        """Filter by ``key.FIELD=VALUE`` too.
+
+        A page may have fewer alerts than ``limit``: read on while there is a ``next_cursor``.
         """
         only_known(request, "key.")
         keys = keys_in(request)
@@ -74,6 +75,11 @@ def alert_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         with closing(deps.store()) as store:
             return json_answer(the_alert(store, alert_id))
 
+    _record_route(routes, deps, commands)
+    return routes
+
+
+def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> None:
     @routes.get(
         "/v1/alerts/{alert_id}/records",
         openapi_extra=needs("read:records"),
@@ -95,8 +101,6 @@ def alert_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         return json_answer(
             {"alert_id": told["alert_id"], "records": told.get("records", []), "records_missing": missing}
         )
-
-    return routes
 
 
 def listed(

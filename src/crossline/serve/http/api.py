@@ -1,0 +1,106 @@
+"""``create_api``: the reads and writes of the API, as a FastAPI app."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request
+
+from crossline.serve.http.commands import Commands
+from crossline.serve.http.deps import Dependencies
+from crossline.serve.http.events.routes import Listeners, event_routes
+from crossline.serve.http.events.stream import Bounds
+from crossline.serve.http.guard import Guard
+from crossline.serve.http.idempotency import Answers, IdempotentWrites
+from crossline.serve.http.jobs import Jobs
+from crossline.serve.http.openapi import document_of
+from crossline.serve.http.principals import needs, principal_of
+from crossline.serve.http.problems import install
+from crossline.serve.http.queries import json_answer, only_known
+from crossline.serve.http.reads.about import about_routes
+from crossline.serve.http.reads.alerts import alert_routes
+from crossline.serve.http.reads.decisions import decision_routes
+from crossline.serve.http.reads.entities import entity_routes
+from crossline.serve.http.reads.rules import rule_routes
+from crossline.serve.http.writes.cases import case_routes, label_routes
+from crossline.serve.http.writes.holds import hold_routes
+from crossline.serve.http.writes.lists import list_routes
+from crossline.serve.http.writes.rules import rule_writes
+from crossline.serve.http.writes.trials import job_routes, trial_routes
+
+ANSWERS = "idempotency.db"
+JOBS = "jobs"
+
+
+def create_api(
+    deps: Dependencies, extra: Mapping[str, Mapping[str, Any]] | None = None, bounds: Bounds | None = None
+) -> FastAPI:
+    """The app with all routes but the hot one, inside a running event loop or outside.
+
+    ``extra``: path items of operations that somebody else answers, for the OpenAPI file, by path. ``bounds``: of
+    clients that listen. Who asks stands in ``scope["principal"]``, put there by the middleware around this app.
+    ``app.state.close()`` ends jobs and closes files: the app's own lifespan calls it, and who mounts the app does.
+
+    Raises sqlite3.OperationalError where ``deps.path`` cannot be written.
+    """
+    commands = Commands()
+    jobs = Jobs(deps.path / JOBS, deps.now_ms, deps.jobs_running_max)
+    answers = Answers(deps.path / ANSWERS, deps.now_ms)
+
+    async def close() -> None:
+        await jobs.close()
+        answers.close()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await close()
+
+    app = FastAPI(title="crossline", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.close, app.state.jobs = close, jobs
+    app.router.redirect_slashes = False
+    listeners = Listeners()
+    app.include_router(about_routes(deps))
+    for routes in (
+        alert_routes(deps, commands),
+        decision_routes(deps),
+        entity_routes(deps),
+        hold_routes(deps, commands),
+        label_routes(deps),
+        case_routes(deps),
+        list_routes(deps),
+        rule_writes(deps, commands),
+        trial_routes(deps, jobs),
+        rule_routes(deps),
+        job_routes(jobs),
+        event_routes(deps, listeners, bounds),
+    ):
+        app.include_router(routes, dependencies=[Depends(principal_of)])
+    _describe(app, extra or {})
+    install(app)
+    app.add_middleware(IdempotentWrites, answers=answers)
+    app.add_middleware(Guard, body_max=deps.body_max)
+    return app
+
+
+def _describe(app: FastAPI, extra: Mapping[str, Mapping[str, Any]]) -> None:
+    @cache
+    def document() -> dict[str, Any]:
+        return document_of(app, extra)
+
+    @app.get(
+        "/v1/openapi.json",
+        tags=["server"],
+        openapi_extra=needs(""),
+        dependencies=[Depends(principal_of)],
+        summary="This API, as OpenAPI 3.1",
+    )
+    async def openapi(request: Request) -> Any:
+        """The document that clients are made from."""
+        only_known(request)
+        return json_answer(document())
+
+    app.openapi = document  # type: ignore[method-assign]

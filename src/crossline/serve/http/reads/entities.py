@@ -1,0 +1,103 @@
+"""``/v1/entities``: all that is known of one value of a key: figures, alerts, decisions, holds, lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.concurrency import run_in_threadpool
+
+from crossline.connectors.stores import AlertFilter
+from crossline.core.basics.errors import CrosslineError
+from crossline.rulelog.sources.listedit import named
+from crossline.serve.http.deps import Dependencies
+from crossline.serve.http.paging import Limit
+from crossline.serve.http.principals import needs
+from crossline.serve.http.queries import json_answer, only_known
+from crossline.serve.http.reads.alerts import listed, matching
+from crossline.serve.http.reads.decisions import found_decisions
+from crossline.serve.http.reads.holding import held_now
+from crossline.serve.http.reads.lists import entries_of
+from crossline.serve.http.reads.rules import log_of
+
+SHOWN = 20
+_OF_FIGURES = ("rule_id", "rule_version", "value", "operator", "threshold", "window_start", "window_end")
+
+
+def entity_routes(deps: Dependencies) -> APIRouter:
+    """The route of entities."""
+    routes = APIRouter(tags=["entities"])
+
+    @routes.get(
+        "/v1/entities/{field}/{value:path}",
+        openapi_extra=needs("read:alerts"),
+        summary="What is known of one value of a field",
+    )
+    async def entity(
+        request: Request,
+        field: Annotated[str, Path(max_length=200, description="A field of keys, such as account_id.")],
+        value: Annotated[str, Path(max_length=1_000, description="Its value, as text.")],
+        limit: Limit = SHOWN,
+    ) -> Any:
+        """The latest alerts and decisions, at most ``limit`` each, and what holds now.
+
+        ``figures``: as a replica has them now. Where none answers, ``figures_as_of`` says ``alerts``, and each is the
+        value of a rule's last alert.
+        """
+        only_known(request)
+        told = await run_in_threadpool(known_of_entity, deps, field, value, limit)
+        figures, as_of, why = await _figures(deps, field, value, told["alerts"])
+        head = {"field": field, "value": value, "figures": figures, "figures_as_of": as_of}
+        return json_answer({**head, **({"figures_missing": why} if why else {}), **told})
+
+    return routes
+
+
+def known_of_entity(deps: Dependencies, field: str, value: str, limit: int) -> dict[str, Any]:
+    """What the store, the rule log and the lists say of it."""
+    key = {field: value}
+    with closing(deps.store()) as store:
+        alerts, more = listed(store, AlertFilter(key=key), None, limit, matching(None, None, store))
+        events = log_of(deps.config)[1]
+        held = held_now(events, store, deps.now_ms(), key) if events else []
+    return {
+        "alerts": alerts,
+        "alerts_more": more is not None,
+        "decisions": _decisions(deps, alerts, limit),
+        "holds": [each.to_json() for each in held],
+        "lists": lists_with(deps, value),
+    }
+
+
+def lists_with(deps: Dependencies, value: str) -> list[dict[str, Any]]:
+    """The entries that are the value, of lists in which it stands now."""
+    entries = entries_of(deps.config)
+    found = (named(name, entries[name], value) for name in sorted(entries))
+    return [each.to_json() for each in found if each is not None and each.until_ms > deps.now_ms()]
+
+
+def _decisions(deps: Dependencies, alerts: Iterable[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
+    """Those on the records of its alerts: the records that no rule hit are not told by key."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for stream, record_id in dict.fromkeys((each["stream"], each["record_id"]) for each in alerts):
+        for each in found_decisions(deps, record_id, stream, None, limit):
+            found[each["decision_id"]] = each
+    return list(found.values())[:limit]
+
+
+async def _figures(
+    deps: Dependencies, field: str, value: str, alerts: Iterable[Mapping[str, Any]]
+) -> tuple[list[Mapping[str, Any]], str, str | None]:
+    why = None
+    if deps.figures is not None:
+        try:
+            return await deps.figures.figures(field, value), "replica", None
+        except CrosslineError as error:
+            why = str(error)
+    last: dict[str, Mapping[str, Any]] = {}
+    for each in alerts:
+        if each["kind"] == "alert" and each["rule_id"] not in last and len(each["key"]) == 1:
+            last[each["rule_id"]] = {name: each[name] for name in _OF_FIGURES}
+    return list(last.values()), "alerts", why

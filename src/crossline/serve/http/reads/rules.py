@@ -1,0 +1,152 @@
+"""``/v1/rules``: rules as they are live, their versions, and what waits, by the rule log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi import Path as InPath
+
+from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.sources import RulesTopic
+from crossline.core.texts.problems import nearest, shown
+from crossline.rulelog.directory import logs_in
+from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.outcomes.overview import Row, about, event_row, pending, rule_rows
+from crossline.rulelog.publish import RuleFolder
+from crossline.rulelog.reading import Known
+from crossline.rulelog.sources.desks import folder_with_log
+from crossline.serve.http.deps import Dependencies
+from crossline.serve.http.etags import etag_of
+from crossline.serve.http.principals import needs
+from crossline.serve.http.problems import not_found
+from crossline.serve.http.queries import json_answer, only_known
+
+EVENTS_MAX = 1_000
+_OF_TAG = ("rule_id", "version", "status", "body", "tripped")
+
+RuleName = Annotated[str, InPath(description="Name of the rule.")]
+
+
+def rule_routes(deps: Dependencies) -> APIRouter:
+    """The routes that read rules."""
+    routes = APIRouter(tags=["rules"])
+
+    @routes.get("/v1/rules", openapi_extra=needs("read:alerts"), summary="List rules as they are live")
+    def rules(request: Request) -> Any:
+        """Of each rule the version in force and drafts that wait; ``waiting``: versions that need approval."""
+        only_known(request)
+        rows, events, refused = read_rules(deps.config)
+        waiting = [{**event_row(each), "etag": waiting_tag(each)} for each in pending(events)]
+        return json_answer(
+            {
+                "items": [_told(each) for each in rows],
+                "waiting": waiting,
+                "refused": [{"source": source, "detail": text} for source, text in refused.items()],
+                "next_cursor": None,
+            }
+        )
+
+    @routes.get("/v1/rules/{rule_id}", openapi_extra=needs("read:alerts"), summary="A rule, in the version in force")
+    def rule(request: Request, rule_id: RuleName) -> Any:
+        """Its ETag is what ``:approve`` and ``:set-status`` want in ``If-Match``."""
+        only_known(request)
+        rows = versions_of(deps.config, rule_id)
+        current = current_of(rows)
+        return json_answer(_told(current), headers={"ETag": tag_of(current)})
+
+    @routes.get(
+        "/v1/rules/{rule_id}/versions",
+        openapi_extra=needs("read:alerts"),
+        summary="All versions of a rule, and its log",
+    )
+    def versions(request: Request, rule_id: RuleName) -> Any:
+        """``events``: what became effective when, of the rule and of lists it refers to; the last 1,000."""
+        only_known(request)
+        rows = versions_of(deps.config, rule_id)
+        folder, events = log_of(deps.config)
+        known = events and folder.histories and rule_id in folder.histories[0].rules
+        mine = about(rule_id, folder.histories[0], events) if known else []
+        told = [event_row(each) for each in mine[-EVENTS_MAX:]]
+        return json_answer({"items": [_told(each) for each in rows], "events": told, "next_cursor": None})
+
+    return routes
+
+
+def log_of(config: PipelineConfig) -> tuple[RuleFolder, list[RuleEvent]]:
+    """The folder of the rules with the pipeline's log; no events where it has not run yet."""
+    path = Path(config.rules.path)
+    if isinstance(config.rules, RulesTopic):
+        path.mkdir(parents=True, exist_ok=True)  # it has the log, once a pipeline has run
+    name = config.name if path.is_dir() and config.name in logs_in(path) else None
+    figures = Path(config.figures) if config.figures else None
+    if name is None:
+        return RuleFolder(path, [], Known(figures=figures)), []
+    folder, events = folder_with_log(path, name, figures)
+    return folder, events or []
+
+
+def read_rules(
+    config: PipelineConfig, *, every_version: bool = False
+) -> tuple[list[Row], list[RuleEvent], dict[str, str]]:
+    """Rules as rows, the log, and the files that are refused, as ``crossline rules list`` has them."""
+    folder, events = log_of(config)
+    standing, refused = folder.rules()
+    rows = rule_rows(events or None, standing, every_version=every_version)
+    return rows, events, {source: str(error) for source, error in refused.items()}
+
+
+def versions_of(config: PipelineConfig, rule_id: str) -> list[Row]:
+    """The versions of a rule, by number: those of the log, and those that stand in files and wait to be taken up.
+
+    Raises ProblemError where there is none.
+    """
+    folder, events = log_of(config)
+    standing, _ = folder.rules()
+    rows = rule_rows(events or None, standing, every_version=True)
+    logged = {(row["rule_id"], row["version"]) for row in rows}
+    rows += [row for row in rule_rows(None, standing) if (row["rule_id"], row["version"]) not in logged]
+    mine = sorted((row for row in rows if row["rule_id"] == rule_id), key=lambda row: int(row["version"]))
+    if not mine:
+        raise not_found(f"rule {shown(rule_id)}", nearest(rule_id, {row["rule_id"] for row in rows}))
+    return mine
+
+
+def current_of(rows: Sequence[Row], version: int | None = None) -> Row:
+    """Of the versions of a rule that one; None: that in force, else the last."""
+    if version is None:
+        in_force = [row for row in rows if row["live"] and row["status"] != "draft"]
+        return (in_force or list(rows))[-1]
+    found = next((row for row in rows if row["version"] == version), None)
+    if found is None:
+        raise not_found(f"version {version} of rule {rows[0]['rule_id']}", f"its last is {rows[-1]['version']}")
+    return found
+
+
+def tag_of(row: Row) -> str:
+    """The entity tag of a version: of what it says, and of its status."""
+    return etag_of({name: row.get(name) for name in _OF_TAG})
+
+
+def waiting_tag(event: RuleEvent) -> str:
+    """The entity tag of a version that waits for approval, by the log."""
+    return etag_of([event.rule_id, event.version, event.digest])
+
+
+def tag_of_version(config: PipelineConfig, rule_id: str, version: int | None) -> tuple[int, str]:
+    """A version of a rule (None: that in force) and its entity tag, as ``GET /v1/rules`` tells them.
+
+    What stands in a topic and waits for approval is known by the log alone. Raises ProblemError where there is none.
+    """
+    _, events = log_of(config)
+    for each in pending(events) if isinstance(config.rules, RulesTopic) else ():
+        if (each.rule_id, each.version) == (rule_id, version):
+            return int(each.version or 0), waiting_tag(each)
+    row = current_of(versions_of(config, rule_id), version)
+    return int(row["version"]), tag_of(row)
+
+
+def _told(row: Row) -> Row:
+    return {**row, "etag": tag_of(row)}

@@ -1,0 +1,134 @@
+"""``/v1/lists``: entries of named lists, with an end where they have one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Request
+from fastapi import Path as InPath
+from pydantic import Field
+
+from crossline.core.basics.times import FOREVER_MS
+from crossline.core.conditions.tree import Literal, literal
+from crossline.core.settings.sources import ControlTopic
+from crossline.core.texts.problems import shown
+from crossline.rulelog.listfile import list_name
+from crossline.rulelog.sources.listedit import ListEntry, ListFolder, entry_text, named, no_list
+from crossline.serve.http.deps import Dependencies
+from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
+from crossline.serve.http.principals import needs
+from crossline.serve.http.problems import ProblemError, conflict, invalid, not_found
+from crossline.serve.http.queries import json_answer, only_known
+from crossline.serve.http.reads.alerts import instant
+from crossline.serve.http.reads.lists import entries_of
+from crossline.serve.http.writes.rules import Body
+
+ENTRY_CHARS = 1_000
+IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the entry that is there, or `*`.")]
+Entry = Annotated[str, InPath(max_length=ENTRY_CHARS, description="The value, as text.")]
+
+
+class Put(Body):
+    """How an entry stands in its list."""
+
+    until: str | None = Field(default=None, max_length=40, description="From when on it stands there no more.")
+    value: str | int | float | bool | None = Field(
+        default=None, description="The value, where it is no text: a number, true or false, written as in the address."
+    )
+
+
+def list_routes(deps: Dependencies) -> APIRouter:
+    """The routes of lists."""
+    routes = APIRouter(tags=["lists"])
+
+    @routes.get("/v1/lists", openapi_extra=needs("read:alerts"), summary="The named lists, and how long they are")
+    def lists(request: Request) -> Any:
+        """By name."""
+        only_known(request)
+        found = entries_of(deps.config)
+        rows = [{"list": name, "entries": len(found[name])} for name in sorted(found)]
+        return json_answer({"items": rows, "next_cursor": None})
+
+    @routes.get("/v1/lists/{name}/{entry:path}", openapi_extra=needs("read:alerts"), summary="An entry of a list")
+    def entry(request: Request, name: str, entry: Entry) -> Any:
+        """Its ETag is what ``PUT`` and ``DELETE`` want in ``If-Match``."""
+        only_known(request)
+        found = entries_of(deps.config)
+        if name not in found:
+            raise not_found(f"list {shown(name)}")
+        there = named(name, found[name], entry)
+        if there is None:
+            raise not_found(f"entry {shown(entry)} in list {name}")
+        return _answer(there)
+
+    @routes.put("/v1/lists/{name}/{entry:path}", openapi_extra=needs("write:lists"), summary="Put an entry into a list")
+    def put(request: Request, name: str, entry: Entry, wanted: Put, if_match: IfMatch = None) -> Any:
+        """What is there already is changed where ``If-Match`` names it."""
+        only_known(request)
+        value, until_ms = _value(entry, wanted), instant("/until", wanted.until)
+        if until_ms is not None and until_ms <= deps.now_ms():
+            raise invalid("/until", shown(wanted.until), "an instant to come; DELETE takes an entry out")
+
+        def check(known: ListEntry | None) -> None:
+            if known is None:
+                check_match_of_new(if_match, f"entry {shown(entry)} in list {name}")
+            else:
+                check_match(if_match, etag_of(known.to_json()), f"entry {shown(entry)} of list {name}")
+
+        made, before = _folder(deps, name).put(name, value, FOREVER_MS if until_ms is None else until_ms, check)
+        return _answer(made, 200 if before else 201)
+
+    @routes.delete(
+        "/v1/lists/{name}/{entry:path}", openapi_extra=needs("write:lists"), summary="Take an entry out of a list"
+    )
+    def remove(request: Request, name: str, entry: Entry, if_match: IfMatch = None) -> Any:
+        """It is held against records until a pipeline takes up that it is gone."""
+        only_known(request)
+
+        def check(known: ListEntry | None) -> None:
+            if known is None:
+                raise not_found(f"entry {shown(entry)} in list {name}")
+            check_match(if_match, etag_of(known.to_json()), f"entry {shown(entry)} of list {name}")
+
+        gone = _folder(deps, name).remove(name, entry, check)
+        return json_answer({} if gone is None else {**gone.to_json(), "removed": True})
+
+    return routes
+
+
+def _value(text: str, wanted: Put) -> Literal:
+    """The value that the address and the body name. Raises ProblemError where they name two."""
+    if not text or "\0" in text or not text.isprintable():
+        raise invalid("entry", shown(text), "a value of printable characters")
+    if wanted.value is None:
+        return text
+    value = literal(wanted.value)
+    if value is None or entry_text(value) != text:
+        raise invalid(
+            "/value", orjson.dumps(wanted.value, default=str).decode(), f"{shown(text)}, as the address has it"
+        )
+    return value
+
+
+def _folder(deps: Dependencies, name: str) -> ListFolder:
+    """The folder that has the list. Raises ProblemError where there is none, or lists come from a topic."""
+    settings = deps.config.lists
+    if settings is None:
+        raise not_found(f"list {shown(name)}", f"pipeline {deps.config.name} has no lists: name their folder")
+    if isinstance(settings, ControlTopic):
+        raise conflict(
+            f"the lists come from topic {settings.topic}, where each is one message: send it whole with crossline "
+            "rules publish-list"
+        )
+    folder = ListFolder(Path(settings.path))
+    known = [list_name(source) for source in folder.files()]
+    if name not in known:
+        raise ProblemError(404, "not-found", str(no_list(name, known)))
+    return folder
+
+
+def _answer(entry: ListEntry, status: int = 200) -> Any:
+    told = entry.to_json()
+    return json_answer(told, status, {"ETag": etag_of(told)})

@@ -1,0 +1,259 @@
+"""A pipeline that was run over its example, the API over what it left, and stand-ins for what others keep."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from crossline.cli.init import template_files
+from crossline.cli.main import run_command
+from crossline.connectors.base import Delivery
+from crossline.connectors.sqlite import SqliteSink
+from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.serve.http.api import create_api
+from crossline.serve.http.deps import Dependencies
+from crossline.serve.http.events.source import Event, EventsGoneError
+from crossline.serve.http.events.stream import Bounds
+from crossline.serve.http.writes.casework import ChangedError
+
+NOW_MS = 1_767_604_500_000  # 2026-01-05T09:15:00Z, when the example is over
+POLICY = "schema_version: 1\nversion: 1\nbands: [{from: 50, decision: block}]\n"
+MORE = """
+lists: {kind: directory, path: lists/}
+policy: policy.yaml
+decisions: {emit: all, path: out/decisions}
+"""
+
+
+@cache
+def example() -> Path:
+    """A folder with the example, its alerts and decisions in a store, and a rule log; made once a process."""
+    folder = Path(mkdtemp(prefix="crossline-routes-"))
+    for name, content in template_files():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    (folder / "policy.yaml").write_text(POLICY)
+    (folder / "lists").mkdir()
+    (folder / "lists/accounts.yaml").write_text("# watched\n- a1\n- {value: a9, until: 2026-01-04T00:00:00Z}\n- 7\n")
+    (folder / "lists/cards.txt").write_text("# stolen\nc1\n")
+    pipeline = folder / "pipeline.yaml"
+    pipeline.write_text(pipeline.read_text() + MORE)
+    testing = folder / "rules/card_testing.yaml"
+    testing.write_text(testing.read_text() + "  hold: 30m\n")
+    paths = {name: str(folder / f"{name}.jsonl") for name in ("alerts", "decisions")}
+    given = ["--pipeline", str(pipeline), "--input", str(folder / "in/*.jsonl"), "--output", paths["alerts"]]
+    assert run_command(["backtest", *given, "--decisions", paths["decisions"], "--json"]) == 0
+    found = {name: [json.loads(line) for line in Path(path).read_text().splitlines()] for name, path in paths.items()}
+    config = read_pipeline_in_place(pipeline)
+    sink = SqliteSink(folder / "out/crossline.db", config.name)
+    sink.open()
+    sink.deliver(Delivery(config.name, 0, alerts=found["alerts"], decisions=found["decisions"]))
+    sink.close()
+    log = DirectoryRuleLog(config.rules.path, config.name, config.streams, lambda: ["accounts", "cards"])
+    log.start(NOW_MS)
+    log.close()
+    return folder
+
+
+@dataclass(frozen=True)
+class Someone:
+    """Who asks."""
+
+    name: str = "mary"
+    scopes: frozenset[str] = frozenset({"admin"})
+
+
+class Admitting:
+    """In place of the access layer: lets in whoever the header says."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            name = next((value.decode() for key, value in scope["headers"] if key == b"x-who"), "mary")
+            scope["principal"] = Someone(name) if name != "nobody" else None
+        await self._app(scope, receive, send)
+
+
+class FakeCases:
+    """Labels and cases in memory."""
+
+    def __init__(self) -> None:
+        self._labels: dict[tuple[str, str], dict[str, Any]] = {}
+        self._cases: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def put_label(
+        self, stream: str, record_id: str, label: Mapping[str, Any], who: str, version: int | None
+    ) -> Mapping[str, Any]:
+        with self._lock:
+            before = self._labels.get((stream, record_id))
+            if (before and before["version"]) != version:
+                raise ChangedError(before["version"] if before else 0)
+            named = {"stream": stream, "record_id": record_id, "who": who, "version": (version or 0) + 1}
+            self._labels[stream, record_id] = {**label, **named}
+            return self._labels[stream, record_id]
+
+    def label(self, stream: str, record_id: str) -> Mapping[str, Any] | None:
+        return self._labels.get((stream, record_id))
+
+    def create_case(self, case: Mapping[str, Any], who: str) -> Mapping[str, Any]:
+        with self._lock:
+            case_id = f"case-{len(self._cases) + 1:04}"
+            more = {"case_id": case_id, "version": 1, "status": "open", "opened_by": who, "notes": []}
+            self._cases[case_id] = {**case, **more}
+            return self._cases[case_id]
+
+    def case(self, case_id: str) -> Mapping[str, Any] | None:
+        return self._cases.get(case_id)
+
+    def cases(self, filters: Mapping[str, str], after: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
+        found = [each for name, each in sorted(self._cases.items(), reverse=True) if after is None or name < after]
+        return [each for each in found if all(each[name] == value for name, value in filters.items())][:limit]
+
+    def change_case(self, case_id: str, version: int, change: Mapping[str, Any], who: str) -> Mapping[str, Any]:
+        del who
+        with self._lock:
+            before = self._cases[case_id]
+            if before["version"] != version:
+                raise ChangedError(before["version"])
+            self._cases[case_id] = {**before, **change, "version": version + 1}
+            return self._cases[case_id]
+
+    def note(self, case_id: str, text: str, who: str) -> Mapping[str, Any]:
+        with self._lock:
+            before = self._cases[case_id]
+            notes = [*before["notes"], {"text": text, "who": who}]
+            self._cases[case_id] = {**before, "notes": notes, "version": before["version"] + 1}
+            return self._cases[case_id]
+
+
+@dataclass
+class FakeLedger:
+    """Decisions that were answered, by id, with revisions and receipts."""
+
+    answered: dict[str, dict[str, Any]] = field(default_factory=dict)
+    revised: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    receipts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def decision(self, decision_id: str) -> Mapping[str, Any] | None:
+        return self.answered.get(decision_id)
+
+    def decisions(
+        self, record_id: str, stream: str | None, after: str | None, limit: int
+    ) -> Sequence[Mapping[str, Any]]:
+        mine = [self.answered[name] for name in sorted(self.answered) if after is None or name > after]
+        return [each for each in mine if each["record_id"] == record_id and stream in {None, each["stream"]}][:limit]
+
+    def revisions(self, decision_id: str) -> Sequence[Mapping[str, Any]]:
+        return self.revised.get(decision_id, [])
+
+    def receipt(self, decision_id: str) -> Mapping[str, Any] | None:
+        return self.receipts.get(decision_id)
+
+
+class FakeEvents:
+    """Events that happened, in order; whoever follows is told those, and then it ends."""
+
+    def __init__(self, events: Sequence[Event] = ()) -> None:
+        self.events = list(events)
+
+    async def follow(self, after: str | None) -> AsyncIterator[Event]:
+        ids = [each.id for each in self.events]
+        if after is not None and after not in ids:
+            raise EventsGoneError(f"{after} is not kept")
+        for each in self.events[ids.index(after) + 1 if after is not None else 0 :]:
+            yield each
+
+
+def project(tmp_path: Path) -> Path:
+    """A copy of the example that may be written into."""
+    folder = tmp_path / "project"
+    shutil.copytree(example(), folder)
+    return folder
+
+
+def dependencies(folder: Path, path: Path) -> Dependencies:
+    """Of the pipeline in ``folder``; its clock stands still."""
+    pipeline = folder / "pipeline.yaml"
+    config = read_pipeline_in_place(pipeline)
+    return Dependencies(pipeline, config, path, cases=FakeCases(), events=FakeEvents(), now_ms=lambda: NOW_MS)
+
+
+class Client:
+    """Asks an app that runs in this thread: between questions it stands still."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self.runner = asyncio.Runner()
+        transport = httpx.ASGITransport(Admitting(app), raise_app_exceptions=True)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://api")
+
+    def request(self, verb: str, path: str, **more: Any) -> httpx.Response:
+        """One question."""
+        return self.runner.run(self._client.request(verb, path, **more))
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        return self.request("GET", path, **more)
+
+    def post(self, path: str, **more: Any) -> httpx.Response:
+        return self.request("POST", path, **more)
+
+    def put(self, path: str, **more: Any) -> httpx.Response:
+        return self.request("PUT", path, **more)
+
+    def patch(self, path: str, **more: Any) -> httpx.Response:
+        return self.request("PATCH", path, **more)
+
+    def delete(self, path: str, **more: Any) -> httpx.Response:
+        return self.request("DELETE", path, **more)
+
+    def close(self) -> None:
+        """End as a server ends."""
+        self.runner.run(self.app.state.close())
+        self.runner.run(self._client.aclose())
+        self.runner.close()
+
+
+@contextmanager
+def client_of(deps: Dependencies, bounds: Bounds | None = None) -> Iterator[Client]:
+    """A client of the API, which runs as long as the context lasts."""
+    client = Client(create_api(deps, bounds=bounds))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def served(folder: Path, path: Path, **changes: Any) -> Iterator[Client]:
+    """As ``client_of``, of the pipeline in ``folder``."""
+    with client_of(replace(dependencies(folder, path), **changes)) as client:
+        yield client
+
+
+def detail(answer: Any, status: int) -> str:
+    """The detail of a problem, whose shape is checked."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    said = answer.json()
+    assert set(said) == {"type", "title", "status", "detail", "errors"}
+    assert said["status"] == status
+    assert all(set(each) == {"pointer", "found", "expected", "hint"} for each in said["errors"])
+    assert "Traceback" not in answer.text
+    return str(said["detail"])
