@@ -33,7 +33,8 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
-from crossline.serve.replica.replicas import Bounds, Replicas
+from crossline.serve.replica.answers import Bounds
+from crossline.serve.replica.replicas import Replicas
 from crossline.serve.revising import Revising
 
 LEDGER, OUTBOX = "ledger.db", "outbox.db"
@@ -113,7 +114,7 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
             )
         )
         held.push_async_callback(decisions.close)
-        async with _beside(outbox, logs, settling), Revising(reader, settling, group, settings, config.name):
+        async with _beside(outbox, logs, settling), Revising(reader, settling, group, settings, path):
             yield Api(config, settings, decisions, replicas, group, reader, settling, path, frozenset(logs))
 
 

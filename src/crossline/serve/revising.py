@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,8 +15,12 @@ from crossline.logs import get_logger
 from crossline.serve.decisions.settling import Revised, Settling
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
+from crossline.serve.revisions.pusher import RevisionPusher
+from crossline.serve.revisions.values import Revision
+from crossline.serve.revisions.values import revision_of as made_of
 
 PAUSE_S = 0.5
+PUSHED = "revisions.db"
 
 log = get_logger(__name__)
 
@@ -24,16 +29,18 @@ class Revising:
     """Follows the feed for as long as the context is open."""
 
     def __init__(
-        self, reader: FeedReader, settling: Settling, ledger: LedgerGroup, settings: ServeSettings, pipeline: str
+        self, reader: FeedReader, settling: Settling, ledger: LedgerGroup, settings: ServeSettings, path: Path
     ) -> None:
         self._reader = reader
         self._settling = settling
         self._ledger = ledger
-        self._settings = settings
-        self._pipeline = pipeline
+        # Nothing is opened where nobody is to be told.
+        self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        if self._pusher is not None:
+            await asyncio.to_thread(self._pusher.open)
         self._task = asyncio.create_task(self._follow(self._reader.last()))
         return self
 
@@ -47,12 +54,15 @@ class Revising:
         found = [(each.decision_id, revision_of(each)) for each in revised]
         while True:
             try:
-                await self._ledger.call(lambda ledger: ledger.revise_all(found))
+                await self._ledger.call(lambda ledger: [ledger.revise(*each) for each in found])
             except RetryableError as error:
                 log.warning("revisions cannot be kept yet", error=str(error))
                 await asyncio.sleep(PAUSE_S)
             else:
-                return
+                break
+        if self._pusher is not None:
+            pushed = [made for each in revised if (made := pushed_of(each)) is not None]
+            await asyncio.to_thread(self._pusher.put, pushed)
 
     async def __aexit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
@@ -60,6 +70,14 @@ class Revising:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._pusher is not None:
+            await asyncio.to_thread(self._pusher.close)
+
+
+def pushed_of(revised: Revised) -> Revision | None:
+    """The same as payment systems are told it."""
+    answer = {"decision_id": revised.decision_id, "stream": revised.stream, "record_id": revised.record_id}
+    return made_of({**answer, "decision": revised.was, "answered": revised.answered}, revised.decision)
 
 
 def revision_of(revised: Revised) -> dict[str, Any]:

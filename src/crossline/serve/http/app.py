@@ -22,6 +22,7 @@ from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.hot import HotRoutes
 from crossline.serve.http.openapi_hot import HOT_PATHS
 from crossline.serve.http.problems import install
+from crossline.serve.http.stored import FeedEvents, StoredCases
 
 
 def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]]:
@@ -32,13 +33,15 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         lag = api.replicas.lag()
         return Readiness(lag.ready, {"batch": lag.batch, "behind_ms": lag.ms})
 
+    cases = Cases(api.path / CASES)
     rest = create_api(
         Dependencies(
             pipeline=pipeline,
             config=api.config,
             path=api.path,
             decisions=LedgerDecisions(api.path / LEDGER, api.config.streams),
-            cases=Cases(api.path / CASES),
+            cases=StoredCases(cases),
+            events=FeedEvents(api.reader),
             ready=ready,
         ),
         extra=HOT_PATHS,
@@ -50,4 +53,9 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     if not settings.open:
         tokens = None if settings.oidc is None else OidcTokens(settings.oidc)
         credentials = Credentials(KeyRing(Path(settings.keys)), tokens)
-    return Access(app, credentials, settings.limits), rest.state.close
+
+    async def close() -> None:
+        await rest.state.close()
+        cases.close()
+
+    return Access(app, credentials, settings.limits), close

@@ -27,7 +27,7 @@ class Principal(Protocol):
 
 def principal_of(request: Request) -> Principal:
     """Whoever asks. Raises ProblemError (401) where the access layer let nobody in."""
-    found: Principal | None = request.scope.get("principal")
+    found: Principal | None = request.scope.get("principal") or request.scope.get("state", {}).get("principal")
     if found is None:
         raise ProblemError(
             401,

@@ -41,11 +41,11 @@ def test_a_case_is_opened_changed_and_noted(reading: Client) -> None:
     assert (made.status_code, made.headers["location"]) == (201, "/v1/cases/case-0001")
     at = made.headers["location"]
     etag = reading.get(at).headers["etag"]
-    assert "found no If-Match" in detail(reading.patch(at, json={"status": "closed"}), 428)
-    taken = reading.patch(at, json={"assignee": "mary", "status": "in_progress"}, headers={"If-Match": etag})
+    assert "found no If-Match" in detail(reading.patch(at, json={"status": "resolved"}), 428)
+    taken = reading.patch(at, json={"assignee": "mary", "status": "acknowledged"}, headers={"If-Match": etag})
     assert (taken.json()["assignee"], taken.json()["title"], taken.json()["version"]) == ("mary", "Card testing", 2)
     assert "was changed meanwhile" in detail(
-        reading.patch(at, json={"status": "closed"}, headers={"If-Match": etag}), 412
+        reading.patch(at, json={"status": "resolved"}, headers={"If-Match": etag}), 412
     )
     left = reading.patch(at, json={"assignee": None}, headers={"If-Match": taken.headers["etag"]})
     assert left.json()["assignee"] is None
@@ -61,7 +61,7 @@ def test_cases_are_listed_page_by_page(reading: Client) -> None:
     for number in range(5):
         made = reading.post("/v1/cases", json={"title": f"case {number}"})
         if number % 2:
-            reading.patch(made.headers["location"], json={"status": "closed"}, headers={"If-Match": "*"})
+            reading.patch(made.headers["location"], json={"status": "resolved"}, headers={"If-Match": "*"})
     first = reading.get("/v1/cases?status=open&limit=2").json()
     second = reading.get(f"/v1/cases?status=open&limit=2&cursor={first['next_cursor']}").json()
     assert [each["title"] for each in first["items"] + second["items"]] == ["case 4", "case 2", "case 0"]
