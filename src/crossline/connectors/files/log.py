@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -24,6 +24,11 @@ from crossline.logs import get_logger
 log = get_logger(__name__)
 
 
+def _all_of_it(_path: str) -> int | None:
+    """None: most files count as far as they reach."""
+    return None
+
+
 class FileChunks:
     """The files that match patterns, in name order as they appear, as one log.
 
@@ -31,7 +36,7 @@ class FileChunks:
     its content, its inode helping: one that is renamed is read on, also under a name that matches no more; another one
     under its name, or its own truncated, is a new file. ``folder`` holds the list of chunks, which is on disk before a
     number is given out. ``whole_files``: a file counts once it is whole, and its chunks are rows (Parquet). One that is
-    compressed does, too; its chunks are pieces of its text.
+    compressed does, too; its chunks are pieces of its text. ``size_of``: how many bytes of a path count by now.
     """
 
     def __init__(
@@ -42,12 +47,14 @@ class FileChunks:
         *,
         whole_files: bool = False,
         unended: Unended = "waits",
+        size_of: Callable[[str], int | None] = _all_of_it,
     ) -> None:
         self._patterns = patterns
         self._folder = folder
         self._chunk_bytes = chunk_bytes
         self._whole_files = whole_files
         self._unended: Unended = unended
+        self._size_of = size_of
         self._open()
 
     def _open(self) -> None:
@@ -211,7 +218,10 @@ class FileChunks:
                     self._watch.forget(path)  # it was replaced since it was looked at
                     return []
                 self._place(path, file, stat)
-                file.size = now.st_size
+                most = self._size_of(path)
+                file.size = now.st_size if most is None else min(most, now.st_size)
+                if file.size < now.st_size:
+                    self._watch.forget(path)  # the rest counts soon, and nothing of the file will tell
                 if self._whole_files:
                     return self._take_table(handle, file, now_ms)
                 if file.text or packing_of(handle) is not None:

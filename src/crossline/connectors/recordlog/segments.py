@@ -18,10 +18,11 @@ import orjson
 
 from crossline.connectors.once_file import sync_path
 from crossline.connectors.recordlog.ids import RecordIds, Spot, id_digest
+from crossline.connectors.recordlog.synced import SUFFIX, SyncedEnd
 from crossline.core.basics.errors import SourceError, StateError
 from crossline.logs import get_logger
 
-LOCK, INDEX, SUFFIX = ".lock", ".ids", ".jsonl"
+LOCK, INDEX = ".lock", ".ids"
 _DIGITS = 8
 _LEARN_LINES = 20_000  # whose ids go into the index at once
 _BLOCK = 1 << 20
@@ -57,6 +58,7 @@ class Segments:
         self._ids = RecordIds(folder / INDEX)
         self._recent: dict[bytes, Spot] = {}  # ids that are not in the index yet
         self._known_to: Spot = (1, 0)
+        self._synced = SyncedEnd(folder)
         self._hold: _Hold | None = None
         self._descriptor: int | None = None
         self._number = 0
@@ -111,6 +113,7 @@ class Segments:
         if self._hold is not None:
             self._flush()
         self._ids.close()
+        self._synced.close()
         self._close_file()
         hold, self._hold = self._hold, None
         if hold is not None:
@@ -138,6 +141,7 @@ class Segments:
                 os.ftruncate(descriptor, self._end)  # it was never acknowledged
                 log.warning("half a record at the end of a log is cut off", file=self._name, bytes=len(tail))
         os.fsync(descriptor)  # a process that was killed may have written more than it synced
+        self._synced.put((self._number, self._end))
 
     def _whole(self, tail: bytes) -> bool:
         try:
@@ -162,7 +166,7 @@ class Segments:
         return places
 
     def _put(self, at: int, data: bytes | bytearray) -> None:
-        """Write all of it, or cut off what is no whole line: others read the file as it grows."""
+        """Write all of it, or cut off what is no whole line."""
         descriptor, left, written = self._running(), memoryview(data), 0
         try:
             while written < len(left):
@@ -176,6 +180,7 @@ class Segments:
 
     def _sync(self) -> None:
         os.fdatasync(self._running())
+        self._synced.put((self._number, self._end))
         self._unsynced = []
 
     def _mend(self) -> None:

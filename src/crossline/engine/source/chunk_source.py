@@ -22,6 +22,7 @@ from crossline.connectors.chunks import ChunkLog, ChunkRef, GeneratorChunks, Mos
 from crossline.connectors.files import noted
 from crossline.connectors.files.listing import LIST, TO_DO, ChunkList
 from crossline.connectors.files.log import FileChunks
+from crossline.connectors.recordlog.synced import synced_size
 from crossline.engine.source.references import CHUNK_SCHEMA, CHUNKS_MAX, chunk_rows, dealt
 from crossline.logs import configure_helper
 
@@ -81,6 +82,7 @@ def open_log(options: Mapping[str, str]) -> ChunkLog:
         int(options["chunkbytes"]),
         whole_files=options["wholefiles"] == "true",
         unended=options["unended"],  # type: ignore[arg-type]
+        **({"size_of": synced_size} if options.get("synced") == "true" else {}),
     )
 
 

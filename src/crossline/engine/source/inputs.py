@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.files.lines import Unended
 from crossline.connectors.files.listing import ChunkList
-from crossline.connectors.recordlog.segments import SUFFIX as LOG_SUFFIX
+from crossline.connectors.recordlog.synced import SUFFIX as LOG_SUFFIX
 from crossline.engine.source.chunk_source import ChunkSource, chunks_given, left_of
 from crossline.engine.source.fetch import FileFetch, fetch_generated
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
@@ -47,13 +47,21 @@ def api_source(stream: str, path: str, checkpoint: str, cores: int, batch_bytes:
     A last line without an end was not acknowledged: the API ends it, or cuts it off. The folder may be made later.
     """
     files = FileInput(stream, (f"{glob.escape(path)}/*{LOG_SUFFIX}",), "json")
-    plan = _of_files(files, patterns_of(files, there=False), checkpoint, cores, batch_bytes, "waits")
+    plan = _of_files(files, patterns_of(files, there=False), checkpoint, cores, batch_bytes, "waits", synced=True)
     return replace(plan, listed=f"{checkpoint}/sources/{stream}")
 
 
 def _of_files(
-    files: FileInput, patterns: list[str], checkpoint: str, cores: int, batch_bytes: int, unended: Unended
+    files: FileInput,
+    patterns: list[str],
+    checkpoint: str,
+    cores: int,
+    batch_bytes: int,
+    unended: Unended,
+    *,
+    synced: bool = False,
 ) -> SourcePlan:
+    """``synced``: they are a log of the API, of which what is synced counts."""
     folder = f"{checkpoint}/sources/{files.stream}"
     settings = {
         "kind": "files",
@@ -64,6 +72,7 @@ def _of_files(
         "tasks": str(cores),
         "wholefiles": "true" if files.whole else "false",
         "unended": unended,
+        "synced": "true" if synced else "false",
     }
     return SourcePlan(
         files.stream,

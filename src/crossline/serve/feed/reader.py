@@ -52,9 +52,9 @@ class EventId:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A decision, a revision, an alert or a correction; ``raw``: its JSON. ``missed``: as that of its batch.
+    """A decision, a revision, an alert or a correction; ``raw``: its JSON.
 
-    The first event of a batch that was missed has ``missed`` set, all others 0.
+    ``missed``: how many batches right before it cannot be had any more; their events are not told.
     """
 
     id: EventId
@@ -112,7 +112,7 @@ class FeedReader:
         anew, the first of the new ones is ``anew``. A file that is damaged is logged, and counts as missed.
         """
         self._watch()
-        at, missed, times, anew = after, 0, self._anew, False
+        at, missed, times, anew = max(after, -1), 0, self._anew, False
         while True:
             news = self._news
             if at > self._last:
@@ -138,8 +138,9 @@ class FeedReader:
         A batch that is run again gives its events the same numbers.
         """
         begin = EventId(self.last(), 1 << 62) if after is None else after
+        missed = 0
         async for batch in self.follow(after=begin.batch - 1):
-            missed = batch.missed
+            missed += batch.missed
             first = begin.number + 1 if batch.number == begin.batch and not batch.anew else 0
             for event in events_of(batch):
                 if event.id.number >= first:

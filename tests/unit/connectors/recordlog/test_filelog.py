@@ -120,7 +120,7 @@ def test_a_forked_child_does_not_hold_the_log(tmp_path: Path) -> None:
         "child = os.fork()\n"
         "if not child:\n"
         "    os.write(1, b'child\\n'); time.sleep(600)\n"
-        "print(child, flush=True); time.sleep(600)\n"
+        "os.write(1, b'%d\\n' % child); time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from crossline.connectors.files.identity import read_chunk
 from crossline.connectors.files.log import FileChunks
 from crossline.connectors.recordlog.segments import Segments, segment_name
+from crossline.connectors.recordlog.synced import SYNCED, synced_size
 
 NOW_MS = 1_767_225_600_000
 STEPS = st.lists(
@@ -38,7 +39,7 @@ class Run:
         self.log.open()
 
     def begin_reader(self) -> None:
-        self.chunks = FileChunks([f"{self.folder}/*.jsonl"], self.list, 64)
+        self.chunks = FileChunks([f"{self.folder}/*.jsonl"], self.list, 64, size_of=synced_size)
 
     def line(self, size: int) -> tuple[str, bytes]:
         self.count += 1
@@ -56,7 +57,9 @@ class Run:
         last = max(self.folder.glob("*.jsonl"), default=self.folder / segment_name(1))
         with last.open("ab") as file:
             file.write((raw + b"\n")[:size])
+        before = len(self.read)
         self.poll(size)
+        assert self.read[before:] == self.acknowledged[before:], "what is not synced is not read"
         self.begin_writer()
         if size >= len(raw):  # it is kept, as it is whole
             self.log.append([(number, raw)])
@@ -79,7 +82,23 @@ def test_a_pipeline_reads_what_was_acknowledged_once_and_in_order(steps: list[tu
         run = Run(Path(folder))
         for what, size in steps:
             getattr(run, what)(size)
-            assert run.read == run.acknowledged[: len(run.read)] or what == "kill"
+            assert run.read == run.acknowledged[: len(run.read)]
         run.poll(0)
         run.log.close()
         assert run.read == run.acknowledged
+
+
+def test_what_counts_of_a_file_is_what_is_synced(tmp_path: Path) -> None:
+    log = Segments(tmp_path, 20, lambda line: str(orjson.loads(line)["id"]))
+    log.open()
+    for each in "abc":
+        log.append([(each, b'{"id":"%s"}' % each.encode())])
+    log.close()
+    paths = [str(tmp_path / segment_name(number)) for number in (1, 2, 3)]
+    assert [synced_size(path) for path in paths] == [None, 11, 0]
+    for harm in (b"", b"2", b"two 11", b"\xff" * 32):
+        (tmp_path / SYNCED).write_bytes(harm)
+        assert synced_size(paths[1]) is None
+    (tmp_path / SYNCED).unlink()
+    assert synced_size(paths[1]) is None, "a copy of a log, in which all counts"
+    assert synced_size(str(tmp_path / "notes.jsonl")) is None

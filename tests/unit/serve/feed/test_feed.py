@@ -315,3 +315,42 @@ def test_a_disk_that_is_full_holds_the_batch(tmp_path: Path) -> None:
     (tmp_path / "1.jsonl").mkdir()
     with pytest.raises(SinkError, match="batch 1 gave cannot be kept for the decision API"):
         written.write(1)
+
+
+def test_events_tell_of_batches_that_were_missed(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    written.write(0, alerts=[alert("a0")])
+    written.write(1, 2, 3)
+    written.write(4, alerts=[alert("a4"), alert("b4")])
+    (tmp_path / "2.jsonl").unlink()
+
+    async def meet() -> None:
+        async with reading(tmp_path) as reader:
+            found = [each async for each in first(reader.events(EventId(0, -1)), 3)]
+            assert [(str(each.id), each.missed) for each in found] == [("0-0", 0), ("4-0", 1), ("4-1", 0)]
+
+    run(meet())
+
+
+def test_from_now_on_nothing_of_before_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "feed"
+
+    async def meet(batch: int) -> None:
+        async with reading(folder) as reader:
+            told = asyncio.ensure_future(anext(reader.events()))
+            await asyncio.sleep(0)
+            Written(folder).write(batch, alerts=[alert("new")])
+            event = await told
+            assert (str(event.id), event.missed) == (f"{batch}-0", 0)
+
+    run(meet(0))
+    run(meet(1))
+
+
+async def first(events: AsyncIterator[T], count: int) -> AsyncIterator[T]:
+    found = 0
+    async for each in events:
+        yield each
+        found += 1
+        if found == count:
+            return
