@@ -87,9 +87,10 @@ class RevisionPusher:
         if not revisions or not self._senders:
             return 0
         with self._order:
-            fresh = self._queue.put(self._bounds, revisions, self._clock_ms())
+            now_ms = self._clock_ms()
+            fresh = self._queue.put(self._bounds, revisions, now_ms)
             for name, seq, each in fresh:
-                self._senders[name].offer(seq, (each.stream, each.record_id))
+                self._senders[name].offer(seq, (each.stream, each.record_id), now_ms)
         return len(fresh)
 
     def states(self) -> list[AddressState]:

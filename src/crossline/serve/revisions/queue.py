@@ -125,11 +125,12 @@ class RevisionQueue:
                 self._pending[address] = self._pending.get(address, 0) + 1
         return fresh
 
-    def waiting(self, address: str) -> list[tuple[int, str, str]]:
-        """Number, stream and record of what waits for ``address``, in its order."""
+    def waiting(self, address: str) -> list[tuple[int, str, str, int]]:
+        """Number, stream, record and time of what waits for ``address``, in its order."""
         with self._lock, self._errors():
             return self._connection.execute(
-                "SELECT seq, stream, record_id FROM revisions WHERE address = ? AND status = 'pending' ORDER BY seq",
+                "SELECT seq, stream, record_id, put_ms FROM revisions "
+                "WHERE address = ? AND status = 'pending' ORDER BY seq",
                 (address,),
             ).fetchall()
 
@@ -161,6 +162,17 @@ class RevisionQueue:
                     (status, now_ms, _storable(why), seq),
                 ).rowcount
             self._pending[address] = self._pending.get(address, 0) - changed
+
+    def expire(self, address: str, seqs: Sequence[int], now_ms: int, why: str) -> None:
+        """Those of ``seqs`` wait no more: all or none."""
+        with self._lock:
+            with self._transaction():
+                self._connection.executemany(
+                    "UPDATE revisions SET status = 'expired', done_ms = ?, why = ? "
+                    "WHERE seq = ? AND status = 'pending'",
+                    [(now_ms, _storable(why), seq) for seq in seqs],
+                )
+            self._pending[address] = self._pending.get(address, 0) - len(seqs)
 
     def pending(self, address: str) -> int:
         """How many wait."""

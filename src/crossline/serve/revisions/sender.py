@@ -43,7 +43,7 @@ class Sender:
         self._stop = threading.Event()
         self._poster.heed(self._stop)
         self._changed = threading.Condition()
-        self._by_record: dict[Record, deque[int]] = {}
+        self._by_record: dict[Record, deque[tuple[int, int]]] = {}  # number, and since when it waits
         self._ready: deque[Record] = deque()
         self._later: list[tuple[float, int, Record]] = []  # when it is tried again
         self._numbers = count()
@@ -56,21 +56,21 @@ class Sender:
     def start(self) -> None:
         """Go on with what waits. Raises PermanentError without a key."""
         self._poster.open()
-        for seq, stream, record_id in self._queue.waiting(self.address):
-            self.offer(seq, (stream, record_id))
+        for seq, stream, record_id, put_ms in self._queue.waiting(self.address):
+            self.offer(seq, (stream, record_id), put_ms)
         for number in range(self._settings.parallel):
             thread = threading.Thread(target=self._work, name=f"revisions-{number}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def offer(self, seq: int, record: Record) -> None:
+    def offer(self, seq: int, record: Record, put_ms: int) -> None:
         """Another one waits, behind those of its record."""
         with self._changed:
             known = self._by_record.get(record)
             if known is not None:
-                known.append(seq)
+                known.append((seq, put_ms))
                 return
-            self._by_record[record] = deque([seq])
+            self._by_record[record] = deque([(seq, put_ms)])
             self._ready.append(record)
             self._changed.notify()
 
@@ -125,12 +125,14 @@ class Sender:
 
         Raises SinkError where the address is away or busy.
         """
-        waiting = self._queue.load(self._by_record[record][0])
+        waiting = self._queue.load(self._by_record[record][0][0])
         try:
             refused, final = self._poster.post(waiting.revision_id, waiting.body)
         except SinkError as error:
-            if not self._stop.is_set() and self._too_old(waiting):
-                self._end(record, waiting, "expired", str(error))
+            if not self._stop.is_set():
+                if waiting.put_ms <= self._expired_ms():
+                    self._end(record, waiting, "expired", str(error))
+                self._expire(str(error))
             raise
         with self._changed:
             self._failures, self._away = 0, None
@@ -143,8 +145,31 @@ class Sender:
             return 0.0, False
         return _pause_s(waiting.attempts), False
 
-    def _too_old(self, waiting: Waiting) -> bool:
-        return self._clock_ms() - waiting.put_ms >= self._settings.give_up
+    def _expired_ms(self) -> int:
+        return self._clock_ms() - self._settings.give_up
+
+    def _expire(self, why: str) -> None:
+        """Give up what waits too long, all at once: the address does not answer, and each attempt takes its time."""
+        before_ms = self._expired_ms()
+        with self._changed:
+            idle = [*self._ready, *(record for _, _, record in self._later)]  # of the others one is under way
+            old = [seq for record in idle for seq, put_ms in self._by_record[record] if put_ms <= before_ms]
+            if not old:
+                return
+            self._queue.expire(self.address, old, self._clock_ms(), why)
+            gone = set(old)
+            for record in idle:
+                left = deque(each for each in self._by_record[record] if each[0] not in gone)
+                self._by_record[record] = left
+            done = {record for record in idle if not self._by_record[record]}
+            for record in done:
+                del self._by_record[record]
+            self._ready = deque(record for record in self._ready if record not in done)
+            self._later = [each for each in self._later if each[2] not in done]
+            heapq.heapify(self._later)
+            self._counts["expired"] += len(old)
+        log.error("revisions were given up", address=self._poster.where, count=len(old), why=why)
+        self._idle()
 
     def _end(self, record: Record, waiting: Waiting, status: Status, why: str) -> None:
         self._queue.done(self.address, waiting.seq, status, self._clock_ms(), why)
@@ -164,8 +189,11 @@ class Sender:
             pause_s = _pause_s(self._failures) if asked_ms is None else asked_ms / 1_000
             if self._away is None:
                 log.warning("revisions wait", address=self._poster.where, why=str(error))
-            self._failures, self._away = self._failures + 1, str(error)
-            self._paused_until_s = max(self._paused_until_s, time.monotonic() + pause_s)
+            now_s = time.monotonic()
+            if now_s >= self._paused_until_s:  # several that fail at once are one failure of the address
+                self._failures += 1
+            self._away = str(error)
+            self._paused_until_s = max(self._paused_until_s, now_s + pause_s)
         return 0.0
 
     def _put_back(self, record: Record, again_s: float, *, first: bool) -> None:

@@ -8,71 +8,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from connectors.receiving import KEY, TRICKLE, Receiver
+from connectors.receiving import TRICKLE, Receiver
 from crossline.core.basics.errors import PermanentError, StateError
 from crossline.core.settings.process.serve import RevisionSettings
 from crossline.serve.revisions import sender as module
 from crossline.serve.revisions.pusher import RevisionPusher
 from crossline.serve.revisions.queue import QueueFullError
-from crossline.serve.revisions.values import Revision
 
-WAIT_S = 60.0
-START = 1_767_225_600_000
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    assert made.unsigned == []
-    made.close()
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CROSSLINE_TEST_KEY", KEY)
-    monkeypatch.setattr(module, "PAUSE_MS", 1)
-    monkeypatch.setattr(module, "PAUSE_MS_MAX", 20)
-
-
-def at(port: int, path: str = "/revisions", **more: Any) -> RevisionSettings:
-    given = {"password_env": "CROSSLINE_TEST_KEY", "timeout": "1m", **more}
-    return RevisionSettings.model_validate({"url": f"http://127.0.0.1:{port}{path}", **given})
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., RevisionPusher]]:
-    made: list[RevisionPusher] = []
-
-    def pusher(*settings: RevisionSettings, **more: Any) -> RevisionPusher:
-        found = RevisionPusher(tmp_path / "serve" / "revisions.db", settings, **more)
-        made.append(found)
-        found.open()
-        return found
-
-    yield pusher
-    for each in made:
-        each.close()
-
-
-def revision(record: str, number: int = 0) -> Revision:
-    name = f"{record}-{number}"
-    return Revision(name, "payments", record, {"revision_id": name, "record_id": record, "revision": number})
-
-
-def many(records: str, numbers: int) -> list[Revision]:
-    return [revision(record, number) for number in range(numbers) for record in records]
-
-
-def in_order(taken: list[str], record: str) -> list[int]:
-    return [int(name.partition("-")[2]) for name in taken if name.startswith(f"{record}-")]
+from .kit import WAIT_S, at, in_order, many, revision
 
 
 def test_each_is_posted_once_signed_and_in_the_order_of_its_record(
@@ -282,31 +232,6 @@ def test_a_queue_that_is_full_takes_all_or_nothing(make: Callable[..., RevisionP
     assert pusher.states()[0].pending == 4
     assert pusher.put([revision("b", 0)]) == 1
     assert pusher.put(many("a", 4)) == 0, "those that wait already are not new"
-
-
-def test_what_nobody_takes_for_too_long_is_given_up_and_kept_to_be_seen(
-    make: Callable[..., RevisionPusher], receiver: Receiver
-) -> None:
-    now, asked = [START], threading.Semaphore(0)
-
-    def busy(_body: dict[str, Any], _times: int) -> int:
-        asked.release()
-        return 503
-
-    receiver.answer = busy
-    pusher = make(at(receiver.port, give_up="1h"), clock_ms=lambda: now[0])
-    receiver_seconds = pytest.MonkeyPatch()
-    receiver_seconds.setattr("connectors.receiving.is_signed", lambda *_: True)  # the clock is not the receiver's
-    with capture_logs():
-        pusher.put(many("a", 2))
-        assert asked.acquire(timeout=WAIT_S)
-        assert asked.acquire(timeout=WAIT_S)
-        assert pusher.states()[0].pending == 2
-        now[0] += 3_600_000
-        assert pusher.wait_idle(WAIT_S)
-    assert {(each.revision_id, each.status) for each in pusher.failed()} == {("a-0", "expired"), ("a-1", "expired")}
-    assert all("busy: 503" in each.why for each in pusher.failed())
-    receiver_seconds.undo()
 
 
 def test_a_stop_does_not_wait_for_an_answer_that_never_ends(
