@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Any
 
 from crossline.core.basics.errors import RetryableError
 from crossline.core.settings.process.serve import LimitSettings
+from crossline.core.texts.uris import is_loopback
 from crossline.logs import get_logger
 from crossline.serve.access.bodies import BoundedBody
 from crossline.serve.access.credentials import Credentials, RefusedCredentialError
@@ -28,6 +30,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BATCH_RECORDS_MAX = 500
 _NOTE_USED_S = 60.0
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9.-]+))(?::\d{1,5})?", re.ASCII)
 # Nothing of an answer is a page: no browser shall guess a type, keep it, frame it, or run what is in it.
 SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"cache-control", b"no-store"),
@@ -36,7 +39,6 @@ SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
 )
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
-_LOOPBACK_NAMES = (b"127.0.0.1", b"localhost", b"[::1]")
 log = get_logger(__name__)
 
 
@@ -224,8 +226,8 @@ def _check_local(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """
     for name, value in headers:
         if name == b"host":
-            host = value.lower()
-            if not any(host == known or host.startswith(known + b":") for known in _LOOPBACK_NAMES):
+            host = _HOST.fullmatch(value.decode("latin-1").lower())
+            if host is None or not is_loopback(host[1] or host[2]):
                 raise not_allowed()
         elif name == b"origin" or (name == b"sec-fetch-site" and value not in {b"same-origin", b"none"}):
             raise not_allowed()

@@ -194,7 +194,9 @@ def served(
     keys = {name: file.create(name, scopes, now_ms=now_ms(), expires_ms=None)[0] for name, scopes in KEYS.items()}
     credentials = None if open_ else Credentials(KeyRing(file.path), tokens)
     app = Access(small_app(seen), credentials, limits or LimitSettings(body_max=1_000))
-    config = uvicorn.Config(app, **{**uvicorn_settings(ServeSettings()), "port": 0, "log_level": "critical"})
+    config = uvicorn.Config(
+        app, **{**uvicorn_settings(ServeSettings()), "port": 0, "log_level": "critical", "timeout_graceful_shutdown": 5}
+    )
     server = uvicorn.Server(config)
     ready = threading.Event()
 
@@ -215,5 +217,5 @@ def served(
         port = server.servers[0].sockets[0].getsockname()[1]
         yield Served(port, file, seen, keys, server)
     finally:
-        server.should_exit = server.force_exit = True
+        server.should_exit = True
         thread.join()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from crossline.core.settings.process.serve import LimitSettings
 from crossline.serve.access.keyfile import new_key
@@ -247,6 +250,25 @@ def test_a_fault_says_nothing_of_itself(api: Served) -> None:
     answer = api.ask("GET", "/v1/health", api.keys["viewer"])
     assert answer.status == 500
     assert b"hunter2" not in answer.body
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_bytes_that_changed_on_the_way_get_nobody_in(api: Served, data: st.DataObject) -> None:
+    """A request without a key and with a good one for something else, with some of its bytes replaced."""
+    key = data.draw(st.sampled_from([new_key(), api.keys["shop"]]))
+    asked = bytearray(f"PUT /v1/labels/a/b HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n".encode())
+    asked += b"Content-Length: 2\r\nConnection: close\r\n\r\n{}"
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(asked) - 1))
+        asked[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
+    before = len(api.seen.asked)
+    with api.connected() as client:
+        client.sendall(asked)
+        client.shutdown(socket.SHUT_WR)
+        found = until_end(client)
+    assert found == b"" or 400 <= Answer.of(found).status < 500
+    assert len(api.seen.asked) == before
 
 
 def test_a_key_that_ended_ends(api: Served) -> None:

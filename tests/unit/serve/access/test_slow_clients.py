@@ -117,6 +117,14 @@ def test_many_slow_clients_keep_nobody_waiting(impatient: Served) -> None:
             each.close()
 
 
+def test_last_use_is_written_when_the_server_ends(tmp_path: Path) -> None:
+    with served(tmp_path) as api:
+        assert api.ask("GET", "/v1/alerts", api.keys["viewer"]).status == 200
+    used = {each.name: each.used_ms for each in api.file.listed()}
+    assert used.pop("viewer") is not None
+    assert set(used.values()) == {None}
+
+
 def test_a_key_has_its_limit_and_others_have_theirs(tmp_path: Path) -> None:
     with served(tmp_path, LimitSettings(per_s=1, burst=3)) as api:
         found = [api.ask("GET", "/v1/alerts", api.keys["viewer"]) for _ in range(30)]
@@ -132,6 +140,9 @@ def test_a_key_has_its_limit_and_others_have_theirs(tmp_path: Path) -> None:
 def test_an_open_api_answers_this_machine_and_no_page_in_its_browser(tmp_path: Path) -> None:
     with served(tmp_path, open_=True) as api:
         assert api.ask("POST", "/v1/decisions/payments", None, PAYMENT).json["by"] == "anybody"
+        for host in ("localhost", "LOCALHOST:8080", "127.0.0.2:1", "[::1]:8080", "[::1]"):
+            raw = f"GET /v1/alerts HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            assert Answer.of(api.raw(raw.encode())).status == 200
         assert api.ask("POST", "/v1/rules:approve").status == 403
         assert api.ask("GET", "/v1/audit").status == 403
         for more in (
@@ -140,5 +151,8 @@ def test_an_open_api_answers_this_machine_and_no_page_in_its_browser(tmp_path: P
             "Sec-Fetch-Site: cross-site",
             "Host: evil.example:8080",  # a name that its owner lets point here
             "Host: 127.0.0.1.evil.example",
+            "Host: [::1].evil.example@[2001:db8::1]",
+            "Host: localhost.",
+            "Host:",
         ):
             assert api.ask("POST", "/v1/decisions/payments", None, PAYMENT, more).status == 403
