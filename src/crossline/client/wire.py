@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -20,6 +22,10 @@ from crossline.client.errors import BadAnswerError, ClientError, UnreachableErro
 for _name in ("anyio.abc", "anyio.to_thread", "anyio.streams.tls", "anyio._backends._asyncio"):
     with suppress(ImportError):
         importlib.import_module(_name)
+# httpcore asks for sniffio several times a request, and where it is not installed Python looks through all folders each
+# time. None says that it is not there, at once.
+if importlib.util.find_spec("sniffio") is None:
+    sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]
 
 CONNECTIONS = 100
 # Below the five seconds after which most servers close an idle connection.
@@ -113,13 +119,10 @@ class Wire:
     def request(self, call: Call, query: Mapping[str, str], headers: Mapping[str, str] | None = None) -> httpx.Request:
         """The request of a call."""
         kind = {"Content-Type": "application/json"} if call.body is not None else {}
-        return self._http.build_request(
-            call.method,
-            call.path,
-            params=query or None,
-            content=call.body,
-            headers={**call.headers, **kind, **(headers or {})},
-        )
+        made = self._http.headers.copy()
+        made.update({**call.headers, **kind, **(headers or {})})
+        url = _url(self.url + call.path, tuple(query.items()))
+        return httpx.Request(call.method, url, headers=made, content=call.body)
 
     async def open(self, call: Call, headers: Mapping[str, str]) -> httpx.Response:
         """The answer to a call of which the body is still to come; whoever asks closes it."""
@@ -145,6 +148,11 @@ def _read(response: httpx.Response, body: bytes) -> Answer:
         return Answer(status, json.loads(body), response.headers)
     except (ValueError, RecursionError):
         raise _NoJsonError(f"{response.url} answered {status} with {body[:80]!r}; expected JSON") from None
+
+
+@lru_cache(maxsize=1_024)  # decisions ask for few different ones, and reading one takes as long as sending it
+def _url(place: str, query: tuple[tuple[str, str], ...]) -> httpx.URL:
+    return httpx.URL(place, params=query) if query else httpx.URL(place)
 
 
 def _said(error: Exception) -> str:

@@ -281,6 +281,14 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         Client(url)
 
 
+def test_an_address_may_have_a_path(fake: Fake) -> None:
+    fake.script += [lambda _: JSONResponse(decision(RECORD))]
+    with Client(f"{fake.url}/fraud/", key=KEY, timeout=TIMEOUT_S) as client:
+        assert client.decide("payments", RECORD, mode="exact").answered == "peek"
+    assert fake.asked[0].url.path == "/fraud/v1/decisions/payments"
+    assert fake.asked[0].query_params["mode"] == "exact"
+
+
 def test_a_fallback_or_a_time_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="expected one of allow, step_up, review, block"):
         Client("http://127.0.0.1:1", fallback="approve")
