@@ -131,6 +131,11 @@ def said_of(took: list[float]) -> dict[str, Any]:
     return {"answered": len(took), **{name: round(took[int(len(took) * share)], 2) for name, share in shares.items()}}
 
 
+def a_second(before: dict[str, float], after: dict[str, float], wall_s: float) -> dict[str, float]:
+    """What was added to each, a second."""
+    return {name: round((ms - before.get(name, 0.0)) / wall_s, 1) for name, ms in after.items()}
+
+
 async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> dict[str, Any]:
     """Ask at ``rate``, whether or not answers come."""
     replicas, load = Replicas(folder), TxWorkload(rate_per_s=2_000, seed=7)
@@ -186,10 +191,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
             "cpu_us_a_request_replica": (cpu_s(replicas.pids()) - before[0]) / total * 1e6,
             "cpu_us_a_request_asker": (time.process_time() - before[1]) / total * 1e6,
             "handovers": replicas.handovers,
-            "follower_ms_a_s": {
-                name: round((ms - spent_before.get(name, 0.0)) / wall_s, 1)
-                for name, ms in replicas.followers_ms().items()
-            },
+            "follower_ms_a_s": a_second(spent_before, replicas.followers_ms(), wall_s),
         }
     finally:
         await replicas.close()
