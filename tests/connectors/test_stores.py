@@ -117,6 +117,19 @@ def test_filters(stored: Callable[..., Store]) -> None:
         assert [each["record_id"] for each in store.alerts(wanted, 2)] == found[:2]
 
 
+def test_pages_are_the_list_cut_in_pieces(stored: Callable[..., Store]) -> None:
+    store = stored(Delivery("p", 0, alerts=MANY, decisions=[decision(name, event_time=at(2)) for name in "uvw"]))
+    for which, expected in FILTERS:
+        found, mark = "", None
+        while page := store.alerts_before(AlertFilter(**which), mark, 2):
+            found, mark = found + "".join(each["record_id"] for _, each in page), page[-1][0]
+        assert found == expected, which
+    whole = list(store.decisions(DecisionFilter()))
+    ((mark, first),) = store.decisions_before(DecisionFilter(), None, 1)
+    assert [first, *(each for _, each in store.decisions_before(DecisionFilter(), mark, 9))] == whole
+    assert store.alerts_before(AlertFilter(), (at(0), 2**63 - 1), 9) == []
+
+
 def test_more_than_are_asked_for_at_once_come_in_order(stored: Callable[..., Store]) -> None:
     names = [f"{number:05d}" for number in range(2_500)]
     store = stored(Delivery("p", 0, alerts=[alert(name) for name in names]))
