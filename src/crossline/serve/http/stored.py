@@ -25,7 +25,7 @@ class StoredCases(PlainCases):
         except values.ChangedError as error:
             raise ChangedError(error.version) from None
 
-    def change_case(self, case_id: str, version: int | None, change: Mapping[str, Any], who: str) -> dict[str, Any]:
+    def change_case(self, case_id: str, version: int, change: Mapping[str, Any], who: str) -> dict[str, Any]:
         """See ``CaseStore``."""
         try:
             return super().change_case(case_id, version, change, who)
