@@ -21,7 +21,7 @@ import yaml
 
 from .traffic import STREAM, STREAMS, velocity
 
-WAIT_S = 300.0
+WAIT_S = 90.0
 T0 = 1_767_225_600_000
 _ADDRESS = re.compile(r"https?://127\.0\.0\.1:\d+")
 POLICY = {

@@ -82,7 +82,7 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
     checkpoint = config.engine.checkpoint
     records = StreamRecords(config.streams)
     async with AsyncExitStack() as held:
-        logs = {stream: log for stream in config.sources if (log := _log(config, settings, stream)) is not None}
+        logs = {stream: log for stream in config.sources if (log := _log(config, stream)) is not None}
         for log in logs.values():
             held.push_async_callback(log.close)
             if isinstance(log, FileRecordLog):
@@ -118,14 +118,18 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
             yield Api(config, settings, decisions, replicas, group, reader, settling, path, frozenset(logs))
 
 
-def _log(config: PipelineConfig, settings: ServeSettings, stream: str) -> RecordLog | None:
+def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
     """Where the API puts the records of a stream; None where its source takes none."""
     source, spec = config.sources[stream], config.streams[stream]
     if isinstance(source, ApiSettings):
         return FileRecordLog(source.path, spec.id, source.segment_bytes)
     if isinstance(source, KafkaSourceSettings) and spec.format == "json":
-        topic = source.topic.split(",")[0].strip()
-        return KafkaRecordLog(source, topic, settings.message_keys.get(stream, spec.id), os.environ)
+        if source.key is None:
+            raise UsageError(
+                f"pipeline {config.name}: sources.{stream} has no key; expected the field that the topic's messages are "
+                "keyed by (key: account_id): the API puts records there"
+            )
+        return KafkaRecordLog(source, source.topic.split(",")[0].strip(), source.key, os.environ)
     return None
 
 

@@ -91,11 +91,6 @@ class ServeSettings(Settings):
     revisions: list[RevisionSettings] = Field(
         default=[], description="Addresses that are notified where the stream decides otherwise than the API answered."
     )
-    message_keys: dict[str, str] = Field(
-        default={},
-        description="By stream whose source is a topic, the field whose text is the key of messages that the API puts "
-        "there; by default the record's id. Key as the topic's other producers do.",
-    )
     signing_key_file: str | None = Field(
         default=None, min_length=1, description="Ed25519 private key, in PEM form, that receipts are signed with."
     )
