@@ -6,7 +6,6 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -150,8 +149,9 @@ class Access:
             if wait_s:
                 raise _too_many(wait_s)
             return await self._asked(credentials, credential, now_ms, peer)
-        except KeysUnknownError as error:
-            raise ProblemError(503, str(error), headers={"Retry-After": "1"}) from None
+        except KeysUnknownError:  # the log says why: who asks is nobody yet
+            said = "found nobody who can say now whether the key is good; expected the file of the keys"
+            raise ProblemError(503, said, headers={"Retry-After": "1"}) from None
 
     def _holds(self, principal: Principal, credential: bytes | None) -> bool:
         """Whether the credential is still good, of a request that is being answered for long."""
@@ -202,8 +202,7 @@ class Access:
         finally:
             if self._noting is not None:
                 self._noting.cancel()
-                with suppress(asyncio.CancelledError):
-                    await self._noting
+                await asyncio.gather(self._noting, return_exceptions=True)
             if credentials is not None:
                 await asyncio.to_thread(credentials.keys.note_used)
                 await credentials.close()
