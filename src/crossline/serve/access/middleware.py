@@ -193,19 +193,29 @@ class Access:
         state["principal"], state["route"], state["access"] = principal, route.template, self
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """While the server lives, it is noted when keys were last used."""
-        credentials = self._credentials
-        if credentials is not None:
-            self._noting = asyncio.create_task(_note_used(credentials))
+        """While the server lives, it is noted when keys were last used; and once more before it is told to be over."""
+        if self._credentials is not None:
+            self._noting = asyncio.create_task(_note_used(self._credentials))
+
+        async def told(message: Message) -> None:
+            if message["type"].startswith("lifespan.shutdown."):
+                await self._close()
+            await send(message)
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, told)
         finally:
-            if self._noting is not None:
-                self._noting.cancel()
-                await asyncio.gather(self._noting, return_exceptions=True)
-            if credentials is not None:
-                await asyncio.to_thread(credentials.keys.note_used)
-                await credentials.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        """Let go of the keys and the provider; safe to call twice."""
+        noting, self._noting = self._noting, None
+        if noting is None or self._credentials is None:
+            return
+        noting.cancel()
+        await asyncio.gather(noting, return_exceptions=True)
+        await asyncio.to_thread(self._credentials.keys.note_used)
+        await self._credentials.close()
 
 
 async def _note_used(credentials: Credentials) -> None:
