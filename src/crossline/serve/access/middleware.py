@@ -6,7 +6,6 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -150,8 +149,9 @@ class Access:
             if wait_s:
                 raise _too_many(wait_s)
             return await self._asked(credentials, credential, now_ms, peer)
-        except KeysUnknownError as error:
-            raise refusal(503, str(error), headers={"Retry-After": "1"}) from None
+        except KeysUnknownError:  # the log says why: who asks is nobody yet
+            said = "found nobody who can say now whether the key is good; expected the file of the keys"
+            raise refusal(503, said, headers={"Retry-After": "1"}) from None
 
     def _holds(self, principal: Principal, credential: bytes | None) -> bool:
         """Whether the credential is still good, of a request that is being answered for long."""
@@ -193,20 +193,29 @@ class Access:
         state["principal"], state["route"], state["access"] = principal, route.template, self
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """While the server lives, it is noted when keys were last used."""
-        credentials = self._credentials
-        if credentials is not None:
-            self._noting = asyncio.create_task(_note_used(credentials))
+        """While the server lives, it is noted when keys were last used; and once more before it is told to be over."""
+        if self._credentials is not None:
+            self._noting = asyncio.create_task(_note_used(self._credentials))
+
+        async def told(message: Message) -> None:
+            if message["type"].startswith("lifespan.shutdown."):
+                await self._close()
+            await send(message)
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, told)
         finally:
-            if self._noting is not None:
-                self._noting.cancel()
-                with suppress(asyncio.CancelledError):
-                    await self._noting
-            if credentials is not None:
-                await asyncio.to_thread(credentials.keys.note_used)
-                await credentials.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        """Let go of the keys and the provider; safe to call twice."""
+        noting, self._noting = self._noting, None
+        if noting is None or self._credentials is None:
+            return
+        noting.cancel()
+        await asyncio.gather(noting, return_exceptions=True)
+        await asyncio.to_thread(self._credentials.keys.note_used)
+        await self._credentials.close()
 
 
 async def _note_used(credentials: Credentials) -> None:

@@ -117,6 +117,20 @@ def test_many_slow_clients_keep_nobody_waiting(impatient: Served) -> None:
             each.close()
 
 
+def test_keys_that_cannot_be_read_are_503_and_say_nothing_of_the_machine(tmp_path: Path) -> None:
+    with served(tmp_path) as api:
+        api.file.path.chmod(0o644)
+        answer = api.ask("GET", "/v1/alerts", api.keys["viewer"])
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert b"keys.db" not in answer.body
+        assert b"0644" not in answer.body
+        assert api.ask("GET", "/healthz").status == 200
+        api.file.path.chmod(0o600)
+        while api.ask("GET", "/v1/alerts", api.keys["viewer"]).status == 503:
+            pass
+        assert api.ask("GET", "/v1/alerts", api.keys["viewer"]).status == 200
+
+
 def test_last_use_is_written_when_the_server_ends(tmp_path: Path) -> None:
     with served(tmp_path) as api:
         assert api.ask("GET", "/v1/alerts", api.keys["viewer"]).status == 200
