@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from crossline.serve.replica.messages import Answer, Ask, Hello, packed, received
@@ -31,11 +33,10 @@ class Fork:
         hello: Hello,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        as_of_s: float,
-        planned_s: float,
+        checkpoint: str,
     ) -> None:
         self.number, self.pid, self.batch = hello.number, hello.pid, hello.batch
-        self.as_of_s, self.planned_s = as_of_s, planned_s
+        self.as_of_s, self.planned_s = (_noted_s(checkpoint, log, self.batch) for log in ("commits", "offsets"))
         self.ends: Ends = {}
         self.upto: int | None = None  # it has nothing laid over it yet
         self.laying = asyncio.Lock()
@@ -71,3 +72,10 @@ class Fork:
         self.close()
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signal.SIGKILL)
+
+
+def _noted_s(checkpoint: str, log: str, batch: int) -> float:
+    """When Spark noted ``batch`` in a ``log`` of its own, on the wall clock; of one that is not there, now."""
+    with suppress(OSError):
+        return (Path(checkpoint) / "spark" / log / str(batch)).stat().st_mtime
+    return time.time()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from crossline.core.basics.errors import StateError
+from crossline.engine.book.sparklog import last_committed
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
 from crossline.serve.replica.answers import Bounds, Dry, Lag, or_raise, together, verdict_of
@@ -65,6 +66,7 @@ class Replicas:
         self._forks: dict[int, Fork] = {}  # the latest of each follower
         self._active: Fork | None = None
         self._next: Fork | None = None  # has all laid over that the active one has
+        self._pruned = -1  # what this batch has is not known here any more
         self._settled = 0  # the number of the last record that was answered, or that nobody waits for
         self._left_out_s = -LEFT_OUT_S  # when a record was left out last, on the wall clock
         self._work = asyncio.Event()
@@ -106,7 +108,8 @@ class Replicas:
             Of each its verdict, or why it has none: it does not fit its stream, it came too late, it is known already.
 
         Raises:
-            NotJudgedError: no replica judges now; ``keep`` holds all the same.
+            NotJudgedError: no replica judges now. What is kept is laid over all the same, if there is room; if there is
+                none, nobody judges until a batch has it.
         """
         if not asked:
             return []
@@ -210,22 +213,17 @@ class Replicas:
             writer.close()
             return
         if hello.what == FORK:
-            self._task(
-                self._take(
-                    Fork(hello, reader, writer, self._at_s("commits", hello.batch), self._at_s("offsets", hello.batch))
-                )
-            )
+            self._task(self._take(Fork(hello, reader, writer, self._checkpoint)))
         else:
             self._task(self._followers.hear(hello, reader, writer))
 
-    def _at_s(self, log: str, batch: int) -> float:
-        """When Spark noted ``batch`` in a ``log`` of its own, on the wall clock."""
-        with suppress(OSError):
-            return (Path(self._checkpoint) / "spark" / log / str(batch)).stat().st_mtime
-        return time.time()
-
     async def _take(self, fork: Fork) -> None:
         """A fork offers itself: it takes over where it is newer than the one that judges."""
+        if fork.batch < self._pruned:
+            if last_committed(self._checkpoint) >= self._pruned:
+                fork.close()  # an earlier one that comes late: what it would need laid over is forgotten
+                return
+            self._pruned = fork.batch  # the checkpoint is another one now
         before = self._forks.get(fork.number)
         self._forks[fork.number] = fork
         fork.ends = self._ends_of(fork.batch)
@@ -295,7 +293,7 @@ class Replicas:
             self._prune()
         if self._active is None:
             for fork in sorted(self._forks.values(), key=lambda each: -each.batch):
-                if await self._lay(fork):
+                if fork.batch >= self._pruned and await self._lay(fork):
                     self._active, self._next = fork, None
                     break
         return self._active
@@ -304,6 +302,7 @@ class Replicas:
         """Forget what all have in their state that may still be asked."""
         known = [*self._forks.values(), *([self._active] if self._active else [])]
         oldest = min(known, key=lambda each: each.batch, default=None)
+        self._pruned = max(self._pruned, oldest.batch) if oldest is not None else self._pruned
         for entry in self._waiting.prune(oldest.ends if oldest is not None else {}):
             log.warning("a record that was judged came nowhere", stream=entry.asked.stream, id=entry.asked.record_id)
 
@@ -312,17 +311,27 @@ class Replicas:
         while True:
             await self._work.wait()
             self._work.clear()
-            while True:
-                fork = await self._judging()
-                if fork is None:
-                    if not await self._nobody():
-                        break
-                    continue
-                entries = together(self._waiting.after(fork.upto or 0)[:CALL_MAX])
-                dry, self._dry = [each for each in self._dry if not each.answer.done()], []
-                if not entries and not dry:
-                    break
+            try:
+                while await self._next_call():
+                    pass
+            except Exception as error:
+                log.exception("asking a replica failed", error=repr(error))
+                self._fail_waiting(f"asking it failed: {error!r}", 0)
+
+    async def _next_call(self) -> bool:
+        """Ask what is to be asked now; whether there may be more."""
+        fork = await self._judging()
+        if fork is None:
+            return await self._nobody()
+        entries = together(self._waiting.after(fork.upto or 0)[:CALL_MAX])
+        dry, self._dry = [each for each in self._dry if not each.answer.done()], []
+        if entries or dry:
+            try:
                 await self._call(fork, entries, dry)
+            except Exception:
+                self._dry = [*dry, *self._dry]
+                raise
+        return bool(entries or dry)
 
     async def _nobody(self) -> bool:
         """Nobody judges: who waited long enough is told so; whether to look again."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.oracle.replicated import Pipeline, told
 
-from crossline.core.basics.errors import UsageError
+from crossline.core.basics.errors import StateError, UsageError
+from crossline.engine.state import cache as caching
+from crossline.engine.state.follow import FollowedState
 from crossline.serve.decisions.values import NotJudgedError, Place, Verdict
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 
-from .conftest import BURST, Asks, lines, ready, rules_of
+from .conftest import BURST, Asks, book_of, lines, ready, rules_of
 
 
 def run(pipeline: Pipeline, play: Callable[[Replicas], Awaitable[None]], **more: Any) -> None:
@@ -276,3 +280,43 @@ def test_two_followers_one_of_which_is_frozen(pipeline: Pipeline) -> None:
 def test_a_checkpoint_on_a_store_is_refused() -> None:
     with pytest.raises(UsageError, match="found a checkpoint on a store, expected a folder"):
         Replicas("s3://bucket/checkpoint")
+
+
+def test_a_checkpoint_that_is_another_one_is_followed_anew(pipeline: Pipeline) -> None:
+    asks = Asks()
+    for _ in range(3):
+        pipeline.batch(lines(asks.records(1)))
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 2)
+        await replicas.judge([asks.record()])
+        for name in ("spark", "state"):
+            shutil.rmtree(pipeline.folder / name)
+        caching._CACHE.clear()
+        anew = Pipeline(pipeline.folder, pipeline.book)
+        anew.batch(lines(asks.records(1)))
+        async with asyncio.timeout(60):
+            while replicas.lag().batch != 0:
+                await replicas.judge([asks.record("other")], keep=False)
+                await asyncio.sleep(0.01)
+
+    run(pipeline, play)
+
+
+def test_what_a_listing_says_may_be_gone(tmp_path: Path) -> None:
+    """Merged, dropped and damaged beneath a follower: it reads anew, and says what is missing where nothing helps."""
+    caching._CACHE.clear()
+    pipeline, asks = Pipeline(tmp_path, book_of(BURST)), Asks()
+    following = FollowedState(str(tmp_path / "state"))
+    for _ in range(3):
+        pipeline.batch(lines(asks.records(2)))
+    following.advance(pipeline.book, 1)
+    gone = tmp_path / "state" / "shard-00001" / "000000000002-000000000002.seg"
+    raw = gone.read_bytes()
+    gone.unlink()
+    with pytest.raises(StateError, match="state of batch 2 is missing"):
+        following.advance(pipeline.book, 2)
+    assert (following.batch, following.states) == (-1, {}), "nothing half read is judged on"
+    gone.write_bytes(raw)
+    following.advance(pipeline.book, 2)
+    assert following.batch == 2
