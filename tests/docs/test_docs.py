@@ -38,7 +38,7 @@ REASONS = {
     "needs an engine of containers": "the files that are named are held against the code in test_deploy.py",
     "minutes of compiling": "the tests that are named run in the suite, and the measurement among the others",
 }
-LANGUAGES = {"", "sh", "python", "yaml", "json", "sql"}
+LANGUAGES = {"", "sh", "python", "yaml", "json", "sql", "http"}
 RUN = ("sh", "python")
 
 
