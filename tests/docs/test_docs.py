@@ -40,7 +40,7 @@ REASONS = {
     "needs an API that serves": "tests/unit/client asks one for each of its calls",
     "minutes of compiling": "the tests that are named run in the suite, and the measurement among the others",
 }
-LANGUAGES = {"", "sh", "python", "yaml", "json", "sql"}
+LANGUAGES = {"", "sh", "python", "yaml", "json", "sql", "http"}
 RUN = ("sh", "python")
 
 

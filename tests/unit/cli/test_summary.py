@@ -177,3 +177,13 @@ def test_the_summary_says_what_rules_cost(monkeypatch: pytest.MonkeyPatch) -> No
     said = "costliest rules, processor time a record: two@3 1,500 ns (74%), one@1 520 ns (26%)"
     assert said in summary_text(config, totals).splitlines()
     assert "costliest" not in summary_text(config, Totals(records=2_000, cost_ms={"one@1": 1.0})), "one is all there is"
+
+
+def test_a_program_that_asks_for_lines_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLINE_PROGRESS", "lines")
+    out = io.StringIO()
+    progress = Progress(out)
+    progress.show("24 records")
+    progress.show("48 records")
+    progress.done()
+    assert out.getvalue() == "24 records\n48 records\n"

@@ -83,10 +83,11 @@ class ListFolder:
             return known
 
     def _one(self, name: str) -> tuple[str, FileContent]:
-        files = {list_name(source): source for source in self.files()}
-        if name not in files:
-            raise no_list(name, list(files))
-        return files[name], self.files()[files[name]]
+        files = self.files()
+        sources = {list_name(source): source for source in files}
+        if name not in sources:
+            raise no_list(name, list(sources))
+        return sources[name], files[sources[name]]
 
     def _write(self, source: str, before: FileContent, data: bytes) -> None:
         read_list(source, FileContent(data))  # the last look: what a pipeline would refuse is not written

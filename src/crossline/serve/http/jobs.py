@@ -25,6 +25,7 @@ QUEUED_MAX = 20
 KEPT_MAX = 100
 RESULT_MAX = 16 << 20
 _SAID_MAX = 64 << 10
+_ERROR = re.compile(r"^error: ", re.MULTILINE)
 _SHARE = re.compile(r"\b(\d{1,3})%")
 PROGRESS = "CROSSLINE_PROGRESS"  # in the environment of a command: it says on lines how far it is
 
@@ -180,7 +181,7 @@ class Jobs:
 
 
 def _finish(job: Job, code: int) -> None:
-    """Read what the command answered; a no with an answer (`rules lint`, say) is an answer."""
+    """Read what the command answered."""
     out = job.folder / "out"
     if out.stat().st_size > RESULT_MAX:
         job.state, job.error = "failed", f"its answer is larger than {RESULT_MAX >> 20} MiB"
@@ -191,7 +192,9 @@ def _finish(job: Job, code: int) -> None:
         job.result, job.error, job.state = _shown(rows[0] if len(rows) == 1 else rows), None, "done"
     else:
         said = without_folder(job.error or f"it ended with {code}, and said nothing", job.folder)
-        job.state, job.error = "failed", said.removeprefix("error: ")
+        # What it said of its progress comes before.
+        begins = _ERROR.search(said)
+        job.state, job.error = "failed", said if begins is None else said[begins.end() :]
 
 
 def _shown(result: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import shutil
 import threading
@@ -43,6 +44,7 @@ decisions: {emit: all, path: out/decisions}
 def example() -> Path:
     """A folder with the example, its alerts and decisions in a store, and a rule log; made once a process."""
     folder = Path(mkdtemp(prefix="crossline-routes-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, content in template_files():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -69,7 +69,7 @@ def test_a_job_that_fails_says_why(reading: Client) -> None:
     text = (example() / "rules/large_payment.yaml").read_text().replace("amount_cents", "amount")
     told = done(reading, reading.post("/v1/rules:backtest", json={"rules": {"text": text}}).json()["job_id"])
     assert (told["state"], told["result"]) == ("failed", None)
-    assert told["error"].startswith("2 problems in rules.yaml") or told["error"].startswith("rules.yaml:")
+    assert told["error"].startswith("2 problems in rules.yaml\n")
     assert "did you mean amount_cents?" in told["error"]
 
 
@@ -194,5 +194,20 @@ def test_commands_tell_what_the_command_line_tells(tmp_path: Path) -> None:
             await runs.run(["rules", "list", "--rules", str(tmp_path / "none")], 60)
         assert error.value.status == 400
         assert error.value.detail.startswith("found no folder")
+
+    asyncio.run(main())
+
+
+def test_of_a_command_that_failed_its_error_is_told_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "1,000 records, 50%, 0:01 left\nerror: x.yaml:1\n  error: of its own\n"
+    said = f"import sys; sys.stderr.write({text!r}); sys.exit(1)"
+    monkeypatch.setattr(jobs, "command_line", lambda _: [sys.executable, "-c", said])
+
+    async def main() -> None:
+        held = Jobs(tmp_path / "jobs", lambda: NOW_MS)
+        job = held.start("backtest", "mary", {}, lambda _: [])
+        await job.over.wait()
+        assert (job.state, job.error) == ("failed", "x.yaml:1\n  error: of its own")
+        await held.close()
 
     asyncio.run(main())

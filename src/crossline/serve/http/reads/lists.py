@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from crossline.core.conditions.lists import Entry
@@ -15,10 +16,11 @@ from crossline.rulelog.listfile import list_name, read_list
 from crossline.rulelog.listlog import ListLog, contents_of
 from crossline.rulelog.lists import folder_of_lists
 from crossline.rulelog.logfile import read_log
+from crossline.rulelog.sources.folder import Files, Folder
 
-_KEPT_MAX = 200
 _lock = threading.Lock()
-_read: dict[tuple[str, str], Sequence[Entry]] = {}  # by source and digest, as lists are large and change seldom
+# By path: what is read again where a file was touched alone, as lists are large and change seldom.
+_folders: dict[str, tuple[Folder, Mapping[str, Sequence[Entry]]]] = {}
 
 
 def entries_of(config: PipelineConfig) -> Mapping[str, Sequence[Entry]]:
@@ -27,20 +29,22 @@ def entries_of(config: PipelineConfig) -> Mapping[str, Sequence[Entry]]:
         return {}
     if isinstance(config.lists, ControlTopic):
         return _logged(config)
+    path = config.lists.path
+    with _lock:
+        folder, known = _folders.get(path) or (folder_of_lists(Path(path)), {})
+        files = folder.changed()
+        if files is not None:
+            known = _read(files)
+            folder.take(files)
+        _folders[path] = folder, known
+    return known
+
+
+def _read(files: Files) -> Mapping[str, Sequence[Entry]]:
     found: dict[str, Sequence[Entry]] = {}
-    for source, content in (folder_of_lists(Path(config.lists.path)).changed() or {}).items():
-        with _lock:
-            known = _read.get((source, content.digest))
-        if known is None:
-            try:
-                known = read_list(source, content)
-            except RefusedError:
-                continue
-            with _lock:
-                if len(_read) >= _KEPT_MAX:
-                    _read.clear()
-                _read[source, content.digest] = known
-        found.setdefault(list_name(source), known)
+    for source, content in files.items():
+        with suppress(RefusedError):
+            found.setdefault(list_name(source), read_list(source, content))
     return found
 
 
