@@ -126,8 +126,8 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
     if isinstance(source, KafkaSourceSettings) and spec.format == "json":
         if source.key is None:
             raise UsageError(
-                f"pipeline {config.name}: sources.{stream} has no key; expected the field that the topic's messages are "
-                "keyed by (key: account_id): the API puts records there"
+                f"pipeline {config.name}: sources.{stream} has no key; expected key: FIELD, by which the topic's "
+                "messages are keyed, such as account_id: the API puts records there"
             )
         return KafkaRecordLog(source, source.topic.split(",")[0].strip(), source.key, os.environ)
     return None

@@ -9,10 +9,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from crossline.serve.access.credentials import Credentials
-from crossline.serve.access.keyring import KeyRing
-from crossline.serve.access.middleware import Access
-from crossline.serve.access.oidc import OidcTokens
+from crossline.serve.access.guard import guarded
 from crossline.serve.assembly import LEDGER, Api
 from crossline.serve.cases.cases import FILE as CASES
 from crossline.serve.cases.cases import Cases
@@ -49,13 +46,9 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     hot = HotRoutes(api.decisions, settings.mode, settings.timeout)
     app = Starlette(routes=[*hot.routes(), Mount("/", app=rest)])
     install(app)
-    credentials = None
-    if not settings.open:
-        tokens = None if settings.oidc is None else OidcTokens(settings.oidc)
-        credentials = Credentials(KeyRing(Path(settings.keys)), tokens)
 
     async def close() -> None:
         await rest.state.close()
         cases.close()
 
-    return Access(app, credentials, settings.limits), close
+    return guarded(app, settings), close

@@ -64,6 +64,9 @@ class HotRoutes:
         bodies = _bodies(await request.body())
         if isinstance(bodies, Reply):
             return response(bodies)
+        access = request.scope.get("state", {}).get("access")
+        if access is not None:  # it has counted one request; a batch is as many as it has records
+            access.charge(request.scope["state"]["principal"], len(bodies) - 1)
         stream, given = request.path_params["stream"], (wish.mode, wish.timeout_s)
         asked = (self.decisions.decide(stream, body, *given, dry_run=wish.dry_run) for body in bodies)
         replies = await asyncio.gather(*asked)
