@@ -9,17 +9,22 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from crossline.connectors.base import wall_clock_ms
+from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.assembly import LEDGER, Api
 from crossline.serve.cases.cases import FILE as CASES
 from crossline.serve.cases.cases import Cases
 from crossline.serve.decisions.adapters import LedgerDecisions
 from crossline.serve.http.api import create_api
+from crossline.serve.http.audited import Audited
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.hot import HotRoutes
 from crossline.serve.http.openapi_hot import HOT_PATHS
 from crossline.serve.http.problems import install
 from crossline.serve.http.stored import FeedEvents, StoredCases
+
+AUDIT = "audit"
 
 
 def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]]:
@@ -44,7 +49,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         extra=HOT_PATHS,
     )
     hot = HotRoutes(api.decisions, settings.mode, settings.timeout)
-    app = Starlette(routes=[*hot.routes(), Mount("/", app=rest)])
+    app = Starlette(routes=[*hot.routes(), Mount("/", app=Audited(rest, AuditLog(api.path / AUDIT, wall_clock_ms)))])
     install(app)
 
     async def close() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from crossline.core.texts.problems import nearest, one_of, shown
 from crossline.serve.http.deps import Dependencies, there
-from crossline.serve.http.events.source import KINDS
+from crossline.serve.http.events.source import KINDS, Event, EventId, EventSource
 from crossline.serve.http.events.stream import Bounds, EventStream, Wanted
-from crossline.serve.http.principals import needs
+from crossline.serve.http.principals import Asking, Principal, needs, sees
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.queries import keys_in, only_known
 
@@ -45,6 +47,20 @@ class Listeners:
         self.count -= 1
 
 
+class OwnEvents:
+    """Those of ``source`` that are about decisions of streams that ``who`` may ask about."""
+
+    def __init__(self, source: EventSource, who: Principal) -> None:
+        self._source = source
+        self._who = who
+
+    async def follow(self, after: EventId | None) -> AsyncIterator[Event]:
+        """See ``EventSource``."""
+        async for event in self._source.follow(after):
+            if event.kind in {"decision", "revision"} and sees(self._who, str(orjson.loads(event.body).get("stream"))):
+                yield event
+
+
 def event_routes(deps: Dependencies, listeners: Listeners, bounds: Bounds | None = None) -> APIRouter:
     """The route of events."""
     routes = APIRouter(tags=["events"])
@@ -58,6 +74,7 @@ def event_routes(deps: Dependencies, listeners: Listeners, bounds: Bounds | None
     )
     async def events(
         request: Request,
+        who: Asking,
         kinds: Annotated[str, Query(max_length=100, description="Kinds, with commas between them.")] = ",".join(KINDS),
         last_event_id: After = None,
     ) -> Any:
@@ -68,7 +85,9 @@ def event_routes(deps: Dependencies, listeners: Listeners, bounds: Bounds | None
         """
         only_known(request, "key.")
         wanted = Wanted(_kinds(kinds), keys_in(request), _id(last_event_id))
-        source = there(deps.events, "events", _TODO)
+        source: EventSource = there(deps.events, "events", _TODO)
+        if not sees(who):
+            source = OwnEvents(source, who)
         listeners.take()
         return EventStream(source, wanted, bounds or Bounds(), listeners.leave)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from http import HTTPStatus
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Path, Query, Request
@@ -13,8 +14,8 @@ from crossline.core.texts.problems import shown
 from crossline.serve.http.deps import Dependencies, there
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
-from crossline.serve.http.principals import needs
-from crossline.serve.http.problems import not_found
+from crossline.serve.http.principals import Asking, Principal, needs, sees
+from crossline.serve.http.problems import ProblemError, not_allowed, not_found
 from crossline.serve.http.queries import json_answer, only_known
 
 ID_CHARS = 200
@@ -54,6 +55,7 @@ def decision_routes(deps: Dependencies) -> APIRouter:
     @routes.get("/v1/decisions", openapi_extra=needs("read:records"), summary="The decisions on a record")
     def decisions(
         request: Request,
+        who: Asking,
         record_id: Annotated[str, Query(min_length=1, max_length=1_000, description="Id of the record.")],
         stream: Annotated[str | None, Query(max_length=200, description="Its stream; else of any.")] = None,
         limit: Limit = LIMIT_DEFAULT,
@@ -65,24 +67,25 @@ def decision_routes(deps: Dependencies) -> APIRouter:
         after = place_of(cursor, of, _is_id)[0] if cursor is not None else None
         found = found_decisions(deps, record_id, stream, after, limit + 1)
         more = cursor_of([found[limit - 1]["decision_id"]], of) if len(found) > limit else None
-        return json_answer(page(found[:limit], more))
+        return json_answer(page([each for each in found[:limit] if sees(who, str(each["stream"]))], more))
 
     @routes.get(
         "/v1/decisions/{decision_id}", openapi_extra=needs("read:records"), summary="A decision, with its revisions"
     )
-    def decision(request: Request, decision_id: DecisionId) -> Any:
+    def decision(request: Request, who: Asking, decision_id: DecisionId) -> Any:
         """As it was answered, and what the stream decided otherwise since."""
         only_known(request)
-        found = the_decision(deps, decision_id)
+        found = _seen(who, lambda: the_decision(deps, decision_id))
         return json_answer(found, headers={"ETag": etag_of(found)})
 
     @routes.get(
         "/v1/decisions/{decision_id}/receipt", openapi_extra=needs("read:records"), summary="The receipt of a decision"
     )
-    def receipt(request: Request, decision_id: DecisionId) -> Any:
+    def receipt(request: Request, who: Asking, decision_id: DecisionId) -> Any:
         """What it rests on, for ``crossline verify``."""
         only_known(request)
         kept: DecisionStore = there(deps.decisions, "ledger of what was answered", _TODO)
+        _seen(who, lambda: the_decision(deps, decision_id))
         found = kept.receipt(decision_id) if len(decision_id) <= ID_CHARS else None
         if found is None:
             raise not_found(
@@ -91,6 +94,19 @@ def decision_routes(deps: Dependencies) -> APIRouter:
         return json_answer(found, headers={"ETag": etag_of(found)})
 
     return routes
+
+
+def _seen(who: Principal, find: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What ``find`` gives, where ``who`` may see it; else the answer is that to what is not there."""
+    try:
+        found = find()
+    except ProblemError as problem:
+        if problem.status == HTTPStatus.NOT_FOUND and not sees(who):
+            raise not_allowed() from None
+        raise
+    if not sees(who, str(found["stream"])):
+        raise not_allowed()
+    return found
 
 
 def the_decision(deps: Dependencies, decision_id: str) -> Mapping[str, Any]:
