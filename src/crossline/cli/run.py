@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,19 +100,13 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
             give_up(ahead)
         raise
 
-    def on_batch(delivery: Delivery, totals: Totals) -> None:
-        startup.done()
-        progress.batch(delivery, totals)
-        if watch is not None:
-            watch.batch(delivery, totals)
-
     beside = ExitStack()
     try:
         stopping.check()
         startup.step("rules and sinks")
         options = RunOptions(
             complete=wanted.drain,
-            on_batch=on_batch,
+            on_batch=_on_batch(startup, progress, watch),
             screen=sys.stderr if wanted.as_json else None,
             sink_watch=None if watch is None else watch.sinks,
             allow_no_rules=wanted.allow_no_rules,
@@ -139,6 +134,16 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
     if wanted.as_json:
         return orjson.dumps(summary_json(config, totals, startup.spent_ms)).decode()
     return summary_text(config, totals, startup.spent_ms)
+
+
+def _on_batch(startup: Startup, progress: Progress, watch: Watching | None) -> Callable[[Delivery, Totals], None]:
+    def told(delivery: Delivery, totals: Totals) -> None:
+        startup.done()
+        progress.batch(delivery, totals)
+        if watch is not None:
+            watch.batch(delivery, totals)
+
+    return told
 
 
 def _check_api(pipeline: Path, config: PipelineConfig, wanted: _Wanted) -> None:

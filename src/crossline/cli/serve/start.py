@@ -39,9 +39,9 @@ def start(
 
 
 async def _serve(pipeline: Path, config: PipelineConfig, *, as_json: bool) -> None:
+    from crossline.serve.app.compose import app_of
+    from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
-    from crossline.serve.http.app import app_of
-    from crossline.serve.http.server import listening, serve
 
     settings, _ = checked(config)
     bound, place = listening(settings.place)

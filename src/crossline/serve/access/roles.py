@@ -136,6 +136,7 @@ _READ = Need(("read:alerts",))
 _RECORDS = Need(("read:records",))
 _LABELS, _CASES, _LISTS = Need(("write:labels",)), Need(("write:cases",)), Need(("write:lists",))
 _HOLD, _DRAFT, _APPROVE = Need(("hold",)), Need(("rules:draft",)), Need(("rules:approve",))
+_ADMIN = Need(("admin",))
 
 # Every route of the API, and what it needs. One that is not here is refused to everybody (`check_routes` tells).
 ROUTES: dict[tuple[str, str], Need] = {
@@ -155,6 +156,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/v1/entities/{field}/{value:path}"): _READ,
     ("GET", "/v1/holds"): _READ,
     ("POST", "/v1/holds"): _HOLD,
+    ("GET", "/v1/holds/{hold_id}"): _READ,
     ("DELETE", "/v1/holds/{hold_id}"): _HOLD,
     ("GET", "/v1/labels/{stream}/{record_id:path}"): _READ,
     ("PUT", "/v1/labels/{stream}/{record_id:path}"): _LABELS,
@@ -180,4 +182,5 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/v1/jobs"): _DRAFT,
     ("GET", "/v1/jobs/{job_id}"): _DRAFT,
     ("DELETE", "/v1/jobs/{job_id}"): _DRAFT,
+    ("GET", "/v1/audit"): _ADMIN,
 }

@@ -55,7 +55,8 @@ class Dependencies:
 
     ``pipeline``: its file; ``config``: what stands in it, its paths joined to its folder. ``path``: the folder of
     ``serve.path``, for what the routes keep themselves. What is None is answered with a problem that says so.
-    ``open_store``: opens the pipeline's store anew, in the thread that reads it. ``body_max``: most bytes of a request.
+    ``audit``: the file of the audit log. ``open_store``: opens the pipeline's store anew, in the thread that reads it.
+    ``body_max``: most bytes of a request.
     """
 
     pipeline: Path
@@ -65,6 +66,7 @@ class Dependencies:
     cases: CaseStore | None = None
     events: EventSource | None = None
     figures: FigureSource | None = None
+    audit: Path | None = None
     ready: Callable[[], Awaitable[Readiness]] = always_ready
     now_ms: Callable[[], int] = wall_ms
     open_store: Callable[[PipelineConfig], Store | None] = store_of

@@ -97,7 +97,7 @@ def small_app(seen: Seen) -> Starlette:
             Route("/v1/labels/{stream}/{record_id:path}", answer, methods=["PUT"]),
             Route("/v1/rules:approve", answer, methods=["POST"]),
             Route("/v1/audit", answer),
-            Route("/v1/health", broken),
+            Route("/v1/rules", broken),
             Route("/v1/secrets", answer),  # has no entry in the table
         ]
     )

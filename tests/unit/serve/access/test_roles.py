@@ -132,7 +132,11 @@ def test_an_apps_routes_without_an_entry_are_named() -> None:
 
 
 def test_routes_of_fastapi_are_looked_at_however_they_are_put_together() -> None:
-    app, router, nested = FastAPI(docs_url=None, redoc_url=None), APIRouter(prefix="/v1"), APIRouter(prefix="/alerts")
+    app, router, nested = (
+        FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
+        APIRouter(prefix="/v1"),
+        APIRouter(prefix="/alerts"),
+    )
 
     async def answer() -> None: ...
 

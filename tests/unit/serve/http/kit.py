@@ -76,7 +76,7 @@ class Someone:
     """Who asks."""
 
     name: str = "mary"
-    scopes: frozenset[str] = frozenset({"admin"})
+    scopes: frozenset[str] = frozenset({"admin", "read:alerts"})
 
 
 class Admitting:

@@ -6,7 +6,7 @@ from typing import Any
 
 from crossline.core.decide.words import ACTIONS
 from crossline.core.settings.process.serve import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN
-from crossline.serve.http.hot import BATCH_MAX
+from crossline.serve.app.hot import BATCH_MAX
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _WHOLE: dict[str, Any] = {"type": "integer"}

@@ -12,17 +12,17 @@ from starlette.routing import Mount
 from crossline.connectors.base import wall_clock_ms
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
+from crossline.serve.app.audited import Audited
+from crossline.serve.app.hot import HotRoutes
+from crossline.serve.app.openapi_hot import HOT_PATHS
+from crossline.serve.app.stored import FeedEvents, StoredCases
 from crossline.serve.assembly import LEDGER, Api
 from crossline.serve.cases.cases import FILE as CASES
 from crossline.serve.cases.cases import Cases
 from crossline.serve.decisions.adapters import LedgerDecisions
 from crossline.serve.http.api import create_api
-from crossline.serve.http.audited import Audited
 from crossline.serve.http.deps import Dependencies, Readiness
-from crossline.serve.http.hot import HotRoutes
-from crossline.serve.http.openapi_hot import HOT_PATHS
 from crossline.serve.http.problems import install
-from crossline.serve.http.stored import FeedEvents, StoredCases
 
 AUDIT = "audit"
 
@@ -35,7 +35,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         lag = api.replicas.lag()
         return Readiness(lag.ready, {"batch": lag.batch, "behind_ms": lag.ms})
 
-    cases = Cases(api.path / CASES)
+    cases, audit = Cases(api.path / CASES), AuditLog(api.path / AUDIT, wall_clock_ms)
     rest = create_api(
         Dependencies(
             pipeline=pipeline,
@@ -44,12 +44,13 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
             decisions=LedgerDecisions(api.path / LEDGER, api.config.streams),
             cases=StoredCases(cases),
             events=FeedEvents(api.reader),
+            audit=audit.path,
             ready=ready,
         ),
         extra=HOT_PATHS,
     )
     hot = HotRoutes(api.decisions, settings.mode, settings.timeout)
-    app = Starlette(routes=[*hot.routes(), Mount("/", app=Audited(rest, AuditLog(api.path / AUDIT, wall_clock_ms)))])
+    app = Starlette(routes=[*hot.routes(), Mount("/", app=Audited(rest, audit))])
     install(app)
 
     async def close() -> None:

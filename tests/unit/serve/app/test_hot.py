@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.watch import Place
-from crossline.serve.http.hot import BATCH_MAX, HotRoutes
-from crossline.serve.http.server import listening, serve
+from crossline.serve.app.hot import BATCH_MAX, HotRoutes
+from crossline.serve.app.server import listening, serve
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
 

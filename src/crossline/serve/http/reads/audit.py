@@ -1,0 +1,43 @@
+"""``/v1/audit``: what was written through the API, by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Request
+
+from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.http.paging import LIMIT_DEFAULT, Limit
+from crossline.serve.http.principals import needs
+from crossline.serve.http.queries import json_answer, only_known
+
+
+def audit_routes(deps: Dependencies) -> APIRouter:
+    """The route of the audit log."""
+    routes = APIRouter(tags=["server"])
+
+    @routes.get("/v1/audit", openapi_extra=needs("admin"), summary="What was written, in its order")
+    def audit(
+        request: Request,
+        after: Annotated[int, Query(ge=0, description="Number of the last line that was read.")] = 0,
+        limit: Limit = LIMIT_DEFAULT,
+    ) -> Any:
+        """Each line names the digest of the one before it; ``crossline serve audit verify`` checks the chain."""
+        only_known(request)
+        path: Path = there(deps.audit, "audit log", "start crossline serve over a pipeline that has serve: in its file")
+        return json_answer({"items": list(islice(_lines(path, after), limit))})
+
+    return routes
+
+
+def _lines(path: Path, after: int) -> Iterator[Any]:
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if number > after and line.endswith(b"\n"):
+                yield {"number": number, "line": orjson.loads(line)}
