@@ -47,7 +47,14 @@ def shop(root: Path, **serve: Any) -> Path:
         "sinks": [{"kind": "sqlite", "path": "out/alerts.db"}],
         "engine": {"trigger": "0s", "shards": 2, "checkpoint": "out/checkpoint", "master": "local[2]"},
         # A port of its own: one that is begun again listens where it did.
-        "serve": {"listen": f"127.0.0.1:{free_port()}", "open": True, "timeout": "20s", "path": "out/serve", **serve},
+        "serve": {
+            "listen": f"127.0.0.1:{free_port()}",
+            "open": True,
+            "timeout": "20s",
+            "behind_max": "20s",
+            "path": "out/serve",
+            **serve,
+        },
     }
     pipeline = root / "pipeline.yaml"
     pipeline.write_text(yaml.safe_dump(settings))
@@ -97,6 +104,11 @@ class Running:
 
     def ready(self) -> None:
         self.until(lambda: self.client.get("/readyz").status_code == 200, "no replica came to be ready")
+
+    def replicas(self) -> list[psutil.Process]:
+        """The processes that answer `peek`, and those that they are forked from."""
+        mine = psutil.Process(self.process.pid).children(recursive=True)
+        return [each for each in mine if "crossline.serve.replica" in each.cmdline()]
 
     def servers(self) -> list[psutil.Process]:
         """The processes of the API: those of ``crossline serve``."""

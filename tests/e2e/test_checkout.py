@@ -36,7 +36,7 @@ def serving(tmp_path: Path) -> Iterator[str]:
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("out", "in", "__pycache__"))
     settings = (folder / "pipeline.yaml").read_text()
     assert settings.count("127.0.0.1:8080") == 1
-    (folder / "pipeline.yaml").write_text(settings.replace("127.0.0.1:8080", f"127.0.0.1:{port}"))
+    (folder / "pipeline.yaml").write_text(settings.replace("127.0.0.1:8080", f"127.0.0.1:{port}\n  behind_max: 20s"))
     url, log = f"http://127.0.0.1:{port}", tmp_path / "run.log"
     with log.open("wb") as out:
         running = subprocess.Popen(

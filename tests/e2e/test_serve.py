@@ -103,16 +103,18 @@ def test_after_a_restart_of_all_the_state_and_the_answers_are_there(tmp_path: Pa
         assert running.decide(payment(2, "a3", 700), timeout_ms="20000", dry_run="true")["decision"] == "allow"
 
 
-def test_past_the_deadline_the_policy_answers_and_the_stream_revises(tmp_path: Path) -> None:
-    pipeline = shop(tmp_path)
-    with serving(pipeline) as running:  # its replica is not ready yet
-        said = [running.decide(payment(number, amount=600), timeout_ms="50") for number in range(3)]
-        assert {(each["decision"], each["answered"]) for each in said} == {("review", "fallback")}
-        assert all(each["degraded"] for each in said)
+def test_past_the_deadline_the_policy_answers_and_the_stream_revises(running: Running) -> None:
+    frozen = running.replicas()
+    assert frozen
+    for each in frozen:
+        each.suspend()
+    said = [running.decide(payment(number, amount=600), timeout_ms="300") for number in range(3)]
+    assert {(each["decision"], each["answered"]) for each in said} == {("review", "fallback")}
+    assert all(each["degraded"] for each in said)
 
-        def revised() -> Any:
-            found = [running.get(f"/v1/decisions/{each['decision_id']}")["revisions"] for each in said]
-            return all(found) and found
+    def revised() -> Any:
+        found = [running.get(f"/v1/decisions/{each['decision_id']}")["revisions"] for each in said]
+        return all(found) and found
 
-        revisions = running.until(revised, "the stream revised nothing")
-        assert [each[-1]["decision"] for each in revisions] == ["allow", "allow", "step_up"]
+    revisions = running.until(revised, "the stream revised nothing")
+    assert [each[-1]["decision"] for each in revisions] == ["allow", "allow", "step_up"]

@@ -36,6 +36,7 @@ from crossline.serve.ledger.sqlite import SqliteLedger
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.revising import Revising
+from crossline.serve.unread import lay_unread
 
 LEDGER, OUTBOX = "ledger.db", "outbox.db"
 
@@ -95,6 +96,9 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         replicas = Replicas(checkpoint, count=settings.replicas, bounds=Bounds(behind_max_ms=settings.behind_max))
         await replicas.start()
         held.push_async_callback(replicas.close)
+        for stream, log in logs.items():
+            if isinstance(log, FileRecordLog):
+                await lay_unread(replicas, reader, records, stream, log.folder)
         settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
         by_broker = frozenset(
             stream
@@ -114,6 +118,7 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
             )
         )
         held.push_async_callback(decisions.close)
+        await _warmed(records, group)
         async with _beside(outbox, logs, settling), Revising(reader, settling, group, settings, path):
             yield Api(config, settings, decisions, replicas, group, reader, settling, path, frozenset(logs))
 
@@ -131,6 +136,13 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
             )
         return KafkaRecordLog(source, source.topic.split(",")[0].strip(), source.key, os.environ)
     return None
+
+
+async def _warmed(records: StreamRecords, group: LedgerGroup) -> None:
+    """What the first request would wait for is loaded before there is one."""
+    for stream in records.streams:
+        records.check(stream, [b"{}"], 0)
+    await group.call(lambda ledger: ledger.counts())
 
 
 @asynccontextmanager

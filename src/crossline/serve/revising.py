@@ -13,6 +13,7 @@ from crossline.core.basics.times import instant_text
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.logs import get_logger
 from crossline.serve.decisions.settling import Revised, Settling
+from crossline.serve.decisions.values import Place
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.revisions.pusher import RevisionPusher
@@ -36,17 +37,29 @@ class Revising:
         self._ledger = ledger
         # Nothing is opened where nobody is to be told.
         self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._covered: asyncio.Queue[tuple[str, Place]] = asyncio.Queue()
+        settling.on_covered = lambda stream, place: self._covered.put_nowait((stream, place))
 
     async def __aenter__(self) -> Self:
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.open)
-        self._task = asyncio.create_task(self._follow(self._reader.last()))
+        follow = self._follow(self._reader.last())
+        self._tasks = [asyncio.create_task(follow), asyncio.create_task(self._look_back())]
         return self
 
     async def _follow(self, after: int) -> None:
         async for batch in self._reader.follow(after=after):
             revised = self._settling.batch(batch)
+            if revised:
+                await self._keep(revised)
+
+    async def _look_back(self) -> None:
+        """Answers that came after the batch of their record: a slow answer, or one by the fallback at its deadline."""
+        while True:
+            stream, place = await self._covered.get()
+            batch = await self._reader.batch_of(stream, place)
+            revised = [] if batch is None else self._settling.batch(batch)
             if revised:
                 await self._keep(revised)
 
@@ -67,9 +80,9 @@ class Revising:
     async def __aexit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.close)
 

@@ -73,6 +73,11 @@ class FileRecordLog:
         self._thread: threading.Thread | None = None
         self._closed = False
 
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return self._segments.folder
+
     async def open(self) -> None:
         """Hold the log, and put its end in order; ``append`` does so by itself.
 

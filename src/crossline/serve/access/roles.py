@@ -166,7 +166,6 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("PATCH", "/v1/cases/{case_id}"): _CASES,
     ("POST", "/v1/cases/{case_id}/notes"): _CASES,
     ("GET", "/v1/lists"): _READ,
-    ("GET", "/v1/lists/{name}"): _READ,
     ("GET", "/v1/lists/{name}/{entry:path}"): _READ,
     ("PUT", "/v1/lists/{name}/{entry:path}"): _LISTS,
     ("DELETE", "/v1/lists/{name}/{entry:path}"): _LISTS,

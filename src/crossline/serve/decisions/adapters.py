@@ -41,7 +41,7 @@ class LedgerAnswers:
         claimed = await self._group.claim(asked)
         if claimed.outcome == "pending":
             claimed = await self._group.settled(asked, timeout_s)
-        return Claim(claimed.outcome, claimed.body, claimed.again)
+        return Claim(claimed.outcome, claimed.body)
 
     async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
         """Keep an answer; the body that its client gets, which may be one that was given before."""

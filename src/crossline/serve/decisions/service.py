@@ -43,14 +43,10 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the ledger says of an id: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere.
-
-    ``again``: a process that had claimed it has died; the record may be in its stream already.
-    """
+    """What the ledger says of an id: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere."""
 
     outcome: Literal["fresh", "answered", "differs", "pending"]
     body: bytes | None = None
-    again: bool = False
 
 
 class Answers(Protocol):
@@ -191,7 +187,7 @@ class Decisions:
         if claim.outcome == "pending":
             return _unkept("another process is answering about this record")
         kept = self._run(self._keep(flight.asked))
-        judged = self._run(self._verdict(flight.asked, mode, kept, again=claim.again))
+        judged = self._run(self._verdict(flight.asked, mode, kept))
         wanted = {kept, judged}
         while wanted and not flight.late:
             done, _ = await asyncio.wait({*wanted, flight.expired}, return_when=asyncio.FIRST_COMPLETED)
@@ -220,10 +216,11 @@ class Decisions:
             await kept
             await self._parts.outbox.done(asked)
 
-    async def _verdict(self, asked: Asked, mode: Mode, kept: asyncio.Task[Place], *, again: bool) -> Answer:
+    async def _verdict(self, asked: Asked, mode: Mode, kept: asyncio.Task[Place]) -> Answer:
         """By the replica, or, where it is to be ``exact``, by the pipeline.
 
-        ``again``: it may be in its stream already. Then a replica takes it for a copy, and the stream decides.
+        One that a batch has already (it was quicker, or the id was asked about before a kill) is to a replica a copy of
+        itself: then the stream's own decision is there, or will be at once.
         """
         seen: Verdict | None = None
         peeked = self._judged.put(asked)  # also what is answered exactly is seen by those who come after it
@@ -231,7 +228,7 @@ class Decisions:
             try:
                 return self._peeked(asked, await peeked)
             except NotJudgedError as error:
-                if not again or error.part != "record":
+                if error.part != "record":
                     raise
         place = await asyncio.shield(kept)
         with suppress(NotJudgedError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,9 +46,14 @@ class _Open:
 
 @dataclass(slots=True)
 class Settling:
-    """Answers that no batch has covered yet, by stream and record."""
+    """Answers that no batch has covered yet, by stream and record.
+
+    ``on_covered``: told of one whose batch came before its answer, with stream and place: give that batch again.
+    """
 
     counts: Counts = field(default_factory=Counts)
+    on_covered: Callable[[str, Place], None] = lambda _, __: None
+    _last: FeedBatch | None = None
     _open: dict[tuple[str, str], _Open] = field(default_factory=dict)
 
     def answered(self, answer: Answer, place: Place | None) -> None:
@@ -65,15 +70,23 @@ class Settling:
         if len(self._open) >= OPEN_MAX:
             del self._open[next(iter(self._open))]
         self._open[stream, record_id] = _Open(decision_id, answered, decision, place)
+        self._look(stream, place)
+
+    def _look(self, stream: str, place: Place | None) -> None:
+        if self._last is not None and place is not None and self._last.covers(stream, place):
+            self.on_covered(stream, place)
 
     def placed(self, stream: str, record_id: str, place: Place) -> None:
         """Its stream has taken it."""
         known = self._open.get((stream, record_id))
         if known is not None:
             self._open[stream, record_id] = _Open(known.decision_id, known.answered, known.decision, place)
+            self._look(stream, place)
 
     def batch(self, batch: FeedBatch) -> list[Revised]:
         """A batch was delivered: the answers that it shows to be others than the stream's decisions."""
+        if self._last is None or batch.number > self._last.number or batch.anew:
+            self._last = batch
         if not self._open:
             return []
         said = {

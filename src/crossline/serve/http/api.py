@@ -22,6 +22,7 @@ from crossline.serve.http.problems import install
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.about import about_routes
 from crossline.serve.http.reads.alerts import alert_routes
+from crossline.serve.http.reads.audit import audit_routes
 from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.rules import rule_routes
@@ -64,6 +65,7 @@ def create_api(
     app.router.redirect_slashes = False
     listeners = Listeners()
     app.include_router(about_routes(deps))
+    app.include_router(audit_routes(deps))
     for routes in (
         alert_routes(deps, commands),
         decision_routes(deps),

@@ -62,7 +62,7 @@ def test_roles_are_made_of_scopes_that_there_are() -> None:
     assert scope_problem("decide", ["payments"]) is not None
 
 
-# Worked out from spec/api.md by hand: method, address, a scope that suffices, one that does not.
+# Worked out from the API's contract by hand: method, address, a scope that suffices, one that does not.
 CASES = [
     ("POST", "/v1/decisions/payments", "decide:payments", "decide:logins"),
     ("POST", "/v1/decisions/payments:batch", "decide:payments", "decide:logins"),

@@ -109,7 +109,6 @@ class FakeLedger:
     known: dict[tuple[str, str], tuple[str, bytes | None]] = field(default_factory=dict)
     error: RetryableError | None = None
     elsewhere: set[str] = field(default_factory=set)
-    again: set[str] = field(default_factory=set)
 
     async def claim(self, asked: Asked, _: float) -> Claim:
         if self.error is not None:
@@ -119,7 +118,7 @@ class FakeLedger:
         digest, body = self.known.setdefault((asked.stream, asked.record_id), (asked.digest, None))
         if digest != asked.digest:
             return Claim("differs")
-        return Claim("fresh", again=asked.record_id in self.again) if body is None else Claim("answered", body)
+        return Claim("fresh") if body is None else Claim("answered", body)
 
     async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
         asked, body = answer.asked, orjson.dumps({**said, "receipt": "r"})

@@ -221,9 +221,8 @@ def test_all_that_comes_at_once_reaches_stream_and_replica_in_one_order() -> Non
     with_desk(work)
 
 
-def test_what_a_dead_process_may_have_put_into_the_stream_is_decided_by_the_stream() -> None:
+def test_what_a_batch_has_already_is_decided_by_the_stream() -> None:
     async def work(desk: Desk) -> None:
-        desk.ledger.again.add("t1")
         desk.judge.error = NotJudgedError("record", "known already")
         body = said(await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S))
         assert (body["decision"], body["answered"]) == ("block", "exact")

@@ -68,3 +68,15 @@ def test_what_the_stream_decides_nothing_about_is_not_compared() -> None:
     settling.answered(answered("a", "review", "fallback"), Place("p-0", 3))
     assert settling.batch(batch(5, 4, late=(3,))) == []
     assert (settling.counts.compared, settling.waiting) == ({}, 0)
+
+
+def test_an_answer_that_comes_after_its_batch_asks_for_it_again() -> None:
+    covered: list[tuple[str, Place]] = []
+    settling = Settling(on_covered=lambda stream, place: covered.append((stream, place)))
+    decided_by_stream = batch(5, 4, of_stream("a", "block"))
+    settling.batch(decided_by_stream)
+    settling.answered(answered("a", "review", "fallback"), Place("p-0", 3))
+    settling.answered(answered("b", "review"), Place("p-0", 4))
+    assert covered == [("payments", Place("p-0", 3))]
+    assert [each.record_id for each in settling.batch(decided_by_stream)] == ["a"]
+    assert settling.waiting == 1
