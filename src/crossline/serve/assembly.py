@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from crossline.connectors.base import wall_clock_ms
 from crossline.connectors.objects.place import is_uri
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.recordlog.topic import KafkaRecordLog
-from crossline.core.basics.errors import StateError, UsageError
+from crossline.core.basics.errors import RetryableError, StateError, UsageError
 from crossline.core.conditions.lists import Lists
 from crossline.core.decide.policy import Policy
 from crossline.core.settings.config import PipelineConfig
@@ -22,6 +22,7 @@ from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.sources import ApiSettings
 from crossline.engine.book.book import BookFile
 from crossline.engine.pipeline.feed import FEED
+from crossline.logs import get_logger
 from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, PolicyFallback
 from crossline.serve.decisions.outbox import SqliteOutbox, send_on
 from crossline.serve.decisions.records import StreamRecords
@@ -39,6 +40,9 @@ from crossline.serve.revising import Revising
 from crossline.serve.unread import lay_unread
 
 LEDGER, OUTBOX = "ledger.db", "outbox.db"
+FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +119,16 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
                 logs=logs,
                 fallback=PolicyFallback(policy, config.streams, records, lists_of(checkpoint)),
                 on_answer=settling.answered,
+                on_placed=settling.placed,
             )
         )
         held.push_async_callback(decisions.close)
         await _warmed(records, group)
-        async with _beside(outbox, logs, settling), Revising(reader, settling, group, settings, path):
+        async with (
+            _beside(outbox, logs, settling),
+            _forgetting(group, settings.keep),
+            Revising(reader, settling, group, settings, path),
+        ):
             yield Api(config, settings, decisions, replicas, group, reader, settling, path, frozenset(logs))
 
 
@@ -157,6 +166,27 @@ async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling:
         await sending
 
 
+@asynccontextmanager
+async def _forgetting(group: LedgerGroup, keep_ms: int) -> AsyncIterator[None]:
+    """Answers older than ``keep_ms`` go, a few at a time."""
+
+    async def forget() -> None:
+        while True:
+            try:
+                gone = await group.call(lambda ledger: ledger.expire(wall_clock_ms() - keep_ms, FORGET_AT_ONCE))
+            except RetryableError as error:
+                log.warning("old answers cannot be removed now", error=str(error))
+                gone = 0
+            await asyncio.sleep(FORGET_PAUSE_S if gone < FORGET_AT_ONCE else FORGET_STEP_S)
+
+    forgetting = asyncio.create_task(forget())
+    try:
+        yield
+    finally:
+        forgetting.cancel()
+        await asyncio.gather(forgetting, return_exceptions=True)
+
+
 def lists_of(checkpoint: str) -> Callable[[], Lists]:
     """The named lists in force, as the pipeline has them now; none before it has begun."""
     book = BookFile(f"{checkpoint}/book.json")
@@ -167,9 +197,3 @@ def lists_of(checkpoint: str) -> Callable[[], Lists]:
         return {}
 
     return current
-
-
-def counts_of(api: Api) -> dict[str, Any]:
-    """How many answers were held to the stream, and how many of them it decided otherwise."""
-    counts = api.settling.counts
-    return {"compared": dict(counts.compared), "differed": dict(counts.differed), "waiting": api.settling.waiting}

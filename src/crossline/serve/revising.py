@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +38,7 @@ class Revising:
         self._ledger = ledger
         # Nothing is opened where nobody is to be told.
         self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
+        self._followed = -1
         self._tasks: list[asyncio.Task[None]] = []
         self._covered: asyncio.Queue[tuple[str, Place]] = asyncio.Queue()
         settling.on_covered = lambda stream, place: self._covered.put_nowait((stream, place))
@@ -44,8 +46,9 @@ class Revising:
     async def __aenter__(self) -> Self:
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.open)
-        follow = self._follow(self._reader.last())
-        self._tasks = [asyncio.create_task(follow), asyncio.create_task(self._look_back())]
+        last = self._reader.last()
+        works = (lambda: self._follow(max(last, self._followed)), self._look_back)
+        self._tasks = [asyncio.create_task(_on_and_on(work)) for work in works]
         return self
 
     async def _follow(self, after: int) -> None:
@@ -53,6 +56,7 @@ class Revising:
             revised = self._settling.batch(batch)
             if revised:
                 await self._keep(revised)
+            self._followed = batch.number
 
     async def _look_back(self) -> None:
         """Answers that came after the batch of their record: a slow answer, or one by the fallback at its deadline."""
@@ -85,6 +89,18 @@ class Revising:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.close)
+
+
+async def _on_and_on(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """``work``, which is begun again where it failed: what comes after is compared all the same."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("answers could not be held to what a batch gave")
+        else:
+            return
+        await asyncio.sleep(PAUSE_S)
 
 
 def pushed_of(revised: Revised) -> Revision | None:

@@ -101,7 +101,10 @@ def _bodies(body: bytes) -> list[bytes] | Reply:
         return _unfit("/records", type(records).__name__, 'one JSON object, {"records": [...]}')
     if not 1 <= len(records) <= BATCH_MAX:
         return _unfit("/records", f"{len(records)} records", f"1 to {BATCH_MAX}")
-    return [orjson.dumps(record) for record in records]
+    try:
+        return [orjson.dumps(record) for record in records]
+    except orjson.JSONEncodeError as error:
+        return problem(HTTPStatus.BAD_REQUEST, f"a record is no JSON that can be written again: {error}")
 
 
 def _unfit(pointer: str, found: str, expected: str) -> Reply:

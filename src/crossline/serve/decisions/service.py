@@ -100,7 +100,11 @@ class Fallback(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the service is made of. ``on_answer`` is told of every answer with the place of its record."""
+    """What the service is made of.
+
+    ``on_answer`` is told of every answer with the place of its record, None where it has none yet; ``on_placed`` where
+    such a record came to stand (stream, id, place).
+    """
 
     records: StreamRecords
     judge: Judge
@@ -110,6 +114,7 @@ class Parts:
     logs: Mapping[str, RecordLog]
     fallback: Fallback
     on_answer: Callable[[Answer, Place | None], None] = lambda _, __: None
+    on_placed: Callable[[str, str, Place], None] = lambda _, __, ___: None
 
 
 class Decisions:
@@ -158,7 +163,8 @@ class Decisions:
                 return _differs(asked)
             flight.hurry(deadline_s)
             reply = await asyncio.shield(flight.reply)
-            return Reply(reply.status, reply.body, reply.form, {**reply.headers, **REPLAYED})
+            replayed = REPLAYED if reply.status == HTTPStatus.OK else {}
+            return Reply(reply.status, reply.body, reply.form, {**reply.headers, **replayed})
         flight = self._flights[which] = Flight(asked, arrived_s, deadline_s)
         self._run(self._fly(flight, mode, which))
         return await asyncio.shield(flight.reply)
@@ -213,7 +219,8 @@ class Decisions:
     async def _deliver(self, asked: Asked, kept: asyncio.Task[Place]) -> None:
         """It was answered: so it gets into its stream, however long that takes."""
         with suppress(RetryableError):
-            await kept
+            place = await kept
+            self._parts.on_placed(asked.stream, asked.record_id, place)
             await self._parts.outbox.done(asked)
 
     async def _verdict(self, asked: Asked, mode: Mode, kept: asyncio.Task[Place]) -> Answer:

@@ -19,6 +19,8 @@ from crossline.serve.app.server import listening, serve
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
 
+DEEP = b'{"records": [' + b"[" * 400 + b"]" * 400 + b"]}"
+
 
 def with_server(work: Callable[[httpx.AsyncClient, Desk], Awaitable[None]]) -> None:
     async def run() -> None:
@@ -87,7 +89,7 @@ def test_a_batch_is_answered_in_its_order_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{}", b'{"records": {}}', b'{"records": []}', b'{"records": [1], "mode": "peek"}']
+    "body", [b"", b"[]", b"{}", b'{"records": {}}', b'{"records": []}', b'{"records": [1], "mode": "peek"}', DEEP]
 )
 def test_a_batch_that_is_none_is_a_problem(body: bytes) -> None:
     async def work(client: httpx.AsyncClient, _: Desk) -> None:

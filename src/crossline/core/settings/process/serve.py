@@ -84,6 +84,10 @@ class ServeSettings(Settings):
     path: str = Field(
         default="out/serve", min_length=1, description="Folder of what was answered: ledger, receipts, audit, cases."
     )
+    keep: DurationMs = Field(
+        default=90 * 86_400_000,
+        description="How long answers and receipts are kept; an id that is asked about after that is answered anew.",
+    )
     keys: str = Field(default="keys.db", min_length=1, description="File of the API keys, made by `serve keys create`.")
     oidc: OidcSettings | None = Field(default=None, description="Tokens that are taken besides keys.")
     open: bool = Field(default=False, description="Nobody is asked for a key; on loopback alone, for a demonstration.")
