@@ -13,7 +13,7 @@ from crossline.connectors.base import wall_clock_ms
 from crossline.connectors.objects.place import is_uri
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.recordlog.topic import KafkaRecordLog
-from crossline.core.basics.errors import RetryableError, StateError, UsageError
+from crossline.core.basics.errors import CrosslineError, StateError, UsageError
 from crossline.core.conditions.lists import Lists
 from crossline.core.decide.policy import Policy
 from crossline.core.settings.config import PipelineConfig
@@ -174,7 +174,7 @@ async def _forgetting(group: LedgerGroup, keep_ms: int) -> AsyncIterator[None]:
         while True:
             try:
                 gone = await group.call(lambda ledger: ledger.expire(wall_clock_ms() - keep_ms, FORGET_AT_ONCE))
-            except RetryableError as error:
+            except CrosslineError as error:
                 log.warning("old answers cannot be removed now", error=str(error))
                 gone = 0
             await asyncio.sleep(FORGET_PAUSE_S if gone < FORGET_AT_ONCE else FORGET_STEP_S)

@@ -39,14 +39,7 @@ class ApiBeside:
     def _keep(self) -> None:
         pause_s = PAUSE_S
         while not self._ending.is_set():
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system
-                start_new_session=True,  # a terminal's Ctrl-C is for the pipeline, which ends this one in its turn
-            )
-            self._started.set()
-            code = self._process.wait()
+            code = self._run()
             if self._ending.is_set():
                 return
             log.error("the API ended", exit_code=code, begins_again_s=None if code == USAGE else pause_s)
@@ -54,6 +47,22 @@ class ApiBeside:
                 return
             self._ending.wait(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    def _run(self) -> int:
+        """Until it ends; its exit code, 1 where it could not be started."""
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system
+                start_new_session=True,  # a terminal's Ctrl-C is for the pipeline, which ends this one in its turn
+            )
+        except OSError as error:
+            log.error("the API cannot be started", error=str(error))  # noqa: TRY400 - the text says all
+            return 1
+        finally:
+            self._started.set()
+        return self._process.wait()
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
         self._ending.set()

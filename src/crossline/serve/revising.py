@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+import orjson
 
 from crossline.connectors.base import wall_clock_ms
+from crossline.connectors.feed.files import FeedBatch
 from crossline.core.basics.errors import RetryableError
 from crossline.core.basics.times import instant_text
 from crossline.core.settings.process.serve import ServeSettings
@@ -16,6 +20,7 @@ from crossline.logs import get_logger
 from crossline.serve.decisions.settling import Revised, Settling
 from crossline.serve.decisions.values import Place
 from crossline.serve.feed.reader import FeedReader
+from crossline.serve.ledger.base import Answer, DecisionLedger
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.revisions.pusher import RevisionPusher
 from crossline.serve.revisions.values import Revision
@@ -23,6 +28,9 @@ from crossline.serve.revisions.values import revision_of as made_of
 
 PAUSE_S = 0.5
 PUSHED = "revisions.db"
+AT_ONCE = 20  # revisions in one call of the ledger
+_REVISION = b'"kind":"revision"'
+T = TypeVar("T")
 
 log = get_logger(__name__)
 
@@ -53,9 +61,8 @@ class Revising:
 
     async def _follow(self, after: int) -> None:
         async for batch in self._reader.follow(after=after):
-            revised = self._settling.batch(batch)
-            if revised:
-                await self._keep(revised)
+            await self._keep(self._settling.batch(batch))
+            await self._keep_own(batch)
             self._followed = batch.number
 
     async def _look_back(self) -> None:
@@ -63,23 +70,36 @@ class Revising:
         while True:
             stream, place = await self._covered.get()
             batch = await self._reader.batch_of(stream, place)
-            revised = [] if batch is None else self._settling.batch(batch)
-            if revised:
-                await self._keep(revised)
+            if batch is not None and batch.has(stream, place):
+                await self._keep(self._settling.batch(batch))
+            self._settling.forget(stream, place)
 
-    async def _keep(self, revised: list[Revised]) -> None:
-        found = [(each.decision_id, revision_of(each)) for each in revised]
-        while True:
-            try:
-                await self._ledger.call(lambda ledger: [ledger.revise(*each) for each in found])
-            except RetryableError as error:
-                log.warning("revisions cannot be kept yet", error=str(error))
-                await asyncio.sleep(PAUSE_S)
-            else:
-                break
-        if self._pusher is not None:
-            pushed = [made for each in revised if (made := pushed_of(each)) is not None]
-            await asyncio.to_thread(self._pusher.put, pushed)
+    async def _keep(self, revised: Sequence[Revised]) -> None:
+        for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between
+            part = [(each.decision_id, revision_of(each)) for each in revised[at : at + AT_ONCE]]
+            await _until_taken(partial(self._ledger.call, partial(_revise, part)))
+        await self._push([made for each in revised if (made := pushed_of(each)) is not None])
+
+    async def _keep_own(self, batch: FeedBatch) -> None:
+        """What the stream itself revised, of decisions that were answered here."""
+        for line in batch.section("decisions"):
+            if _REVISION not in line:
+                continue
+            said = orjson.loads(line)
+            first = str(said.get("revises"))
+            answer = await _until_taken(partial(self._ledger.call, partial(_answer, first)))
+            if answer is None:
+                continue
+            last = answer.revisions[-1]["decision"] if answer.revisions else None
+            new = await _until_taken(partial(self._ledger.call, partial(_revise, [(first, said)])))
+            made = made_of(orjson.loads(answer.body), said, last) if new else None
+            await self._push([] if made is None else [made])
+
+    async def _push(self, revisions: Sequence[Revision]) -> None:
+        """Those who are to be told; a queue that is full, or a disk, holds up what comes after."""
+        pusher = self._pusher
+        if pusher is not None and revisions:
+            await _until_taken(lambda: asyncio.to_thread(pusher.put, revisions))
 
     async def __aexit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
@@ -89,6 +109,25 @@ class Revising:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.close)
+
+
+def _revise(part: Sequence[tuple[str, Mapping[str, Any]]], ledger: DecisionLedger) -> int:
+    """How many of them were new."""
+    return sum(ledger.revise(*each) for each in part)
+
+
+def _answer(decision_id: str, ledger: DecisionLedger) -> Answer | None:
+    return ledger.decision(decision_id)
+
+
+async def _until_taken(ask: Callable[[], Awaitable[T]]) -> T:
+    """What ``ask`` gives, once what it asks takes it."""
+    while True:
+        try:
+            return await ask()
+        except RetryableError as error:
+            log.warning("revisions cannot be kept or told yet", error=str(error))
+        await asyncio.sleep(PAUSE_S)
 
 
 async def _on_and_on(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -57,6 +57,11 @@ class SqliteOutbox:
         """Its stream has it."""
         await self._do("DELETE FROM outbox WHERE stream = ? AND record_id = ?", [(asked.stream, asked.record_id)])
 
+    async def set_aside(self, asked: Asked) -> None:
+        """Its stream does not take it, and never will: it stays in the file, and is not sent any more."""
+        statement = "UPDATE outbox SET place = -place WHERE stream = ? AND record_id = ? AND place > 0"
+        await self._do(statement, [(asked.stream, asked.record_id)])
+
     async def _do(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         def work() -> None:
             with closing(self._connect()) as connection, connection:
@@ -71,9 +76,25 @@ class SqliteOutbox:
         """What is there, in the order in which it came; ``number`` is 0."""
         with closing(self._connect()) as connection:
             rows = connection.execute(
-                "SELECT stream, record_id, raw, digest, ingest_ms FROM outbox ORDER BY place LIMIT ?", (AT_ONCE,)
+                "SELECT stream, record_id, raw, digest, ingest_ms FROM outbox WHERE place > 0 ORDER BY place LIMIT ?",
+                (AT_ONCE,),
             )
             return [Asked(0, *row) for row in rows]
+
+
+async def _send_one(
+    outbox: SqliteOutbox, log_of: RecordLog, asked: Asked, placed: Callable[[str, str, Place], None]
+) -> None:
+    try:
+        (place,) = await log_of.append([asked])
+    except RetryableError:
+        raise
+    except Exception:
+        log.exception("an answered record is not taken by its stream", stream=asked.stream, record_id=asked.record_id)
+        await outbox.set_aside(asked)
+        return
+    await outbox.done(asked)
+    placed(asked.stream, asked.record_id, place)
 
 
 async def send_on(
@@ -85,9 +106,7 @@ async def send_on(
         try:
             for asked in await asyncio.to_thread(outbox.waiting):
                 if asked.stream in logs:
-                    (place,) = await logs[asked.stream].append([asked])
-                    await outbox.done(asked)
-                    placed(asked.stream, asked.record_id, place)
+                    await _send_one(outbox, logs[asked.stream], asked, placed)
             pause_s = PAUSE_S
         except (RetryableError, sqlite3.Error) as error:
             log.warning("answered records cannot be put into their stream yet", error=str(error))

@@ -58,7 +58,10 @@ class StreamRecords:
         )
         for offset, record_id in zip(decoded.records.offsets.tolist(), decoded.records.ids.to_pylist(), strict=True):
             number = bisect_right(ends, offset)
-            found[number] = Checked(record_id, lines[number], digest_of(lines[number]))
+            try:
+                found[number] = Checked(record_id, lines[number], digest_of(lines[number]))
+            except (orjson.JSONDecodeError, orjson.JSONEncodeError) as error:
+                found[number] = Refused("malformed_json", str(error))
         for letter in decoded.dead:
             found[bisect_right(ends, letter.offset)] = Refused(letter.reason, letter.detail)
         return found
@@ -85,9 +88,9 @@ def one_line(body: bytes) -> bytes:
 
 
 def digest_of(raw: bytes) -> str:
-    """SHA-256, in hex, of a JSON document with its keys sorted and its blanks gone: equal for equal records."""
-    try:
-        canonical = orjson.dumps(orjson.loads(raw), option=orjson.OPT_SORT_KEYS)
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-        canonical = raw  # what the decoder reads and orjson does not: it is compared as it stands
+    """SHA-256, in hex, of a JSON document with its keys sorted and its blanks gone: equal for equal records.
+
+    Raises orjson.JSONDecodeError or JSONEncodeError for what others could not read either, such as 1e400.
+    """
+    canonical = orjson.dumps(orjson.loads(raw), option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(canonical).hexdigest()

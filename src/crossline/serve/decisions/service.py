@@ -36,6 +36,8 @@ from crossline.serve.decisions.values import (
 
 Mode = Literal["exact", "peek"]
 MARGIN_SHARE, MARGIN_S_MAX = 0.2, 0.005  # of a request's time: for keeping the answer and sending it
+KEEP_S_MAX = 2.0  # for what is written down of an answer, beyond its deadline
+SEEN_S_MAX = 0.05
 REPLAYED = {"Idempotency-Replayed": "true"}
 
 log = get_logger(__name__)
@@ -174,6 +176,7 @@ class Decisions:
             flight.land(await self._reply(flight, mode))
         except Exception:
             log.exception("a request could not be answered", stream=which[0], record_id=which[1])
+            await self._release(flight.asked)
             flight.land(
                 problem(HTTPStatus.INTERNAL_SERVER_ERROR, "it could not be answered; the server's log says why")
             )
@@ -186,12 +189,12 @@ class Decisions:
             claim = await _before(flight, self._run(self._parts.ledger.claim(flight.asked, max(0.0, left_s))))
         except (TimeoutError, RetryableError) as error:
             return _unkept(f"the ledger does not take it: {str(error) or 'it takes too long'}")
-        if claim.outcome == "answered" and claim.body is not None:
-            return Reply(HTTPStatus.OK, claim.body, headers=REPLAYED)
-        if claim.outcome == "differs":
-            return _differs(flight.asked)
-        if claim.outcome == "pending":
-            return _unkept("another process is answering about this record")
+        if claim.outcome != "fresh":
+            return _known(flight.asked, claim)
+        return await self._fresh(flight, mode)
+
+    async def _fresh(self, flight: Flight, mode: Mode) -> Reply:
+        """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
         kept = self._run(self._keep(flight.asked))
         judged = self._run(self._verdict(flight.asked, mode, kept))
         wanted = {kept, judged}
@@ -201,15 +204,30 @@ class Decisions:
         if kept.done() and (failure := kept.exception()) is not None:
             judged.cancel()
             self._parts.judge.dropped(flight.asked.number)
-            await self._parts.ledger.release(flight.asked)
-            return _unkept(str(failure))
+            return await self._undone(flight, str(failure))
         answer = self._answer(flight, judged)
         if not kept.done():
             late = Degraded("stream", "the record was not acknowledged in time; it is sent on from the outbox")
             answer = _degraded(answer, late)
-            await self._parts.outbox.put([flight.asked])
+            try:
+                await asyncio.wait_for(self._parts.outbox.put([flight.asked]), KEEP_S_MAX)
+            except (RetryableError, TimeoutError) as error:
+                return await self._undone(flight, f"the outbox does not take it: {str(error) or 'it takes too long'}")
             self._run(self._deliver(flight.asked, kept))
-        return await self._send(flight, answer, kept.result() if kept.done() else None)
+        return await self._send(flight, answer, kept)
+
+    async def _undone(self, flight: Flight, why: str) -> Reply:
+        """Nothing was decided: who asks again begins anew."""
+        await self._release(flight.asked)
+        return _unkept(why)
+
+    async def _release(self, asked: Asked) -> None:
+        try:
+            await asyncio.wait_for(self._parts.ledger.release(asked), KEEP_S_MAX)
+        except (RetryableError, TimeoutError) as error:
+            log.warning(
+                "a claim could not be given up", stream=asked.stream, record_id=asked.record_id, error=str(error)
+            )
 
     async def _keep(self, asked: Asked) -> Place:
         place = await self._appends[asked.stream].put(asked)
@@ -238,8 +256,9 @@ class Decisions:
                 if error.part != "record":
                     raise
         place = await asyncio.shield(kept)
-        with suppress(NotJudgedError):
-            seen = await peeked
+        await asyncio.wait({peeked}, timeout=SEEN_S_MAX)  # only for the record's ingest time: the stream decides
+        if peeked.done() and peeked.exception() is None:
+            seen = peeked.result()
         ingest_ms = None if seen is None else parse_instant_ms(seen.decision["ingest_time"])
         return Answer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
 
@@ -266,15 +285,19 @@ class Decisions:
         said = fallback_decision(asked, self._parts.fallback.decide(asked), self._parts.fallback.version)
         return Answer(asked, said, "fallback", degraded=(why,))
 
-    async def _send(self, flight: Flight, answer: Answer, place: Place | None) -> Reply:
+    async def _send(self, flight: Flight, answer: Answer, kept: asyncio.Task[Place]) -> Reply:
         took_ms = (asyncio.get_running_loop().time() - flight.arrived_s) * 1000
         try:
-            body = await self._parts.ledger.answer(answer, answer.to_json(_now_ms(), took_ms))
+            writing = self._run(self._parts.ledger.answer(answer, answer.to_json(_now_ms(), took_ms)))
+            body = await asyncio.wait_for(asyncio.shield(writing), KEEP_S_MAX)
         except RetryableError as error:
-            return _unkept(f"the ledger does not take the answer: {error}")
+            return await self._undone(flight, f"the ledger does not take the answer: {error}")
+        except TimeoutError:  # it may be kept after all: who asks again is told then
+            return _unkept("the ledger takes too long to keep the answer")
         if body is None:
             return _differs(flight.asked)
-        self._parts.on_answer(answer, place)
+        placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
+        self._parts.on_answer(answer, kept.result() if placed else None)
         return Reply(HTTPStatus.OK, body)
 
     async def _dry(self, flight: Flight) -> Reply:
@@ -311,6 +334,13 @@ async def _before(flight: Flight, future: asyncio.Task[Claim]) -> Claim:
         future.cancel()  # what is claimed after all is given up
         raise TimeoutError
     return future.result()
+
+
+def _known(asked: Asked, claim: Claim) -> Reply:
+    """Of an id that was asked about before."""
+    if claim.outcome == "answered" and claim.body is not None:
+        return Reply(HTTPStatus.OK, claim.body, headers=REPLAYED)
+    return _differs(asked) if claim.outcome == "differs" else _unkept("another process is answering about this record")
 
 
 def _degraded(answer: Answer, why: Degraded) -> Answer:

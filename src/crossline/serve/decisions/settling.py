@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -42,6 +42,7 @@ class _Open:
     answered: str
     decision: str
     place: Place | None
+    behind: bool = False  # its batch was before those that come now, and is asked for again
 
 
 @dataclass(slots=True)
@@ -70,18 +71,28 @@ class Settling:
         if len(self._open) >= OPEN_MAX:
             del self._open[next(iter(self._open))]
         self._open[stream, record_id] = _Open(decision_id, answered, decision, place)
-        self._look(stream, place)
+        if self._last is not None:
+            self._look((stream, record_id), self._last)
 
-    def _look(self, stream: str, place: Place | None) -> None:
-        if self._last is not None and place is not None and self._last.covers(stream, place):
-            self.on_covered(stream, place)
+    def _look(self, which: tuple[str, str], batch: FeedBatch) -> None:
+        """Ask again for its own batch, where that was before ``batch``, or is it."""
+        known = self._open[which]
+        if known.place is not None and not known.behind and batch.covers(which[0], known.place):
+            self._open[which] = replace(known, behind=True)
+            self.on_covered(which[0], known.place)
+
+    def forget(self, stream: str, place: Place) -> None:
+        """What its batch gave is not kept any more: it is not compared."""
+        for which in [w for w, each in self._open.items() if w[0] == stream and each.place == place]:
+            del self._open[which]
 
     def placed(self, stream: str, record_id: str, place: Place) -> None:
         """Its stream has taken it."""
         known = self._open.get((stream, record_id))
         if known is not None:
-            self._open[stream, record_id] = _Open(known.decision_id, known.answered, known.decision, place)
-            self._look(stream, place)
+            self._open[stream, record_id] = replace(known, place=place)
+            if self._last is not None:
+                self._look((stream, record_id), self._last)
 
     def batch(self, batch: FeedBatch) -> list[Revised]:
         """A batch was delivered: the answers that it shows to be others than the stream's decisions."""
@@ -97,7 +108,7 @@ class Settling:
         covered = [
             (which, each)
             for which, each in self._open.items()
-            if which in said or (each.place is not None and batch.covers(which[0], each.place))
+            if which in said or (each.place is not None and batch.has(which[0], each.place))
         ]
         undecided = {
             (each["stream"], each["log"], each["at"])
@@ -114,6 +125,8 @@ class Settling:
             if decided["decision"] != each.decision:
                 _add(self.counts.differed, each.answered)
                 found.append(Revised(each.decision_id, *which, each.answered, each.decision, decided, batch.number))
+        for which in list(self._open):
+            self._look(which, batch)
         return found
 
     @property

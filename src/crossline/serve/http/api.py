@@ -65,8 +65,8 @@ def create_api(
     app.router.redirect_slashes = False
     listeners = Listeners()
     app.include_router(about_routes(deps))
-    app.include_router(audit_routes(deps))
     for routes in (
+        audit_routes(deps),
         alert_routes(deps, commands),
         decision_routes(deps),
         entity_routes(deps),

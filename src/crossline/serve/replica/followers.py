@@ -87,9 +87,14 @@ class Followers:
         while True:
             began_s = time.monotonic()
             mine.heard_s = None
-            mine.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "crossline.serve.replica", stdin=asyncio.subprocess.PIPE
-            )
+            try:
+                mine.process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "crossline.serve.replica", stdin=asyncio.subprocess.PIPE
+                )
+            except OSError as error:
+                log.warning("a follower of the pipeline's state cannot be started yet", number=number, error=str(error))
+                await asyncio.sleep(PAUSE_S_MAX)
+                continue
             with suppress(ConnectionError):
                 if mine.process.stdin is not None:
                     mine.process.stdin.write(replace(self.setup, number=number).to_json() + b"\n")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from crossline.core.basics.errors import RetryableError
+from crossline.core.basics.errors import RetryableError, UsageError
 from crossline.serve.decisions.outbox import SqliteOutbox, send_on
 from crossline.serve.decisions.values import Asked, Place
 
@@ -53,5 +53,26 @@ def test_what_waits_is_sent_on_until_its_stream_takes_it(tmp_path: Path) -> None
         await send_on(outbox, {"payments": log}, stop, on_sent)
         assert log.there == sent == ["a", "b"]
         assert [each.record_id for each in outbox.waiting()] == ["x"]
+
+    asyncio.run(work())
+
+
+class Never(FakeLog):
+    """One of them it never takes."""
+
+    async def append(self, given: Sequence[Asked]) -> list[Place]:
+        if given[0].record_id == "a":
+            raise UsageError("no key")
+        return await super().append(given)
+
+
+def test_one_that_its_stream_never_takes_holds_up_no_other(tmp_path: Path) -> None:
+    async def work() -> None:
+        outbox, log, stop = SqliteOutbox(tmp_path / "outbox.db"), Never(), asyncio.Event()
+        log.held.set()
+        await outbox.put([asked("a"), asked("b")])
+        await send_on(outbox, {"payments": log}, stop, lambda *_: stop.set())
+        assert log.there == ["b"]
+        assert outbox.waiting() == []
 
     asyncio.run(work())

@@ -180,6 +180,7 @@ def test_an_id_that_another_process_answers_is_asked_again() -> None:
         (b'{"id": "t1", "account": "a1", "cents": "many", "at": 1767225600000}', "cents"),
         (b"{" * 5_000, ""),
         (b"\xff\xfe", ""),
+        (payment("t1")[:-1] + b', "x": 1e400}', ""),
         (b'{"id": "t1", "id": "t2", "account": "a", "at": 1767225600000}', "twice"),
     ],
 )

@@ -25,12 +25,15 @@ def of_stream(name: str, decision: str) -> dict[str, Any]:
     }
 
 
-def batch(number: int, end: int, *said: dict[str, Any], late: tuple[int, ...] = ()) -> FeedBatch:
-    """What a batch gave that ends before offset ``end`` of p-0."""
+def batch(number: int, end: int, *said: dict[str, Any], late: tuple[int, ...] = (), begin: int = 0) -> FeedBatch:
+    """What a batch gave that has offsets ``begin`` to ``end`` - 1 of p-0."""
     lines = [orjson.dumps(each) for each in said]
     lines += [orjson.dumps({"stream": "payments", "log": "p-0", "at": at}) for at in late]
     counts = {"decisions": len(said), "alerts": 0, "dead": 0, "late": len(late)}
-    return FeedBatch({"batch": number, "ends": {"payments": {"p-0": end}}, "begins": {}, "lines": counts}, lines)
+    return FeedBatch(
+        {"batch": number, "ends": {"payments": {"p-0": end}}, "begins": {"payments": {"p-0": begin}}, "lines": counts},
+        lines,
+    )
 
 
 def test_what_the_stream_decides_otherwise_is_revised_once_the_batch_covers_it() -> None:
@@ -80,3 +83,23 @@ def test_an_answer_that_comes_after_its_batch_asks_for_it_again() -> None:
     assert covered == [("payments", Place("p-0", 3))]
     assert [each.record_id for each in settling.batch(decided_by_stream)] == ["a"]
     assert settling.waiting == 1
+
+
+def test_a_batch_after_its_own_does_not_allow_what_was_blocked() -> None:
+    covered: list[tuple[str, Place]] = []
+    settling = Settling(on_covered=lambda stream, place: covered.append((stream, place)))
+    first = batch(1, 4, of_stream("a", "block"))
+    settling.batch(first)
+    settling.answered(answered("a", "block", "fallback"), Place("p-0", 3))
+    assert settling.batch(batch(2, 9, begin=4)) == []  # it has no line of an earlier batch's record
+    assert covered == [("payments", Place("p-0", 3))]
+    assert settling.batch(first) == []  # its own batch says the same
+    assert (settling.counts.compared, settling.counts.differed, settling.waiting) == ({"fallback": 1}, {}, 0)
+
+
+def test_what_no_batch_has_any_more_is_forgotten() -> None:
+    settling = Settling()
+    settling.answered(answered("a", "block", "fallback"), Place("p-0", 3))
+    assert settling.batch(batch(7, 9, begin=4)) == []
+    settling.forget("payments", Place("p-0", 3))
+    assert settling.waiting == 0
