@@ -117,13 +117,13 @@ class Running:
 
 
 @contextmanager
-def serving(pipeline: Path) -> Iterator[Running]:
-    """Run it; ended as a terminal would end it."""
+def serving(pipeline: Path, *command: str) -> Iterator[Running]:
+    """Run it (by another ``command`` than `run --serve`, where one is given); ended as a terminal would end it."""
     log = pipeline.parent / "run.log"
     begins = log.stat().st_size if log.exists() else 0
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "crossline.cli.main", "run", str(pipeline), "--serve"],
+            [sys.executable, "-m", "crossline.cli.main", *(command or ("run", str(pipeline), "--serve"))],
             stdout=out,
             stderr=out,
             env={**os.environ, "CROSSLINE_UMASK": "077"},

@@ -118,3 +118,18 @@ def test_past_the_deadline_the_policy_answers_and_the_stream_revises(running: Ru
 
     revisions = running.until(revised, "the stream revised nothing")
     assert [each[-1]["decision"] for each in revisions] == ["allow", "allow", "step_up"]
+
+
+def test_what_was_answered_while_no_pipeline_ran_is_revised_by_the_one_that_comes(tmp_path: Path) -> None:
+    pipeline = shop(tmp_path)
+    with serving(pipeline, "serve", str(pipeline)) as alone:
+        said = [alone.decide(payment(number, amount=600), timeout_ms="3000") for number in range(3)]
+        assert {(each["decision"], each["answered"]) for each in said} == {("review", "fallback")}
+    with serving(pipeline) as running:
+
+        def revised() -> Any:
+            found = [running.get(f"/v1/decisions/{each['decision_id']}")["revisions"] for each in said]
+            return all(found) and found
+
+        revisions = running.until(revised, "the stream revised nothing")
+        assert [each[-1]["decision"] for each in revisions] == ["allow", "allow", "step_up"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crossline.connectors.base import wall_clock_ms
+from crossline.connectors.feed.files import FeedBatch
 from crossline.connectors.objects.place import is_uri
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.recordlog.topic import KafkaRecordLog
@@ -23,7 +24,7 @@ from crossline.core.settings.sources import ApiSettings
 from crossline.engine.book.book import BookFile
 from crossline.engine.pipeline.feed import FEED
 from crossline.logs import get_logger
-from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, PolicyFallback
+from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, LedgerDecisions, PolicyFallback
 from crossline.serve.decisions.outbox import SqliteOutbox, send_on
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.service import Decisions, Parts
@@ -40,6 +41,7 @@ from crossline.serve.revising import Revising
 from crossline.serve.unread import lay_unread
 
 LEDGER, OUTBOX = "ledger.db", "outbox.db"
+BEFORE_MS, EXPECTED_MAX = 60_000, 100_000  # answers from so long before the newest batch, so many of them
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
 
 log = get_logger(__name__)
@@ -100,10 +102,12 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         replicas = Replicas(checkpoint, count=settings.replicas, bounds=Bounds(behind_max_ms=settings.behind_max))
         await replicas.start()
         held.push_async_callback(replicas.close)
-        for stream, log in logs.items():
-            if isinstance(log, FileRecordLog):
-                await lay_unread(replicas, reader, records, stream, log.folder)
         settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
+        newest = await reader.newest()
+        await _expect(settling, LedgerDecisions(path / LEDGER, config.streams), newest)
+        for stream, each in logs.items():
+            if isinstance(each, FileRecordLog):
+                await lay_unread(replicas, newest, records, stream, each.folder, settling.placed)
         by_broker = frozenset(
             stream
             for stream, source in config.sources.items()
@@ -124,10 +128,11 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         )
         held.push_async_callback(decisions.close)
         await _warmed(records, group)
+        after = -1 if newest is None else newest.number
         async with (
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep),
-            Revising(reader, settling, group, settings, path),
+            Revising(reader, settling, group, settings, path, after),
         ):
             yield Api(config, settings, decisions, replicas, group, reader, settling, path, frozenset(logs))
 
@@ -145,6 +150,13 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
             )
         return KafkaRecordLog(source, source.topic.split(",")[0].strip(), source.key, os.environ)
     return None
+
+
+async def _expect(settling: Settling, answers: LedgerDecisions, newest: FeedBatch | None) -> None:
+    """What an earlier process answered about records that may be in no batch yet is held to the batches that come."""
+    since_ms = 0 if newest is None else int(newest.head["planned_ms"]) - BEFORE_MS
+    for each in reversed(await asyncio.to_thread(answers.unsettled, since_ms, EXPECTED_MAX)):
+        settling.expect(*each, None)
 
 
 async def _warmed(records: StreamRecords, group: LedgerGroup) -> None:

@@ -36,17 +36,23 @@ log = get_logger(__name__)
 
 
 class Revising:
-    """Follows the feed for as long as the context is open."""
+    """Follows the feed behind batch ``after`` for as long as the context is open."""
 
     def __init__(
-        self, reader: FeedReader, settling: Settling, ledger: LedgerGroup, settings: ServeSettings, path: Path
+        self,
+        reader: FeedReader,
+        settling: Settling,
+        ledger: LedgerGroup,
+        settings: ServeSettings,
+        path: Path,
+        after: int,
     ) -> None:
         self._reader = reader
         self._settling = settling
         self._ledger = ledger
         # Nothing is opened where nobody is to be told.
         self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
-        self._followed = -1
+        self._followed = after
         self._tasks: list[asyncio.Task[None]] = []
         self._covered: asyncio.Queue[tuple[str, Place]] = asyncio.Queue()
         settling.on_covered = lambda stream, place: self._covered.put_nowait((stream, place))
@@ -54,8 +60,7 @@ class Revising:
     async def __aenter__(self) -> Self:
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.open)
-        last = self._reader.last()
-        works = (lambda: self._follow(max(last, self._followed)), self._look_back)
+        works = (lambda: self._follow(self._followed), self._look_back)
         self._tasks = [asyncio.create_task(_on_and_on(work)) for work in works]
         return self
 

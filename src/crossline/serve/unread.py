@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count, islice
 from pathlib import Path
 
+from crossline.connectors.feed.files import FeedBatch
 from crossline.connectors.recordlog.segments import segment_name, segment_numbers
 from crossline.serve.decisions.records import Checked, StreamRecords
 from crossline.serve.decisions.values import Asked, Place
-from crossline.serve.feed.reader import FeedReader
 from crossline.serve.replica.replicas import Replicas
 
 UNREAD_MAX = 20_000  # more are the pipeline's backlog: replicas are behind until it is worked off
@@ -20,9 +20,18 @@ AT_ONCE = 1_000
 _numbers = count(-1, -1)  # those of requests begin with 1
 
 
-async def lay_unread(replicas: Replicas, reader: FeedReader, records: StreamRecords, stream: str, folder: Path) -> int:
-    """Lay over what stands in the log at ``folder`` behind the newest batch; how many records that were."""
-    newest = await reader.newest()
+async def lay_unread(
+    replicas: Replicas,
+    newest: FeedBatch | None,
+    records: StreamRecords,
+    stream: str,
+    folder: Path,
+    placed: Callable[[str, str, Place], None],
+) -> int:
+    """Lay over what stands in the log at ``folder`` behind the ``newest`` batch; how many records that were.
+
+    ``placed`` is told of each.
+    """
     ends: Mapping[str, int] = {} if newest is None else newest.head["ends"].get(stream, {})
     lines = await asyncio.to_thread(lambda: list(islice(lines_behind(folder, ends), UNREAD_MAX)))
     now_ms = time.time_ns() // 1_000_000
@@ -34,6 +43,7 @@ async def lay_unread(replicas: Replicas, reader: FeedReader, records: StreamReco
                 asked = Asked(next(_numbers), stream, found.record_id, found.raw, found.digest, now_ms)
                 replicas.lay([asked])
                 replicas.placed(asked.number, place)
+                placed(stream, found.record_id, place)
                 laid += 1
     return laid
 

@@ -24,7 +24,7 @@ from crossline.serve.decisions.values import Asked, NotJudgedError, Place
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.ledger.base import Answer as Kept
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.reading import read_answer, read_receipt
+from crossline.serve.ledger.reading import read_answer, read_receipt, read_unsettled
 from crossline.serve.ledger.receipts import Entry
 
 T = TypeVar("T")
@@ -114,6 +114,10 @@ class LedgerDecisions:
                 return ask(connection)
         except sqlite3.Error as error:
             raise SourceError(f"the ledger {self._path} cannot be read now: {error}") from None
+
+    def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
+        """See ``read_unsettled``."""
+        return self._read(lambda ledger: read_unsettled(ledger, since_ms, most))
 
     def decision(self, decision_id: str) -> Mapping[str, Any] | None:
         """As it was answered; None where it never was."""

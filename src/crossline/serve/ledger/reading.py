@@ -53,6 +53,21 @@ def read_answer(connection: sqlite3.Connection, where: str, values: Sequence[str
     return Answer(stream, record_id, decision_id, body, answered_ms, orjson.loads(body)[OF_ANSWER], revisions)
 
 
+def read_unsettled(connection: sqlite3.Connection, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
+    """Answers since ``since_ms`` that the stream did not give itself, and that have no revision, the latest first.
+
+    Of each its stream, record id, decision id, how it was answered, and the decision.
+    """
+    rows = connection.execute(
+        """SELECT stream, record_id, decision_id, answered, decision FROM answers
+        WHERE body IS NOT NULL AND answered != 'exact' AND answered_ms >= ?
+        AND decision_id NOT IN (SELECT decision_id FROM revisions)
+        ORDER BY answered_ms DESC LIMIT ?""",
+        (since_ms, most),
+    )
+    return [(str(a), str(b), str(c), str(d), str(e)) for a, b, c, d, e in rows]
+
+
 def read_receipt(connection: sqlite3.Connection, decision_id: str) -> dict[str, Any] | None:
     """The receipt of an answer, whole and in the order promised; None where there is none."""
     row = connection.execute(f"{_BODY} WHERE r.decision_id = ?", (decision_id,)).fetchone()
