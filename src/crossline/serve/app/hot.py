@@ -18,6 +18,7 @@ from crossline.serve.decisions.replies import JSON, Reply, problem
 from crossline.serve.decisions.service import Decisions, Mode
 
 BATCH_MAX = 500
+DRY_MAX = 20  # of one batch: each is judged in a fork of its own, for which all others wait
 MODES: dict[str, Mode] = {"exact": "exact", "peek": "peek"}
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _KNOWN = {"mode", "timeout_ms", "dry_run"}
@@ -64,6 +65,8 @@ class HotRoutes:
         bodies = _bodies(await request.body())
         if isinstance(bodies, Reply):
             return response(bodies)
+        if wish.dry_run and len(bodies) > DRY_MAX:
+            return response(_unfit("/records", f"{len(bodies)} records of a dry run", f"1 to {DRY_MAX}"))
         access = request.scope.get("state", {}).get("access")
         if access is not None:  # it has counted one request; a batch is as many as it has records
             access.charge(request.scope["state"]["principal"], len(bodies) - 1)

@@ -17,6 +17,7 @@ from crossline.core.decide.fallback import Fallback
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy
 from crossline.core.streams.schema import StreamSpec
+from crossline.logs import get_logger
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.service import Claim
@@ -28,6 +29,8 @@ from crossline.serve.ledger.reading import read_answer, read_receipt, read_unset
 from crossline.serve.ledger.receipts import Entry
 
 T = TypeVar("T")
+
+log = get_logger(__name__)
 
 
 class LedgerAnswers:
@@ -76,7 +79,8 @@ class FeedStream:
         except NotDecidedError as error:
             raise NotJudgedError("stream", f"{error.reason}: {error.detail}") from None
         except (StoppedError, StateError) as error:
-            raise NotJudgedError("stream", str(error)) from None
+            log.warning("what a batch gave cannot be read", error=str(error))
+            raise NotJudgedError("stream", "what its batch gave cannot be read; the server's log says why") from None
 
 
 class PolicyFallback:

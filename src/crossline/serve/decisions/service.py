@@ -188,7 +188,8 @@ class Decisions:
             left_s = flight.deadline_s - asyncio.get_running_loop().time()
             claim = await _before(flight, self._run(self._parts.ledger.claim(flight.asked, max(0.0, left_s))))
         except (TimeoutError, RetryableError) as error:
-            return _unkept(f"the ledger does not take it: {str(error) or 'it takes too long'}")
+            log.warning("an id could not be claimed", error=str(error) or "it takes too long")
+            return _unkept("the ledger does not take it now")
         if claim.outcome != "fresh":
             return _known(flight.asked, claim)
         return await self._fresh(flight, mode)
@@ -204,7 +205,8 @@ class Decisions:
         if kept.done() and (failure := kept.exception()) is not None:
             judged.cancel()
             self._parts.judge.dropped(flight.asked.number)
-            return await self._undone(flight, str(failure))
+            log.warning("a record could not be kept", stream=flight.asked.stream, error=str(failure))
+            return await self._undone(flight, "its stream does not take it now")
         answer = self._answer(flight, judged)
         if not kept.done():
             late = Degraded("stream", "the record was not acknowledged in time; it is sent on from the outbox")
@@ -212,7 +214,8 @@ class Decisions:
             try:
                 await asyncio.wait_for(self._parts.outbox.put([flight.asked]), KEEP_S_MAX)
             except (RetryableError, TimeoutError) as error:
-                return await self._undone(flight, f"the outbox does not take it: {str(error) or 'it takes too long'}")
+                log.warning("a record could not be kept in the outbox", error=str(error) or "it takes too long")
+                return await self._undone(flight, "neither its stream nor the outbox takes it now")
             self._run(self._deliver(flight.asked, kept))
         return await self._send(flight, answer, kept)
 
@@ -291,7 +294,8 @@ class Decisions:
             writing = self._run(self._parts.ledger.answer(answer, answer.to_json(_now_ms(), took_ms)))
             body = await asyncio.wait_for(asyncio.shield(writing), KEEP_S_MAX)
         except RetryableError as error:
-            return await self._undone(flight, f"the ledger does not take the answer: {error}")
+            log.warning("an answer could not be kept", error=str(error))
+            return await self._undone(flight, "the ledger does not take the answer now")
         except TimeoutError:  # it may be kept after all: who asks again is told then
             return _unkept("the ledger takes too long to keep the answer")
         if body is None:

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.watch import Place
-from crossline.serve.app.hot import BATCH_MAX, HotRoutes
+from crossline.serve.app.hot import BATCH_MAX, DRY_MAX, HotRoutes
 from crossline.serve.app.server import listening, serve
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
@@ -102,6 +102,17 @@ def test_a_batch_has_a_bound() -> None:
     async def work(client: httpx.AsyncClient, desk: Desk) -> None:
         reply = await client.post("/v1/decisions/payments:batch", json={"records": [{}] * (BATCH_MAX + 1)})
         assert (reply.status_code, desk.log.there) == (400, [])
+
+    with_server(work)
+
+
+def test_a_dry_run_of_many_is_refused() -> None:
+    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+        records = [orjson.loads(payment(f"t{number}")) for number in range(DRY_MAX + 1)]
+        reply = await client.post("/v1/decisions/payments:batch?dry_run=true", json={"records": records})
+        assert (reply.status_code, desk.judge.dry) == (400, [])
+        fewer = await client.post("/v1/decisions/payments:batch?dry_run=true", json={"records": records[1:]})
+        assert [each["receipt"] for each in fewer.json()] == [None] * DRY_MAX
 
     with_server(work)
 

@@ -139,10 +139,11 @@ def test_a_stream_that_does_not_take_it_in_time_gets_it_from_the_outbox() -> Non
 
 def test_what_cannot_be_kept_is_not_answered_and_may_be_asked_again() -> None:
     async def work(desk: Desk) -> None:
-        desk.log.error = RetryableError("the disk is full")
+        desk.log.error = RetryableError("/srv/in: the disk is full")
         reply = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
-        assert "the disk is full" in said(reply)["detail"]
+        assert "its stream does not take it now" in said(reply)["detail"]
+        assert "/srv" not in said(reply)["detail"]
         assert desk.judge.gone == [1]
         desk.log.error = None
         assert (await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)).status == 200
