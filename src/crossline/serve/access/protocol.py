@@ -36,8 +36,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     A head of more than 16 KiB or 64 headers is 431. One that is not whole within 10 s ends the connection with 408, and
     so does a body that comes at less than 16 KiB/s. A connection on which nothing was asked yet is kept as one between
-    two requests is, and closed without a word: an answer there would be taken for that of the next request. A client that reads nothing of its answer for 30 s is hung up on.
-    Each connection looks at its own clock once a second, so that a request costs none of it.
+    two requests is, and closed without a word: an answer there would be taken for that of the next request. A client
+    that reads nothing of its answer for 30 s is hung up on. Each connection looks at its own clock once a second, so
+    that a request costs none of it.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
 from itertools import count
 from typing import Any, Literal, Protocol
@@ -20,7 +21,7 @@ import orjson
 from crossline.core.basics.errors import RetryableError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.logs import get_logger
-from crossline.serve.decisions.batched import Batched
+from crossline.serve.decisions.batched import Batched, Gathered
 from crossline.serve.decisions.flight import Flight
 from crossline.serve.decisions.records import Checked, Refused, StreamRecords
 from crossline.serve.decisions.replies import Answer, Reply, fallback_decision, problem
@@ -31,7 +32,6 @@ from crossline.serve.decisions.values import (
     NotJudgedError,
     Place,
     RecordLog,
-    Verdict,
 )
 
 Mode = Literal["exact", "peek"]
@@ -127,12 +127,11 @@ class Decisions:
         self._numbers = count(1)
         self._flights: dict[tuple[str, str], Flight] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._checks = {stream: Batched(self._check_of(stream)) for stream in parts.records.streams}
+        self._checks = {stream: Gathered(self._check_of(stream)) for stream in parts.records.streams}
         self._appends = {stream: Batched(each.append) for stream, each in parts.logs.items()}
-        self._judged = Batched(parts.judge.judge)
 
-    def _check_of(self, stream: str) -> Callable[[list[bytes]], Any]:
-        async def check(bodies: list[bytes]) -> list[Checked | Refused]:
+    def _check_of(self, stream: str) -> Callable[[list[bytes]], list[Checked | Refused]]:
+        def check(bodies: list[bytes]) -> list[Checked | Refused]:
             return self._parts.records.check(stream, bodies, _now_ms())
 
         return check
@@ -164,29 +163,32 @@ class Decisions:
             if flight.asked.digest != asked.digest:
                 return _differs(asked)
             flight.hurry(deadline_s)
-            reply = await asyncio.shield(flight.reply)
+            reply = await flight.reply()
             replayed = REPLAYED if reply.status == HTTPStatus.OK else {}
             return Reply(reply.status, reply.body, reply.form, {**reply.headers, **replayed})
         flight = self._flights[which] = Flight(asked, arrived_s, deadline_s)
+        answered = flight.reply()
         self._run(self._fly(flight, mode, which))
-        return await asyncio.shield(flight.reply)
+        return await answered
 
     async def _fly(self, flight: Flight, mode: Mode, which: tuple[str, str]) -> None:
+        """A task of its own: it goes on though who asked has gone."""
+        reply = problem(HTTPStatus.SERVICE_UNAVAILABLE, "the API ends; ask again with the same id")
         try:
-            flight.land(await self._reply(flight, mode))
+            reply = await self._reply(flight, mode)
         except Exception:
             log.exception("a request could not be answered", stream=which[0], record_id=which[1])
             await self._release(flight.asked)
-            flight.land(
-                problem(HTTPStatus.INTERNAL_SERVER_ERROR, "it could not be answered; the server's log says why")
-            )
+            reply = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "it could not be answered; the server's log says why")
         finally:
             del self._flights[which]
+            flight.land(reply)
 
     async def _reply(self, flight: Flight, mode: Mode) -> Reply:
         try:
-            left_s = flight.deadline_s - asyncio.get_running_loop().time()
-            claim = await _before(flight, self._run(self._parts.ledger.claim(flight.asked, max(0.0, left_s))))
+            async with flight.in_time():
+                left_s = flight.deadline_s - asyncio.get_running_loop().time()
+                claim = await self._parts.ledger.claim(flight.asked, max(0.0, left_s))
         except (TimeoutError, RetryableError) as error:
             log.warning("an id could not be claimed", error=str(error) or "it takes too long")
             return _unkept("the ledger does not take it now")
@@ -196,12 +198,15 @@ class Decisions:
 
     async def _fresh(self, flight: Flight, mode: Mode) -> Reply:
         """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
-        kept = self._run(self._keep(flight.asked))
-        judged = self._run(self._verdict(flight.asked, mode, kept))
-        wanted = {kept, judged}
-        while wanted and not flight.late:
-            done, _ = await asyncio.wait({*wanted, flight.expired}, return_when=asyncio.FIRST_COMPLETED)
-            wanted -= done
+        # Whoever judges is told of the record before it has its place.
+        peeked = self._run(self._judged(flight.asked))
+        kept = self._appends[flight.asked.stream].put(flight.asked)
+        kept.add_done_callback(partial(self._placed, flight.asked.number))
+        judged = peeked if mode == "peek" else self._run(self._exact(flight.asked, peeked, kept))
+        await flight.until(kept, judged)
+        if mode == "peek" and kept.done() and _is_known(judged):
+            judged = self._run(self._exact(flight.asked, peeked, kept))
+            await flight.until(judged)
         if kept.done() and (failure := kept.exception()) is not None:
             judged.cancel()
             self._parts.judge.dropped(flight.asked.number)
@@ -232,40 +237,30 @@ class Decisions:
                 "a claim could not be given up", stream=asked.stream, record_id=asked.record_id, error=str(error)
             )
 
-    async def _keep(self, asked: Asked) -> Place:
-        place = await self._appends[asked.stream].put(asked)
-        self._parts.judge.placed(asked.number, place)
-        return place
+    def _placed(self, number: int, kept: asyncio.Future[Place]) -> None:
+        if not kept.cancelled() and kept.exception() is None:
+            self._parts.judge.placed(number, kept.result())
 
-    async def _deliver(self, asked: Asked, kept: asyncio.Task[Place]) -> None:
+    async def _deliver(self, asked: Asked, kept: asyncio.Future[Place]) -> None:
         """It was answered: so it gets into its stream, however long that takes."""
         with suppress(RetryableError):
             place = await kept
             self._parts.on_placed(asked.stream, asked.record_id, place)
             await self._parts.outbox.done(asked)
 
-    async def _verdict(self, asked: Asked, mode: Mode, kept: asyncio.Task[Place]) -> Answer:
-        """By the replica, or, where it is to be ``exact``, by the pipeline.
-
-        One that a batch has already (it was quicker, or the id was asked about before a kill) is to a replica a copy of
-        itself: then the stream's own decision is there, or will be at once.
-        """
-        seen: Verdict | None = None
-        peeked = self._judged.put(asked)  # also what is answered exactly is seen by those who come after it
-        if mode == "peek":
-            try:
-                return self._peeked(asked, await peeked)
-            except NotJudgedError as error:
-                if error.part != "record":
-                    raise
+    async def _exact(self, asked: Asked, peeked: asyncio.Task[Answer], kept: asyncio.Future[Place]) -> Answer:
+        """The pipeline's own decision; ``peeked``: what a replica says, which is told of the record in any case."""
         place = await asyncio.shield(kept)
         await asyncio.wait({peeked}, timeout=SEEN_S_MAX)  # only for the record's ingest time: the stream decides
-        if peeked.done() and peeked.exception() is None:
-            seen = peeked.result()
-        ingest_ms = None if seen is None else parse_instant_ms(seen.decision["ingest_time"])
+        ingest_ms = None
+        if peeked.done() and not peeked.cancelled() and peeked.exception() is None:
+            ingest_ms = parse_instant_ms(peeked.result().decision["ingest_time"])
         return Answer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
 
-    def _peeked(self, asked: Asked, verdict: Verdict) -> Answer:
+    async def _judged(self, asked: Asked, *, keep: bool = True) -> Answer:
+        (verdict,) = await self._parts.judge.judge([asked], keep=keep)
+        if isinstance(verdict, NotJudgedError):
+            raise verdict
         basis = self._parts.judge.basis(verdict.basis)
         told = (verdict.figures, verdict.evidence, verdict.as_of, verdict.degraded, basis)
         return Answer(asked, verdict.decision, "peek", *told)
@@ -288,11 +283,11 @@ class Decisions:
         said = fallback_decision(asked, self._parts.fallback.decide(asked), self._parts.fallback.version)
         return Answer(asked, said, "fallback", degraded=(why,))
 
-    async def _send(self, flight: Flight, answer: Answer, kept: asyncio.Task[Place]) -> Reply:
+    async def _send(self, flight: Flight, answer: Answer, kept: asyncio.Future[Place]) -> Reply:
         took_ms = (asyncio.get_running_loop().time() - flight.arrived_s) * 1000
         try:
-            writing = self._run(self._parts.ledger.answer(answer, answer.to_json(_now_ms(), took_ms)))
-            body = await asyncio.wait_for(asyncio.shield(writing), KEEP_S_MAX)
+            async with asyncio.timeout(KEEP_S_MAX):
+                body = await self._parts.ledger.answer(answer, answer.to_json(_now_ms(), took_ms))
         except RetryableError as error:
             log.warning("an answer could not be kept", error=str(error))
             return await self._undone(flight, "the ledger does not take the answer now")
@@ -306,23 +301,22 @@ class Decisions:
 
     async def _dry(self, flight: Flight) -> Reply:
         """Judged, and nothing kept."""
-        judged = self._run(self._dry_verdict(flight.asked))
-        await asyncio.wait({judged, flight.expired}, return_when=asyncio.FIRST_COMPLETED)
+        judged = self._run(self._judged(flight.asked, keep=False))
+        await flight.until(judged)
         answer = self._answer(flight, judged)
         took_ms = (asyncio.get_running_loop().time() - flight.arrived_s) * 1000
         return Reply(HTTPStatus.OK, orjson.dumps({**answer.to_json(_now_ms(), took_ms), "receipt": None}))
 
-    async def _dry_verdict(self, asked: Asked) -> Answer:
-        (verdict,) = await self._parts.judge.judge([asked], keep=False)
-        if isinstance(verdict, NotJudgedError):
-            raise verdict
-        return self._peeked(asked, verdict)
-
     def _run(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # who waited may be gone: then nobody asks for it
 
     async def close(self) -> None:
         """Wait for what is under way, which has its deadlines."""
@@ -330,14 +324,14 @@ class Decisions:
             await asyncio.wait(set(self._tasks))
 
 
-async def _before(flight: Flight, future: asyncio.Task[Claim]) -> Claim:
-    """What ``future`` gives. Raises TimeoutError where the deadline comes first."""
-    waited: set[asyncio.Future[Any]] = {future, flight.expired}
-    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-    if not future.done():
-        future.cancel()  # what is claimed after all is given up
-        raise TimeoutError
-    return future.result()
+def _is_known(judged: asyncio.Future[Answer]) -> bool:
+    """Whether a batch has the record already.
+
+    It was quicker, or the id was asked about before a kill. To a replica it is a copy of itself then: the stream's own
+    decision is there, or will be at once.
+    """
+    error = judged.exception() if judged.done() and not judged.cancelled() else None
+    return isinstance(error, NotJudgedError) and error.part == "record"
 
 
 def _known(asked: Asked, claim: Claim) -> Reply:
