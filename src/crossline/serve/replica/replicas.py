@@ -28,6 +28,7 @@ from crossline.serve.replica.messages import FORK, Ask, Hello, is_mine, received
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
+REST_S_MAX = 0.005  # between two calls
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
@@ -45,7 +46,6 @@ class Replicas:
         count: how many followers; each more takes over where one is killed, and takes as much memory.
         bounds: how late, how long and how much.
         state: where shards log their state, where that is not in the checkpoint.
-        pause_ms: at least between two forks of a follower.
 
     Example:
         >>> replicas = Replicas("out/checkpoint", count=2)  # doctest: +SKIP
@@ -54,12 +54,10 @@ class Replicas:
         >>> await replicas.close()  # doctest: +SKIP
     """
 
-    def __init__(
-        self, checkpoint: str, *, count: int = 1, bounds: Bounds | None = None, state: str = "", pause_ms: int = 100
-    ) -> None:
+    def __init__(self, checkpoint: str, *, count: int = 1, bounds: Bounds | None = None, state: str = "") -> None:
         self._bounds = bounds or Bounds()
         self._checkpoint = checkpoint
-        self._setup = Setup(checkpoint, "", 0, state, pause_ms).checked()
+        self._setup = Setup(checkpoint, "", 0, state, self._bounds.pause_ms).checked()
         self._count = count
         self._waiting = Waiting()
         self._dry: list[Dry] = []
@@ -69,6 +67,7 @@ class Replicas:
         self._pruned = -1  # what this batch has is not known here any more
         self._settled = 0  # the number of the last record that was answered, or that nobody waits for
         self._left_out_s = -LEFT_OUT_S  # when a record was left out last, on the wall clock
+        self._took_s = 0.0  # the last call
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._bases: OrderedDict[str, Basis] = OrderedDict()
@@ -313,10 +312,14 @@ class Replicas:
             self._work.clear()
             try:
                 while await self._next_call():
-                    pass
+                    await self._rest()
             except Exception as error:
                 log.exception("asking a replica failed", error=repr(error))
                 self._fail_waiting(f"asking it failed: {error!r}", 0)
+
+    async def _rest(self) -> None:
+        """Leave half of the time to others: a call costs the same for one record as for ten that came meanwhile."""
+        await asyncio.sleep(min(self._took_s, REST_S_MAX))
 
     async def _next_call(self) -> bool:
         """Ask what is to be asked now; whether there may be more."""
@@ -375,6 +378,7 @@ class Replicas:
             return
         self.calls += 1
         self.spent_ms += answer.spent_ms
+        self._took_s = answer.spent_ms / 1e3
         self._learn(answer.known)
         if entries:
             fork.upto = self._settled = entries[-1].at
