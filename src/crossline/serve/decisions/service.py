@@ -305,7 +305,9 @@ class Decisions:
         await flight.until(judged)
         answer = self._answer(flight, judged)
         took_ms = (asyncio.get_running_loop().time() - flight.arrived_s) * 1000
-        return Reply(HTTPStatus.OK, orjson.dumps({**answer.to_json(_now_ms(), took_ms), "receipt": None}))
+        reply = Reply(HTTPStatus.OK, orjson.dumps({**answer.to_json(_now_ms(), took_ms), "receipt": None}))
+        flight.land(reply)
+        return reply
 
     def _run(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
