@@ -168,6 +168,10 @@ def sending(folder: Path, brokers: str, rate: int, seconds: float) -> Iterator[s
     base = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
     arguments = ["--records", str(int(rate * (seconds + 30))), "--rate", str(rate), "--event-rate", str(rate)]
     arguments += ["--base-time", base, "--disorder-ms", "0", "--brokers", brokers, "--topic", STREAM]
+    # The load's own share is kept small: as few requests to the broker as producers of some throughput send.
+    client = folder / "client.properties"
+    client.write_text("linger.ms=10\n", encoding="utf-8")
+    arguments += ["--client", str(client)]
     with process("crossline.cli.main", "generate", "tx", *arguments, log=folder / "beside.log") as load:
         yield load
 
