@@ -13,13 +13,15 @@ from crossline.serve.decisions.values import Asked
 class Flight:
     """One record, asked about by one request or by several of the same content; all of them get one answer.
 
-    ``arrived_s``, ``deadline_s``: on the loop's clock. ``expired``: done once the earliest deadline of those who
-    wait has come. ``reply``: what all of them get.
+    ``arrived_s``, ``deadline_s``, ``until_s``: on the loop's clock. ``expired``: done once the earliest deadline of
+    those who wait has come; what is answered is written down then, until ``until_s``, when the reply has to be there.
+    ``reply``: what all of them get.
     """
 
     asked: Asked
     arrived_s: float
     deadline_s: float
+    until_s: float
     expired: asyncio.Future[None] = field(init=False)
     reply: asyncio.Future[Reply] = field(init=False)
     _timer: asyncio.TimerHandle = field(init=False)
@@ -31,8 +33,9 @@ class Flight:
         self.reply = loop.create_future()
         self._timer = loop.call_at(self.deadline_s, self._expire)
 
-    def hurry(self, deadline_s: float) -> None:
+    def hurry(self, deadline_s: float, until_s: float) -> None:
         """Somebody else asks the same, and waits no longer than this."""
+        self.until_s = min(self.until_s, until_s)
         if deadline_s < self.deadline_s:
             self._timer.cancel()
             self.deadline_s = deadline_s
@@ -41,6 +44,10 @@ class Flight:
     def _expire(self) -> None:
         if not self.expired.done():
             self.expired.set_result(None)
+
+    def cancel(self) -> None:
+        """Nobody waits for it."""
+        self._timer.cancel()
 
     @property
     def late(self) -> bool:
