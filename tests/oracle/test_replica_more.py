@@ -37,7 +37,7 @@ from .test_risk import RISKY, scored
 
 PLAIN: Body = {"schema_version": 1, "version": 1}
 some = settings(
-    max_examples=300 if DEEP else 10,
+    max_examples=120 if DEEP else 10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from onnx import helper
+from tests.oracle.replicated import Pipeline
 from tests.unit.core.rules.onnxkit import model
 
 from crossline.core.models.processes import HERE
+from crossline.serve.decisions.values import Verdict
 from crossline.serve.replica.overlay import Laid, Overlay, overlay_book
+from crossline.serve.replica.replicas import Replicas
 
-from .conftest import BURST, START_MS, STREAM, book_of
+from .conftest import BURST, START_MS, STREAM, Asks, book_of, lines, ready
 
 # The logarithm: of what is negative it is no number.
 LOG = base64.b64encode(model([helper.make_node("Log", ["x"], ["y"])], 1)).decode()
@@ -55,7 +60,7 @@ def judged(*bodies: dict[str, Any], amounts: tuple[int, ...]) -> list[tuple[str,
     for number, amount in enumerate(amounts):
         at_ms = START_MS + 1_000 * number
         fields = {"id": f"t{number}", "account": f"a{number % 2}", "amount": amount, "at": at_ms}
-        laid.append(Laid(STREAM, fields["id"], json.dumps(fields).encode(), at_ms))
+        laid.append(Laid(STREAM, f"t{number}", json.dumps(fields).encode(), at_ms))
     found = overlay.judge(laid)
     assert all(each.decision is not None for each in found)
     return [((each.decision or {})["decision"], tuple(part for part, _ in each.degraded)) for each in found]
@@ -93,3 +98,43 @@ def test_a_rule_of_hits_degrades_the_record_that_was_hit() -> None:
     """Worked by hand: of each account the third hit is at 3 - 3, of which there is no logarithm."""
     found = [parts for _, parts in judged(OFTEN, OF_HITS, amounts=(1,) * 7)]
     assert found == [(), (), (), (), ("rule:above",), ("rule:above",), ("rule:above",)]
+
+
+def models_below(pid: int) -> list[int]:
+    """The processes of models that process ``pid`` has started."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((each / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            if parent == pid and "models.session" in (each / "cmdline").read_text(encoding="utf-8"):
+                found.append(int(each.name))
+        except (OSError, ValueError):
+            continue  # it ended meanwhile
+    return found
+
+
+def test_forks_ask_the_models_that_their_follower_started(pipeline: Pipeline) -> None:
+    asks = Asks()
+    pipeline.publish(book_of(SCORED))
+
+    async def play() -> None:
+        replicas = Replicas(str(pipeline.folder))
+        await replicas.start()
+        try:
+            seen = set()
+            for batch in range(-1, 3):
+                await ready(replicas, batch)
+                good, bad = await replicas.judge([asks.record(amount=100), asks.record(amount=-1)])
+                assert isinstance(good, Verdict)
+                assert isinstance(bad, Verdict)
+                assert (good.decision["decision"], good.degraded) == ("block", ())
+                assert [each.part for each in bad.degraded] == ["rule:scored"]
+                (follower,) = replicas._followers.pids()
+                seen |= {*models_below(follower)}
+                assert [models_below(each.pid) for each in replicas._forks.values()] == [[]]
+                pipeline.batch(lines([asks.record()]))
+            assert len(seen) == 1
+        finally:
+            await replicas.close()
+
+    asyncio.run(asyncio.wait_for(play(), 90))
