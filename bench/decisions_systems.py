@@ -146,7 +146,7 @@ def crossline(folder: Path, *, beside: int) -> Iterator[Running]:
         if beside:
             broker = stack.enter_context(LocalBroker())
             broker.create_topic(STREAM, PARTITIONS)
-            source = {"kind": "kafka", "brokers": broker.brokers, "topic": STREAM}
+            source = {"kind": "kafka", "brokers": broker.brokers, "topic": STREAM, "key": "account_id"}
             pids["broker"] = broker.pid or 0
 
             def begin(seconds: float) -> None:

@@ -259,7 +259,7 @@ class Replicas:
                         self._lose(fork, error)
                     return False
                 fork.upto = upto
-        return True
+        return not fork.closed  # a later one may have come while the last of it was laid over
 
     def _offer(self, fork: Fork) -> None:
         """``fork`` may judge the next call."""
