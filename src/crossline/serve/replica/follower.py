@@ -26,12 +26,12 @@ from crossline.engine.book.book import Book, BookFile
 from crossline.engine.book.sparklog import committed, last_committed
 from crossline.engine.machine.title import call_myself
 from crossline.engine.state.follow import FollowedState
+from crossline.engine.workers.models import RunningModels
 from crossline.engine.workers.warm import warm_for
 from crossline.logs import configure_helper, get_logger
 from crossline.serve.replica.basis import Bases
 from crossline.serve.replica.fork import live
 from crossline.serve.replica.messages import FOLLOWER, Alive, ForkNow, Hello, receive, send
-from crossline.serve.replica.models import RunningModels
 from crossline.serve.replica.overlay import Overlay, overlay_book
 from crossline.serve.replica.sample import sample_record
 from crossline.serve.replica.setup import KAFKA, Setup, sources_of

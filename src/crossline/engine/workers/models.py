@@ -1,4 +1,4 @@
-"""The models of a book, each in a process that a follower starts and all its forks ask in turn."""
+"""The models of a book, each in a process that one starts and all its copies ask in turn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def models_of(book: Book) -> Iterator[Model]:
 
 
 class RunningModels:
-    """Those of the book that forks judge by; what cannot run is told once for each book, and again where rules ask."""
+    """Those of the book that copies of this process judge by; what cannot run is told once for each book."""
 
     def __init__(self) -> None:
         self._book: Book | None = None
