@@ -37,8 +37,10 @@ from crossline.serve.decisions.values import (
 
 T = TypeVar("T")
 Mode = Literal["exact", "peek"]
-# Of a request's time, for keeping the answer and sending it: at least so long, or as long as that took lately.
-MARGIN_SHARE_MAX, MARGIN_S = 0.2, 0.005
+# Of a request's time, for keeping the answer and sending it: so long, or twice as long as that took lately, and no more
+# than this share. It is time that only what is not judged yet would have had.
+MARGIN_SHARE_MAX, MARGIN_S = 0.2, 0.025
+LEFT_S_MIN = 0.005  # where this process itself was late
 LATELY = 0.98  # what is left, after another answer, of how long one took
 SEEN_S_MAX = 0.05
 REPLAYED = {"Idempotency-Replayed": "true"}
@@ -148,7 +150,7 @@ class Decisions:
         """
         arrived_s = asyncio.get_running_loop().time()
         until_s = arrived_s + timeout_s
-        deadline_s = until_s - min(timeout_s * MARGIN_SHARE_MAX, max(MARGIN_S, self._keeping_s))
+        deadline_s = until_s - min(timeout_s * MARGIN_SHARE_MAX, max(MARGIN_S, 2 * self._keeping_s))
         if stream not in self._parts.logs:
             return problem(HTTPStatus.NOT_FOUND, f"no stream {stream[:100]!r} that takes records here")
         checked = await self._checks[stream].put(body)
@@ -233,10 +235,10 @@ class Decisions:
     async def _in_time(self, flight: Flight, work: asyncio.Task[T]) -> T:
         """What ``work`` gives, which goes on in any case. Raises TimeoutError where the reply cannot wait for it.
 
-        Where this process itself was late, it gets as long as there would have been at least.
+        Where this process itself was late, it gets some milliseconds all the same.
         """
         left_s = flight.until_s - asyncio.get_running_loop().time()
-        return await asyncio.wait_for(asyncio.shield(work), max(MARGIN_S, left_s))
+        return await asyncio.wait_for(asyncio.shield(work), max(LEFT_S_MIN, left_s))
 
     async def _release(self, asked: Asked) -> None:
         try:
