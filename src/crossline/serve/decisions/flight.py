@@ -16,12 +16,14 @@ from crossline.serve.decisions.values import Asked
 class Flight:
     """One record, asked about by one request or by several of the same content; all of them get one answer.
 
-    ``arrived_s``, ``deadline_s``: on the loop's clock. ``late``: the earliest deadline of those who wait has come.
+    ``arrived_s``, ``deadline_s``, ``until_s``: on the loop's clock. ``late``: the earliest deadline of those who wait
+    has come; what is answered is written down then, until ``until_s``, when the reply has to be there.
     """
 
     asked: Asked
     arrived_s: float
     deadline_s: float
+    until_s: float
     late: bool = False
     _waits: asyncio.Future[None] | None = None
     _bound: asyncio.Timeout | None = None
@@ -32,8 +34,9 @@ class Flight:
         """Begin to count."""
         self._timer = asyncio.get_running_loop().call_at(self.deadline_s, self._expire)
 
-    def hurry(self, deadline_s: float) -> None:
+    def hurry(self, deadline_s: float, until_s: float) -> None:
         """Somebody else asks the same, and waits no longer than this."""
+        self.until_s = min(self.until_s, until_s)
         if deadline_s < self.deadline_s:
             self._timer.cancel()
             self.deadline_s = deadline_s
@@ -72,6 +75,10 @@ class Flight:
         asking: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._asking.append(asking)
         return asking
+
+    def cancel(self) -> None:
+        """Nobody waits for it."""
+        self._timer.cancel()
 
     def land(self, reply: Reply) -> None:
         """All who wait get ``reply``."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from crossline.serve.decisions.values import Asked, AsOf, Degraded, NotJudgedError, Verdict
+from crossline.serve.decisions.values import AsOf, Degraded, NotJudgedError, Verdict
 from crossline.serve.replica.overlay import Judged
 from crossline.serve.replica.setup import PAUSE_MS
 from crossline.serve.replica.waiting import Entry
@@ -22,20 +20,12 @@ class Lag(NamedTuple):
     ready: bool
 
 
-@dataclass(eq=False)
-class Dry:
-    """Records of a dry run, and who waits for what is said of them."""
-
-    asked: Sequence[Asked]
-    answer: asyncio.Future[Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
 
-    ``ready_max_s``: how long somebody waits for a replica where there is none. ``laid_max``: records laid over at once.
-    ``pause_ms``: at least between two forks of a follower.
+    ``ready_max_s``: how long somebody waits for a replica where there is none; where there was none for so long, nobody
+    waits. ``laid_max``: records laid over at once. ``pause_ms``: at least between two forks of a follower.
     """
 
     behind_max_ms: int = 1_000

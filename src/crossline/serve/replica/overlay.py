@@ -165,23 +165,29 @@ class Overlay:
             number = numbers.get((place[1], place[4]))
             if number is not None:
                 figures, evidence = _said_of(decision, came.alerts)
-                found[number] = Judged(decision, figures, evidence, tuple(came.failed.items()))
+                failed = tuple(came.failed.get((place[1], place[4]), {}).items())
+                found[number] = Judged(decision, figures, evidence, failed)
 
 
 @dataclass(slots=True)
 class _Came:
-    """What came of records at all levels, as far as it is decided by or told."""
+    """What came of records at all levels, as far as it is decided by or told.
+
+    ``failed``: by stream and offset of a record the parts that could not judge it, each with why.
+    """
 
     given: Given = field(default_factory=Given)
     alerts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     copies: list[Position] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: defaultdict[tuple[str, int], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
 
     def take(self, output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> None:
         """That of one level."""
         self.alerts |= {alert["alert_id"]: alert for alert in alerts if alert["corrects"] is None}
         self.copies += output.duplicates
-        self.failed |= {f"rule:{rule_id}": str(why) for rule_id, _, why in output.failed}
+        for each in output.unjudged:
+            for record in each.records:
+                self.failed[record][f"rule:{each.rule_id}"] = each.why
 
 
 _FIGURE = ("value", "operator", "threshold", "window_start", "window_end")

@@ -25,7 +25,7 @@ def with_desk(work: Callable[[Desk], Awaitable[Any]]) -> Any:
         try:
             return await work(desk)
         finally:
-            for each in (desk.judge.held, desk.log.held, desk.stream.held):
+            for each in desk.held():
                 each.set()
             await desk.decisions.close()
 

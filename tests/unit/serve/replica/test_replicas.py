@@ -220,9 +220,17 @@ def test_who_is_behind_says_so_and_an_idle_pipeline_is_not(pipeline: Pipeline) -
 
 
 def test_without_a_replica_nobody_waits_for_long(pipeline: Pipeline) -> None:
+    """The first one waits for a while, and who comes later, since there was none for so long, not at all."""
+
     async def play(replicas: Replicas) -> None:
+        asks = Asks()
         with pytest.raises(NotJudgedError, match="replica: no replica is ready"):
-            await replicas.judge([Asks().record()])
+            await replicas.judge([asks.record()])
+        for keep in (True, False):
+            later = asyncio.ensure_future(replicas.judge([asks.record()], keep=keep))
+            await asyncio.sleep(0)
+            assert later.done(), "at once"
+            assert isinstance(later.exception(), NotJudgedError)
 
     (pipeline.folder / "book.json").unlink()
     run(pipeline, play, bounds=Bounds(ready_max_s=0.1))
