@@ -76,7 +76,8 @@ class Running:
                     found = client.decision(decision_id or "")
                     known += 1
                     differ += bool(found.get("revisions")) and found["revisions"][-1]["decision"] != decided
-        return {"peek_differs": f"{differ} of {known}"}
+        others = sum(decided != "allow" for _, decided in answered)
+        return {"peek_differs": f"{differ} of {known}, {others} of which said other than allow"}
 
 
 def await_ready(port: int, log: Path, running: subprocess.Popen[bytes]) -> None:

@@ -49,12 +49,12 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         ),
         extra=HOT_PATHS,
     )
-    hot = HotRoutes(api.decisions, settings.mode, settings.timeout)
-    app = Starlette(routes=[*hot.routes(), Mount("/", app=Audited(rest, audit))])
+    app = Starlette(routes=[Mount("/", app=Audited(rest, audit))])
     install(app)
+    hot = HotRoutes(api.decisions, settings.mode, settings.timeout, app)
 
     async def close() -> None:
         await rest.state.close()
         cases.close()
 
-    return guarded(app, settings), close
+    return guarded(hot, settings), close

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from crossline.serve.decisions.values import AsOf, Degraded, NotJudgedError, Verdict
 from crossline.serve.replica.overlay import Judged
+from crossline.serve.replica.setup import PAUSE_MS
 from crossline.serve.replica.waiting import Entry
 
 
@@ -24,13 +25,14 @@ class Bounds:
     """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
 
     ``ready_max_s``: how long somebody waits for a replica where there is none; where there was none for so long, nobody
-    waits. ``laid_max``: records laid over at once.
+    waits. ``laid_max``: records laid over at once. ``pause_ms``: at least between two forks of a follower.
     """
 
     behind_max_ms: int = 1_000
     call_max_s: float = 1.0
     ready_max_s: float = 2.0
     laid_max: int = 50_000
+    pause_ms: int = PAUSE_MS
 
 
 def or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedError]:

@@ -29,6 +29,7 @@ from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, rec
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
+REST_S_MAX = 0.005  # between two calls
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
@@ -47,7 +48,6 @@ class Replicas:
         count: how many followers; each more takes over where one is killed, and takes as much memory.
         bounds: how late, how long and how much.
         state: where shards log their state, where that is not in the checkpoint.
-        pause_ms: at least between two forks of a follower.
 
     Example:
         >>> replicas = Replicas("out/checkpoint", count=2)  # doctest: +SKIP
@@ -56,12 +56,10 @@ class Replicas:
         >>> await replicas.close()  # doctest: +SKIP
     """
 
-    def __init__(
-        self, checkpoint: str, *, count: int = 1, bounds: Bounds | None = None, state: str = "", pause_ms: int = 100
-    ) -> None:
+    def __init__(self, checkpoint: str, *, count: int = 1, bounds: Bounds | None = None, state: str = "") -> None:
         self._bounds = bounds or Bounds()
         self._checkpoint = checkpoint
-        self._setup = Setup(checkpoint, "", 0, state, pause_ms).checked()
+        self._setup = Setup(checkpoint, "", 0, state, self._bounds.pause_ms).checked()
         self._count = count
         self._waiting = Waiting()
         self._forks: dict[int, Fork] = {}  # the latest of each follower
@@ -71,6 +69,7 @@ class Replicas:
         self._gone_s = time.monotonic()  # since then there is none that judges, where there is none
         self._settled = 0  # the number of the last record that was answered, or that nobody waits for
         self._left_out_s = -LEFT_OUT_S  # when a record was left out last, on the wall clock
+        self._took_s = 0.0  # the last call
         self._work = asyncio.Event()
         self._dry = DryRuns(self._work.set, self._learn)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -316,10 +315,14 @@ class Replicas:
             self._work.clear()
             try:
                 while await self._next_call():
-                    pass
+                    await self._rest()
             except Exception as error:
                 log.exception("asking a replica failed", error=repr(error))
                 self._fail_waiting(f"asking it failed: {error!r}", 0)
+
+    async def _rest(self) -> None:
+        """Leave half of the time to others: a call costs the same for one record as for ten that came meanwhile."""
+        await asyncio.sleep(min(self._took_s, REST_S_MAX))
 
     async def _next_call(self) -> bool:
         """Ask what is to be asked now; whether there may be more."""
@@ -369,6 +372,7 @@ class Replicas:
             return
         self.calls += 1
         self.spent_ms += answer.spent_ms
+        self._took_s = answer.spent_ms / 1e3
         self._learn(answer.known)
         if entries:
             fork.upto = self._settled = entries[-1].at

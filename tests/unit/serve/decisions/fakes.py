@@ -54,12 +54,14 @@ class FakeJudge:
     error: Exception | None = None
     seen: list[str] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
+    numbers: set[int] = field(default_factory=set)
     placed_at: dict[int, Place] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
     dry: list[str] = field(default_factory=list)
 
     async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
         (self.seen if keep else self.dry).extend(each.record_id for each in asked)
+        self.numbers.update(each.number for each in asked)
         self.asked.set()
         await self.held.wait()
         if self.error is not None:
@@ -68,6 +70,7 @@ class FakeJudge:
         return [Verdict(decided(each, self.says), {}, {}, as_of, "basis", self.degraded) for each in asked]
 
     def placed(self, number: int, place: Place) -> None:
+        assert number in self.numbers, "the place of a record that nobody was asked about"
         self.placed_at[number] = place
 
     def dropped(self, number: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from tests.oracle.replicated import Pipeline, told
 
 from crossline.core.basics.errors import StateError, UsageError
@@ -32,7 +33,7 @@ def run(pipeline: Pipeline, play: Callable[[Replicas], Awaitable[None]], **more:
         finally:
             await replicas.close()
 
-    asyncio.run(whole())
+    uvloop.run(whole())  # as the API does
 
 
 def decisions(found: list[Verdict | NotJudgedError]) -> list[Any]:
