@@ -76,10 +76,6 @@ class Flight:
         self._asking.append(asking)
         return asking
 
-    def cancel(self) -> None:
-        """Nobody waits for it."""
-        self._timer.cancel()
-
     def land(self, reply: Reply) -> None:
         """All who wait get ``reply``."""
         self._timer.cancel()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from itertools import count
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 import orjson
 
@@ -33,15 +33,13 @@ from crossline.serve.decisions.values import (
     NotJudgedError,
     Place,
     RecordLog,
-    Verdict,
 )
 
-T = TypeVar("T")
 Mode = Literal["exact", "peek"]
 # Of a request's time, for keeping the answer and sending it: so long, or twice as long as that took lately, and no more
 # than this share. It is time that only what is not judged yet would have had.
 MARGIN_SHARE_MAX, MARGIN_S = 0.2, 0.025
-LEFT_S_MIN = 0.005  # where this process itself was late
+LEFT_S_MIN = 0.005  # for what is written down, where this process itself was late
 LATELY = 0.98  # what is left, after another answer, of how long one took
 SEEN_S_MAX = 0.05
 REPLAYED = {"Idempotency-Replayed": "true"}
@@ -159,24 +157,24 @@ class Decisions:
             said = f"the record does not fit stream {stream}: {checked.detail}"
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, said, errors)
         asked = Asked(next(self._numbers), stream, checked.record_id, checked.raw, checked.digest, _now_ms())
-        mine = Flight(asked, arrived_s, deadline_s, until_s)
-        return await (self._dry(mine) if dry_run else self._once(mine, mode))
+        if dry_run:
+            return await self._dry(Flight(asked, arrived_s, deadline_s, until_s))
+        return await self._once(asked, mode, arrived_s, deadline_s, until_s)
 
-    async def _once(self, mine: Flight, mode: Mode) -> Reply:
+    async def _once(self, asked: Asked, mode: Mode, arrived_s: float, deadline_s: float, until_s: float) -> Reply:
         """All who ask about one record get one answer."""
-        which = (mine.asked.stream, mine.asked.record_id)
+        which = (asked.stream, asked.record_id)
         flight = self._flights.get(which)
         if flight is not None:
-            mine.cancel()
-            if flight.asked.digest != mine.asked.digest:
-                return _differs(mine.asked)
-            flight.hurry(mine.deadline_s, mine.until_s)
+            if flight.asked.digest != asked.digest:
+                return _differs(asked)
+            flight.hurry(deadline_s, until_s)
             reply = await flight.reply()
             replayed = REPLAYED if reply.status == HTTPStatus.OK else {}
             return Reply(reply.status, reply.body, reply.form, {**reply.headers, **replayed})
-        self._flights[which] = mine
-        answered = mine.reply()
-        self._run(self._fly(mine, mode, which))
+        flight = self._flights[which] = Flight(asked, arrived_s, deadline_s, until_s)
+        answered = flight.reply()
+        self._run(self._fly(flight, mode, which))
         return await answered
 
     async def _fly(self, flight: Flight, mode: Mode, which: tuple[str, str]) -> None:
@@ -207,14 +205,13 @@ class Decisions:
     async def _fresh(self, flight: Flight, mode: Mode) -> Reply:
         """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
         # Whoever judges is told of the record before it has its place.
-        seen = self._run(self._verdict(flight.asked)) if mode == "exact" else None
-        peeked = self._run(self._peek(flight.asked)) if seen is None else None
+        peeked = self._run(self._judged(flight.asked))
         kept = self._appends[flight.asked.stream].put(flight.asked)
         kept.add_done_callback(partial(self._placed, flight.asked.number))
-        judged = self._run(self._exact(flight.asked, seen, kept)) if peeked is None else peeked
+        judged = peeked if mode == "peek" else self._run(self._exact(flight.asked, peeked, kept))
         await flight.until(kept, judged)
         if mode == "peek" and kept.done() and _is_known(judged):
-            judged = self._run(self._exact(flight.asked, None, kept))
+            judged = self._run(self._exact(flight.asked, peeked, kept))
             await flight.until(judged)
         if kept.done() and (failure := kept.exception()) is not None:
             judged.cancel()
@@ -226,7 +223,8 @@ class Decisions:
             late = Degraded("stream", "the record was not acknowledged in time; it is sent on from the outbox")
             answer = _degraded(answer, late)
             try:
-                await self._in_time(flight, self._run(self._parts.outbox.put([flight.asked])))
+                async with _left(flight):
+                    await self._parts.outbox.put([flight.asked])
             except (RetryableError, TimeoutError) as error:
                 log.warning("a record could not be kept in the outbox", error=str(error) or "it takes too long")
                 return await self._undone(flight, "neither its stream nor the outbox takes it now")
@@ -235,17 +233,11 @@ class Decisions:
 
     async def _undone(self, flight: Flight, why: str) -> Reply:
         """Nothing was decided: who asks again begins anew."""
-        with suppress(TimeoutError):
-            await self._in_time(flight, self._run(self._release(flight.asked)))
+        releasing = self._run(self._release(flight.asked))
+        with suppress(TimeoutError):  # it goes on
+            async with _left(flight):
+                await asyncio.shield(releasing)
         return unkept(why)
-
-    async def _in_time(self, flight: Flight, work: asyncio.Task[T]) -> T:
-        """What ``work`` gives, which goes on in any case. Raises TimeoutError where the reply cannot wait for it.
-
-        Where this process itself was late, it gets some milliseconds all the same.
-        """
-        left_s = flight.until_s - asyncio.get_running_loop().time()
-        return await asyncio.wait_for(asyncio.shield(work), max(LEFT_S_MIN, left_s))
 
     async def _release(self, asked: Asked) -> None:
         try:
@@ -266,27 +258,19 @@ class Decisions:
             self._parts.on_placed(asked.stream, asked.record_id, place)
             await self._parts.outbox.done(asked)
 
-    async def _exact(self, asked: Asked, seen: asyncio.Task[Verdict] | None, kept: asyncio.Future[Place]) -> Answer:
-        """The pipeline's own decision. ``seen``: what a replica says, which is told of the record in any case."""
+    async def _exact(self, asked: Asked, peeked: asyncio.Task[Answer], kept: asyncio.Future[Place]) -> Answer:
+        """The pipeline's own decision; ``peeked``: what a replica says, which is told of the record in any case."""
         place = await asyncio.shield(kept)
+        await asyncio.wait({peeked}, timeout=SEEN_S_MAX)  # only for the record's ingest time: the stream decides
         ingest_ms = None
-        if seen is not None:
-            await asyncio.wait({seen}, timeout=SEEN_S_MAX)  # only for the record's ingest time: the stream decides
-            if seen.done() and not seen.cancelled() and seen.exception() is None:
-                ingest_ms = parse_instant_ms(seen.result().decision["ingest_time"])
+        if peeked.done() and not peeked.cancelled() and peeked.exception() is None:
+            ingest_ms = parse_instant_ms(peeked.result().decision["ingest_time"])
         return Answer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
 
-    async def _verdict(self, asked: Asked, *, keep: bool = True) -> Verdict:
+    async def _judged(self, asked: Asked, *, keep: bool = True) -> Answer:
         (verdict,) = await self._parts.judge.judge([asked], keep=keep)
         if isinstance(verdict, NotJudgedError):
             raise verdict
-        return verdict
-
-    async def _peek(self, asked: Asked, *, keep: bool = True) -> Answer:
-        """What the replica says; where a rule could not be judged, what the fallback says, if that is graver."""
-        verdict = await self._verdict(asked, keep=keep)
-        if verdict.degraded and _is_graver(self._parts.fallback.decide(asked), verdict.decision["decision"]):
-            return self._fallback(asked, *verdict.degraded)
         basis = self._parts.judge.basis(verdict.basis)
         told = (verdict.figures, verdict.evidence, verdict.as_of, verdict.degraded, basis)
         return Answer(asked, verdict.decision, "peek", *told)
@@ -299,11 +283,19 @@ class Decisions:
             return self._fallback(flight.asked, Degraded("replica", f"no answer within {within_ms} ms"))
         error = judged.exception()
         if error is None:
-            return judged.result()
+            return self._graver(judged.result())
         if isinstance(error, NotJudgedError):
             return self._fallback(flight.asked, Degraded(error.part, error.why))
         log.error("a record could not be judged", stream=flight.asked.stream, error=repr(error))
         return self._fallback(flight.asked, Degraded("replica", "it failed; the server's log says why"))
+
+    def _graver(self, answer: Answer) -> Answer:
+        """It, or, where a rule could not be judged, what the fallback says, if that is graver."""
+        if not answer.degraded:
+            return answer
+        instead = self._fallback(answer.asked, *answer.degraded)
+        said, plainly = (ACTIONS.index(each.decision["decision"]) for each in (answer, instead))
+        return instead if plainly > said else answer
 
     def _fallback(self, asked: Asked, *why: Degraded) -> Answer:
         said = fallback_decision(asked, self._parts.fallback.decide(asked), self._parts.fallback.version)
@@ -311,44 +303,46 @@ class Decisions:
 
     async def _send(self, flight: Flight, answer: Answer, kept: asyncio.Future[Place]) -> Reply:
         """Once the answer is written down: else who asks again, with the same id, might get another one."""
-        writing = self._run(self._written(flight, answer, kept))
+        begun_s = asyncio.get_running_loop().time()
+        said = answer.to_json(_now_ms(), (begun_s - flight.arrived_s) * 1000)
         try:
-            body = await self._in_time(flight, writing)
+            async with _left(flight):
+                body = await self._parts.ledger.answer(answer, said)
         except RetryableError as error:
             log.warning("an answer could not be kept", error=str(error))
             return await self._undone(flight, "the ledger does not take the answer now")
-        except TimeoutError:  # it goes on, and who asks again is told then what it says
-            self._run(self._late(flight.asked, writing))
+        except TimeoutError:
+            self._run(self._late(answer, said, kept))
             return stalled()
-        return _differs(flight.asked) if body is None else Reply(HTTPStatus.OK, body)
+        finally:
+            took_s = asyncio.get_running_loop().time() - begun_s
+            self._keeping_s = max(took_s, self._keeping_s * LATELY)
+        return self._sent(answer, body, kept)
 
-    async def _written(self, flight: Flight, answer: Answer, kept: asyncio.Future[Place]) -> bytes | None:
-        begun_s = asyncio.get_running_loop().time()
-        took_ms = (begun_s - flight.arrived_s) * 1000
-        body = await self._parts.ledger.answer(answer, answer.to_json(_now_ms(), took_ms))
-        took_s = asyncio.get_running_loop().time() - begun_s
-        self._keeping_s = max(took_s, self._keeping_s * LATELY)
-        if body is not None:
-            placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
-            self._parts.on_answer(answer, kept.result() if placed else None)
-        return body
+    def _sent(self, answer: Answer, body: bytes | None, kept: asyncio.Future[Place]) -> Reply:
+        if body is None:
+            return _differs(answer.asked)
+        placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
+        self._parts.on_answer(answer, kept.result() if placed else None)
+        return Reply(HTTPStatus.OK, body)
 
-    async def _late(self, asked: Asked, writing: asyncio.Task[bytes | None]) -> None:
-        """Nobody waits for what is written down any more; where that fails, who asks again begins anew."""
+    async def _late(self, answer: Answer, said: Mapping[str, Any], kept: asyncio.Future[Place]) -> None:
+        """Nobody waits for the answer any more; who asks again gets it. What was written down already stays so."""
         try:
-            await writing
+            self._sent(answer, await self._parts.ledger.answer(answer, said), kept)
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody else is told
-            log.warning("an answer could not be kept", stream=asked.stream, error=str(error))
-            await self._release(asked)
+            log.warning("an answer could not be kept", stream=answer.asked.stream, error=str(error))
+            await self._release(answer.asked)
 
     async def _dry(self, flight: Flight) -> Reply:
         """Judged, and nothing kept."""
-        judged = self._run(self._peek(flight.asked, keep=False))
+        judged = self._run(self._judged(flight.asked, keep=False))
         await flight.until(judged)
-        flight.cancel()
         answer = self._answer(flight, judged)
         took_ms = (asyncio.get_running_loop().time() - flight.arrived_s) * 1000
-        return Reply(HTTPStatus.OK, orjson.dumps({**answer.to_json(_now_ms(), took_ms), "receipt": None}))
+        reply = Reply(HTTPStatus.OK, orjson.dumps({**answer.to_json(_now_ms(), took_ms), "receipt": None}))
+        flight.land(reply)
+        return reply
 
     def _run(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
@@ -384,10 +378,6 @@ def _known(asked: Asked, claim: Claim) -> Reply:
     return _differs(asked) if claim.outcome == "differs" else unkept("another process is answering about this record")
 
 
-def _is_graver(said: str, than: str) -> bool:
-    return ACTIONS.index(said) > ACTIONS.index(than)
-
-
 def _degraded(answer: Answer, why: Degraded) -> Answer:
     return replace(answer, degraded=(*answer.degraded, why))
 
@@ -395,6 +385,11 @@ def _degraded(answer: Answer, why: Degraded) -> Answer:
 def _differs(asked: Asked) -> Reply:
     said = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
     return problem(HTTPStatus.CONFLICT, said)
+
+
+def _left(flight: Flight) -> asyncio.Timeout:
+    """Until the reply has to be there: then TimeoutError is raised."""
+    return asyncio.timeout_at(max(flight.until_s, asyncio.get_running_loop().time() + LEFT_S_MIN))
 
 
 def _now_ms() -> int:
