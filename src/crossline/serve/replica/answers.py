@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -34,12 +34,14 @@ class Bounds:
     """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
 
     ``ready_max_s``: how long somebody waits for a replica where there is none. ``laid_max``: records laid over at once.
+    ``unseen_ms``: how old what the checkpoint's folder says is, where that is a copy of one on a store.
     """
 
     behind_max_ms: int = 1_000
     call_max_s: float = 1.0
     ready_max_s: float = 2.0
     laid_max: int = 50_000
+    unseen_ms: Callable[[], int] = lambda: 0
 
 
 def or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedError]:
