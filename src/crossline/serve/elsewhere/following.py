@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from crossline.connectors.objects.files import FileStore, file_store
 from crossline.core.basics.errors import CrosslineError
@@ -60,7 +61,12 @@ class StoreFollower:
     async def start(self) -> None:
         """Begin to look; returns once there is a first copy, or the store does not answer."""
         loop, there = asyncio.get_running_loop(), asyncio.Event()
-        self._first = lambda: loop.call_soon_threadsafe(there.set) and None
+
+        def first() -> None:
+            with suppress(RuntimeError):  # nobody waits any more
+                loop.call_soon_threadsafe(there.set)
+
+        self._first = first
         self._thread.start()
         try:
             await asyncio.wait_for(there.wait(), FIRST_S_MAX)

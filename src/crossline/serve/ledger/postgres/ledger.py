@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -27,6 +27,7 @@ from crossline.serve.ledger.sqlite import CLAIM_MS_MAX
 CALL_S_MAX = 5.0  # of one call: a server that says nothing more is not waited for
 AGAIN_S = 0.2  # after a connection failed, before another is tried: who asks meanwhile is told at once
 TRIES = 3  # of a transaction that another one stood in the way of
+T = TypeVar("T")
 LOOK_S = 0.02  # between two looks at an id that another process has under way
 
 
@@ -165,7 +166,7 @@ class PostgresLedger:
         self._open = False
         self._drop()
 
-    def _tried(self, call: Callable[[Session], Any]) -> Any:
+    def _tried(self, call: Callable[[Session], T]) -> T:
         """``call`` in a transaction, again where another one stood in its way or its slot was lost."""
         for left in reversed(range(TRIES)):
             try:
