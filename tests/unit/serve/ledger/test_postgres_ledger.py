@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import psycopg
 import pytest
 
 from crossline.connectors.postgres.client import Place
 from crossline.core.basics.errors import RetryableError, StateError
 from crossline.core.settings.postgres import LedgerSettings
 from crossline.serve.ledger.chain import faults_of
+from crossline.serve.ledger.postgres.cutting import Cutter
 from crossline.serve.ledger.postgres.reads import PostgresReads, check_postgres
 from crossline.serve.ledger.signing import Signer
 
@@ -251,3 +253,24 @@ def test_a_closed_one_says_so(opened: Open) -> None:
     ledger.close()
     with pytest.raises(StateError, match="is not open"):
         ledger.claim([asked("t1")])
+
+
+def test_a_server_that_says_nothing_more_is_not_waited_for(opened: Open, place: Place) -> None:
+    """One that holds a table is given up by the server; one that is silent, by the client."""
+    ledger = opened()
+    ledger.answer([entry("t1")])
+    assert ledger._session is not None
+    ledger._session.connection.execute("SET lock_timeout = '50ms'")
+    with place.connect() as other, other.transaction():
+        other.execute("LOCK TABLE answers IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(RetryableError, match=r"cannot be written now.*lock timeout"):
+            ledger.claim([asked("t2")])
+    assert outcomes(ledger, asked("t2")) == ["fresh"]
+    cutter = Cutter()
+    with (
+        place.connect() as silent,
+        pytest.raises(psycopg.OperationalError, match=r"no whole answer in 0\.1 s"),
+        cutter.within(silent, 0.1),
+    ):
+        silent.execute("SELECT pg_sleep(60)")
+    cutter.close()

@@ -65,12 +65,14 @@ def keep_all(
     Raises LostSlotError where the chain is another process's, and what psycopg raises.
     """
     keys = [(each.asked.stream, indexed(each.asked.record_id)) for each in entries]
-    with session.connection.transaction():
+    # In a pipeline a transaction is two ways to the server and back: what is asked goes there together.
+    with session.connection.pipeline(), session.connection.transaction():
         values = (session.synced, session.slot, session.incarnation)
-        chain = session.connection.execute(_CHAIN, values).fetchone()
+        found = session.connection.execute(_CHAIN, values)
+        rows = _rows(session, entries, keys, now_ms)
+        chain = found.fetchone()
         if chain is None:
             raise LostSlotError(f"slot {session.slot} of the ledger is another process's by now")
-        rows = _rows(session, entries, keys, now_ms)
         group = _Group(Link(session.replica, int(chain[0]), str(chain[1])), signer, known)
         kept = [group.add(entry, key, rows) for entry, key in zip(entries, keys, strict=True)]
         if group.ids:

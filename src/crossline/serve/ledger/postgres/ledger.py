@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import psycopg
 
 from crossline.connectors.base import wall_clock_ms
-from crossline.connectors.net.deadline import Deadline
-from crossline.connectors.postgres.client import Place, answered, told
+from crossline.connectors.postgres.client import Place, told
 from crossline.connectors.postgres.texts import indexed
 from crossline.core.basics.errors import RetryableError, StateError
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
 from crossline.serve.ledger.postgres.claims import claim_all
+from crossline.serve.ledger.postgres.cutting import Cutter
 from crossline.serve.ledger.postgres.keeping import LostSlotError, keep_all, remove_oldest, revise_one
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
 from crossline.serve.ledger.postgres.session import Session, begun
@@ -82,6 +82,7 @@ class PostgresLedger:
         with told(place, writing=True, opening=True):
             self._session: Session | None = begun(place)
         self._replica = self._session.replica
+        self._cutter = Cutter()
         self._open = True
 
     @property
@@ -165,6 +166,7 @@ class PostgresLedger:
         """Let go of the slot and of the connection; safe to call twice."""
         self._open = False
         self._drop()
+        self._cutter.close()
 
     def _tried(self, call: Callable[[Session], T]) -> T:
         """``call`` in a transaction, again where another one stood in its way or its slot was lost."""
@@ -188,16 +190,13 @@ class PostgresLedger:
         with told(self.place, writing=True):
             session = self._session or self._again()
             try:
-                with answered(session.connection, Deadline(CALL_S_MAX)):
+                with self._cutter.within(session.connection, CALL_S_MAX):
                     yield session
             except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
                 raise _InTheWayError(f"the ledger {self.place.name} takes nothing now: {error}") from error
-            except (psycopg.OperationalError, psycopg.InterfaceError):
-                self._failed_s = time.monotonic()
-                self._drop()
-                raise
             except BaseException:
                 if session.connection.broken or session.connection.closed:
+                    self._failed_s = time.monotonic()
                     self._drop()
                 raise
 
