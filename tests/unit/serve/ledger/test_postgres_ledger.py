@@ -9,12 +9,14 @@ import orjson
 import psycopg
 import pytest
 
+from crossline.cli.main import run_command
 from crossline.connectors.postgres.client import Place
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.core.basics.errors import RetryableError, StateError, UsageError
 from crossline.core.settings.postgres import LedgerSettings
 from crossline.serve.ledger.chain import faults_of
 from crossline.serve.ledger.postgres.cutting import Cutter
 from crossline.serve.ledger.postgres.reads import PostgresReads, check_postgres
+from crossline.serve.ledger.reading import answered_later, check_ledger, receipt_of
 from crossline.serve.ledger.signing import Signer
 
 from .ledgerkit import BASIS, Clock, Open, asked, decision_of, entry, key_files, outcomes
@@ -60,6 +62,26 @@ def test_several_at_once_have_chains_of_their_own_and_restarts_go_on(opened: Ope
     third.answer([entry("t3")])
     checked = check_postgres(place)
     assert (checked.chains, checked.faults) == ({replica: 2, two.replica: 1}, [])
+
+
+def test_it_is_verified_by_its_address_as_a_file_is(
+    opened: Open, place: Place, postgres_server: LocalPostgres, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    (kept,) = opened().answer([entry("t1")])
+    clock.now_ms += 1
+    opened().answer([entry("t2")])
+    assert kept is not None
+    monkeypatch.setenv("PGPASSWORD", postgres_server.password_file.read_text())
+    url = f"{postgres_server.url}?schema={place.schema}"
+    assert check_ledger(url).faults == []
+    assert sum(check_ledger(url).chains.values()) == 2
+    receipt = receipt_of(url, kept.decision_id)
+    assert receipt is not None
+    assert receipt["digest"] == kept.digest
+    assert answered_later(url, "payments", "t1", ["t2", "t1", "t9"]) == {"t2"}
+    assert run_command(["verify", "--ledger", url]) == 0
+    with pytest.raises(UsageError, match="has a password in it"):
+        check_ledger("postgresql://me:secret@host/db")
 
 
 def test_the_claim_of_one_that_ended_is_taken_over(opened: Open) -> None:

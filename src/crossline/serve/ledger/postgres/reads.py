@@ -12,8 +12,9 @@ import orjson
 import psycopg
 
 from crossline.connectors.net.deadline import Deadline
-from crossline.connectors.postgres.client import Connection, Place, answered, told
+from crossline.connectors.postgres.client import Connection, Place, answered, place_of, place_of_url, told
 from crossline.connectors.postgres.texts import indexed
+from crossline.core.settings.postgres import LEDGER_SCHEMA, LedgerSettings
 from crossline.serve.ledger.base import Answer, Counts
 from crossline.serve.ledger.postgres.schema import Rows, check_ledger_schema
 from crossline.serve.ledger.reading import (
@@ -92,6 +93,17 @@ class PostgresReads:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
+
+
+def ledger_at(where: object) -> Place:
+    """The place of a ledger that settings name, or an address without a password.
+
+    Raises UsageError, or PermanentError where the password is not to be had.
+    """
+    if isinstance(where, LedgerSettings):
+        return place_of(where)
+    place = place_of_url(str(where))
+    return place if "schema=" in str(where) else replace(place, schema=LEDGER_SCHEMA)
 
 
 @contextmanager
