@@ -35,7 +35,6 @@ from crossline.serve.feed.exact import Exact
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.opening import ledger_of
-from crossline.serve.ledger.signing import Signer
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
@@ -98,8 +97,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             held.push_async_callback(log.close)
             if isinstance(log, FileRecordLog):
                 await _held(log)
-        signer = None if settings.signing_key_file is None else Signer.from_file(settings.signing_key_file)
-        group, answers = await asyncio.to_thread(ledger_of, settings, config.streams, signer)
+        group, answers = await asyncio.to_thread(ledger_of, settings, config.streams)
         held.callback(answers.close)
         held.push_async_callback(group.close)
         checkpoint, unseen_ms = await _followed(held, config, replica_of)

@@ -48,8 +48,8 @@ def verify(
     ledger: Annotated[
         str | None,
         typer.Option(
-            help="Ledger file, or postgresql://USER@HOST/DATABASE (the password from PGPASSWORD or ~/.pgpass): its "
-            "chains are checked; with a receipt, that it is in there."
+            help="Ledger, a file or the address of a database: its chains are checked; with a receipt, that it is in "
+            "there."
         ),
     ] = None,
     public_key: Annotated[

@@ -13,10 +13,9 @@ from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
 
 
-def ledger_of(
-    settings: ServeSettings, streams: Iterable[str], signer: Signer | None
-) -> tuple[LedgerGroup, LedgerDecisions]:
+def ledger_of(settings: ServeSettings, streams: Iterable[str]) -> tuple[LedgerGroup, LedgerDecisions]:
     """The ledger, and what reads it beside. Raises as the ledgers do where it cannot be opened."""
+    signer = None if settings.signing_key_file is None else Signer.from_file(settings.signing_key_file)
     if settings.ledger is None:
         path = Path(settings.path) / LEDGER_FILE
         return LedgerGroup(SqliteLedger(path, signer)), LedgerDecisions(SqliteReads(path), streams)

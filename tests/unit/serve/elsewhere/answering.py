@@ -58,7 +58,7 @@ async def main(store: str, port: str, schema: str, password_file: str) -> None:
     await follower.start()
     replicas = Replicas(str(follower.folder), bounds=Bounds(unseen_ms=follower.unseen_ms))
     await replicas.start()
-    group, _ = ledger_of(settings, [STREAM], None)
+    group, _ = ledger_of(settings, [STREAM])
     parts = Parts(
         records=StreamRecords({STREAM: SPEC}),
         judge=replicas,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import psycopg
@@ -20,6 +20,9 @@ from crossline.serve.ledger.reading import answered_later, check_ledger, receipt
 from crossline.serve.ledger.signing import Signer
 
 from .ledgerkit import BASIS, Clock, Open, asked, decision_of, entry, key_files, outcomes
+
+if TYPE_CHECKING:
+    from crossline.services.postgres import LocalPostgres
 
 
 def test_an_id_is_asked_answered_and_asked_again(opened: Open, tmp_path: Path) -> None:
