@@ -98,7 +98,7 @@ class CheckpointCopy:
         """What the driver noted; False where it is another checkpoint's."""
         files = self._mirror.noted(name)
         identity = (self._whole(files, IDENTITY), self._whole(files, STATE_NOTE))
-        if self._identity is not None and self._identity != identity:
+        if self._identity is not None and self._identity[0] and self._identity != identity:
             return False
         offsets = {int(path.removeprefix(OFFSETS)): each for path, each in files.items() if path.startswith(OFFSETS)}
         planned = max(offsets, default=-1)

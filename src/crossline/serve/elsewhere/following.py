@@ -95,8 +95,8 @@ class StoreFollower:
                 if not copy.look():
                     self._begin_anew(copy)
                     continue
-            except (CrosslineError, OSError, ValueError, KeyError) as error:
-                self._tell(str(error) or repr(error))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+                self._tell(str(error) if isinstance(error, CrosslineError | OSError) else repr(error))
                 self._first()
                 self._stop.wait(pause_s)
                 pause_s = min(2 * pause_s, AGAIN_S_MAX)

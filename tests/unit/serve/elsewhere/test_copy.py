@@ -15,6 +15,7 @@ from crossline.connectors.objects.files import LocalFiles, StoreAwayError
 from crossline.core.basics.errors import StateError
 from crossline.core.judge.shard import ShardState
 from crossline.engine.book.book import BookFile
+from crossline.engine.book.mirror import Mirror
 from crossline.engine.book.sparklog import committed, last_committed
 from crossline.engine.state import cache as caching
 from crossline.engine.state import statelog
@@ -218,6 +219,21 @@ def test_a_checkpoint_that_is_another_one_is_seen(stored: StoredPipeline, tmp_pa
     assert copy.batch == (0 if how == "anew" else 4)
     theirs = sizes(state_at(tmp_path / "store" / "state", here, copy.batch))
     assert sizes(state_at(here / "state", here, copy.batch)) == theirs
+
+
+def test_one_that_looks_while_the_pipeline_begins_takes_it_for_the_same(tmp_path: Path) -> None:
+    """Spark's query has its id a moment after the checkpoint is there."""
+    store = LocalFiles(tmp_path / "store")
+    (tmp_path / "driver").mkdir()
+    Mirror(store, tmp_path / "driver", "the store").restore(1)
+    (tmp_path / "here").mkdir()
+    copy = CheckpointCopy(store, tmp_path / "here", "s3://bank/checkpoint")
+    assert copy.look()
+    stored = StoredPipeline(tmp_path / "driver", store, str(tmp_path / "store" / "state"), book_of(BURST), 2)
+    assert copy.look()
+    stored.batch([])
+    assert copy.look()
+    assert copy.batch == 0
 
 
 def test_nothing_is_written_to_the_store(stored: StoredPipeline, tmp_path: Path) -> None:
