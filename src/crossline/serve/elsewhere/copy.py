@@ -76,8 +76,10 @@ class CheckpointCopy:
             try:
                 if not self._take_note(notes[-1], seen_s):
                     return False
-            except GoneError:  # a later note stands in its place
-                return True
+            except GoneError as gone:
+                if self._mirror.notes()[-1:] == notes[-1:]:  # nobody is at work: it is gone for good
+                    raise StateError(str(gone)) from None
+                return True  # a later note stands in its place
         self._bring()
         return True
 
@@ -149,9 +151,11 @@ class CheckpointCopy:
             try:
                 self._bring_one(self.batch + 1)
             except FileNotFoundError:
+                if self.planned == self.batch + 1:
+                    return  # it is not done yet
                 later = [each for each in copies_in(self._store) if self.batch < each <= self.planned]
                 if not later:
-                    return  # it is not done yet
+                    return
                 self._segments.list()
                 self._feeds(later[:-1])
                 self._bring_one(later[-1])

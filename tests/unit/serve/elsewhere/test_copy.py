@@ -15,7 +15,7 @@ from crossline.connectors.objects.files import LocalFiles, StoreAwayError
 from crossline.core.basics.errors import StateError
 from crossline.core.judge.shard import ShardState
 from crossline.engine.book.book import BookFile
-from crossline.engine.book.mirror import Mirror
+from crossline.engine.book.mirror import INLINE_BYTES, PARTS, Mirror
 from crossline.engine.book.sparklog import committed, last_committed
 from crossline.engine.state import cache as caching
 from crossline.engine.state import statelog
@@ -234,6 +234,20 @@ def test_one_that_looks_while_the_pipeline_begins_takes_it_for_the_same(tmp_path
     stored.batch([])
     assert copy.look()
     assert copy.batch == 0
+
+
+def test_a_note_that_is_damaged_for_good_is_told(stored: StoredPipeline, tmp_path: Path) -> None:
+    stored.batch([])
+    copy = copy_of(stored, tmp_path / "here")
+    assert copy.look()
+    (stored.folder / "sources" / "payments").mkdir(parents=True)
+    (stored.folder / "sources" / "payments" / "chunks.jsonl").write_bytes(b"x" * (2 * INLINE_BYTES))
+    stored.batch([], done=False)
+    for part in stored.store.names(PARTS):
+        stored.store.delete(f"{PARTS}/{part}")
+    with pytest.raises(StateError, match="missing; restore it from a copy"):
+        copy.look()
+    assert last_committed(str(tmp_path / "here")) == 0, "what was there stays"
 
 
 def test_nothing_is_written_to_the_store(stored: StoredPipeline, tmp_path: Path) -> None:
