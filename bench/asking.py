@@ -122,6 +122,8 @@ class Load:
         now_s = time.perf_counter() + self.shift_s - self.began_s
         while self.next < len(self.due_s) and self.due_s[self.next] <= now_s:
             number, self.next = self.next, self.next + 1
+            while self.idle and self.idle[-1].transport.is_closing():
+                self.idle.pop()  # the server has closed it
             if self.idle:
                 self._ask(self.idle.pop(), number)
             else:

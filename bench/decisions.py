@@ -210,7 +210,8 @@ def measure(system: str, scenario: Scenario, seconds: float, warm_s: float) -> d
         ask(running, scenario, asked, folder)
         found = row(system, scenario, asked)
         said = [each for each in asked.found["said"][asked.warm :] if each is not None and each[1] == "peek"]
-        return {**found, **running.revised([(each[3], each[2]) for each in said][:LOOKED_AT_MAX])}
+        spread = said[:: max(1, len(said) // LOOKED_AT_MAX)]
+        return {**found, **running.revised([(each[3], each[2]) for each in spread])}
 
 
 def middle(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -76,7 +76,8 @@ class Running:
                     found = client.decision(decision_id or "")
                     known += 1
                     differ += bool(found.get("revisions")) and found["revisions"][-1]["decision"] != decided
-        return {"peek_differs": f"{differ} of {known}"}
+        others = sum(decided != "allow" for _, decided in answered)
+        return {"peek_differs": f"{differ} of {known}, {others} of which said other than allow"}
 
 
 def await_ready(port: int, log: Path, running: subprocess.Popen[bytes]) -> None:
@@ -146,7 +147,7 @@ def crossline(folder: Path, *, beside: int) -> Iterator[Running]:
         if beside:
             broker = stack.enter_context(LocalBroker())
             broker.create_topic(STREAM, PARTITIONS)
-            source = {"kind": "kafka", "brokers": broker.brokers, "topic": STREAM}
+            source = {"kind": "kafka", "brokers": broker.brokers, "topic": STREAM, "key": "account_id"}
             pids["broker"] = broker.pid or 0
 
             def begin(seconds: float) -> None:
@@ -167,6 +168,10 @@ def sending(folder: Path, brokers: str, rate: int, seconds: float) -> Iterator[s
     base = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
     arguments = ["--records", str(int(rate * (seconds + 30))), "--rate", str(rate), "--event-rate", str(rate)]
     arguments += ["--base-time", base, "--disorder-ms", "0", "--brokers", brokers, "--topic", STREAM]
+    # The load's own share is kept small: as few requests to the broker as producers of some throughput send.
+    client = folder / "client.properties"
+    client.write_text("linger.ms=10\n", encoding="utf-8")
+    arguments += ["--client", str(client)]
     with process("crossline.cli.main", "generate", "tx", *arguments, log=folder / "beside.log") as load:
         yield load
 

@@ -69,7 +69,11 @@ CORE_BANNED = {
 }
 CORE_BANNED_PARTS = ("pyarrow.fs", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.flight")
 # A model is a program of somebody else: it runs in a process of its own, which the first starts, and the second is.
-OWN_PROCESS = {"core/models/processes.py": {"os", "subprocess", "threading"}, "core/models/session.py": {"os"}}
+OWN_PROCESS = {
+    "core/models/processes.py": {"os", "subprocess", "threading"},
+    "core/models/session.py": {"os"},
+    "core/models/turns.py": {"os"},
+}
 # io.BytesIO and the like hold bytes that were handed in; an address is taken apart as any text is.
 CORE_ALLOWED_NAMES = {"io": {"BytesIO", "StringIO"}, "urllib": {"urlsplit"}}
 CLOCKS = {"now", "utcnow", "today"}

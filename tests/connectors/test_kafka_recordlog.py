@@ -11,8 +11,9 @@ import orjson
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from crossline.connectors.recordlog.tail import read_tail
 from crossline.connectors.recordlog.topic import KafkaRecordLog
-from crossline.core.basics.errors import PermanentError, RetryableError, UsageError
+from crossline.core.basics.errors import PermanentError, RetryableError, SourceError, UsageError
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.streams.asked import Asked, Place
 from crossline.services.broker import LocalBroker
@@ -91,6 +92,34 @@ def test_records_stand_where_it_says_keyed_and_once_by_id(
     for mine in by_key.values():
         assert len({place.log for place in mine}) == 1
         assert [place.at for place in mine] == sorted(place.at for place in mine)
+
+
+@pytest.mark.kafka
+def test_what_stands_behind_offsets_is_read_up_to_the_end(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str]
+) -> None:
+    topic = kafka_topic(3, append_time=False)
+    given = [asked(number, f"a{number % 7}") for number in range(200)]
+
+    async def put() -> list[Place]:
+        log = log_of(kafka_broker.brokers, topic)
+        places = await log.append(given)
+        await log.close()
+        return places
+
+    places = run(put())
+    stands = sorted((place.log, place.at, each.raw, each.ingest_ms) for place, each in zip(places, given, strict=True))
+    settings = source(kafka_broker.brokers, topic)
+    ends = {f"{topic}-0": 5, f"{topic}-1": 1_000_000}
+    found = [(place.log, place.at, raw, ms) for place, raw, ms in read_tail(settings, topic, ends, {}, 1_000)]
+    assert found == [each for each in stands if each[1] >= ends.get(each[0], 0)]
+    assert len(read_tail(settings, topic, {}, {}, 50)) == 50
+    assert read_tail(settings, topic, {f"{topic}-{n}": 1_000 for n in range(3)}, {}, 50) == []
+
+
+def test_brokers_that_do_not_answer_are_told() -> None:
+    with pytest.raises(SourceError, match="topic payments cannot be read now"):
+        read_tail(source("localhost:1", "payments"), "payments", {"payments-0": 1}, {}, 10, within_s=0.2)
 
 
 @pytest.mark.kafka

@@ -78,7 +78,11 @@ class Running:
     client: httpx.Client
 
     def decide(self, record: dict[str, Any], **query: Any) -> dict[str, Any]:
+        """Its decision; asked again where a disk was too slow to write it down in time, as clients do."""
+        ends = time.monotonic() + WAIT_S
         reply = self.client.post(f"/v1/decisions/{STREAM}", json=record, params=query)
+        while reply.status_code == 503 and time.monotonic() < ends:
+            reply = self.client.post(f"/v1/decisions/{STREAM}", json=record, params=query)
         assert reply.status_code == 200, reply.text
         found: dict[str, Any] = reply.json()
         return found

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
 
+from crossline.core.basics.values import Records
 from crossline.core.decide.policy import Deciding, Policy
-from crossline.core.decode import decode_lines
+from crossline.core.decode import decode_lines, decode_values
 from crossline.core.route.parts import Chunk
 from crossline.engine.book.book import Book, BookFile
 from crossline.engine.hops.hops import OUT, parts_of
@@ -21,6 +24,16 @@ from crossline.engine.state.cache import ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
 
 Decision = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class OfTopic:
+    """What a batch has of a partition, which is ``log``; a value None is a tombstone. ``ingest_ms``: the broker's."""
+
+    stream: str
+    log: str
+    values: Sequence[bytes | None]
+    ingest_ms: Sequence[int]
 
 
 @dataclass
@@ -57,7 +70,9 @@ class Pipeline:
         """As a process starts on what is on disk."""
         caching._CACHE.clear()
 
-    def batch(self, pieces: Sequence[tuple[str, Sequence[bytes]]], *, commit: bool = True) -> list[Decision]:
+    def batch(
+        self, pieces: Sequence[tuple[str, Sequence[bytes]]], *, of_topics: Sequence[OfTopic] = (), commit: bool = True
+    ) -> list[Decision]:
         """Judge lines of streams as the next batch, each piece a chunk; the decisions on its records, in order."""
         given: dict[tuple[int, int], list[bytes]] = {}
         rows = []
@@ -65,8 +80,14 @@ class Pipeline:
             start, data = self.at.get(stream, 0), b"".join(line + b"\n" for line in lines)
             self.at[stream] = start + len(data)
             decoded = decode_lines(self.book.decoder(stream), data, stream, start)
-            self._give(given, sent_parts(parts_of(self.book, decoded.records, Chunk(stream, self.chunks, stream))))
-            self.chunks += 1
+            self._take(given, decoded.records, Chunk(stream, self.chunks, stream))
+        for piece in of_topics:
+            start = self.at.get(piece.log, 0)
+            self.at[piece.log] = start + len(piece.values)
+            offsets = np.arange(start, self.at[piece.log], dtype=np.int64)
+            values, came = pa.array(piece.values, pa.binary()), np.array(piece.ingest_ms, np.int64)
+            decoded = decode_values(self.book.decoder(piece.stream), values, piece.log, offsets, came)
+            self._take(given, decoded.records, Chunk(piece.log, self.chunks, piece.log))
         levels = [*range(1, self.book.depth + 1), self.book.depth + 1]
         for level in levels:
             at = level if level <= self.book.depth else 0
@@ -82,6 +103,10 @@ class Pipeline:
         if commit:
             self.commit()
         return [dict(each) for each in gathered(rows, None).decisions]
+
+    def _take(self, given: dict[tuple[int, int], list[bytes]], records: Records, chunk: Chunk) -> None:
+        self._give(given, sent_parts(parts_of(self.book, records, chunk)))
+        self.chunks += 1
 
     @staticmethod
     def _give(given: dict[tuple[int, int], list[bytes]], sent: Any) -> None:

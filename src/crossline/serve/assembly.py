@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crossline.connectors.base import wall_clock_ms
-from crossline.connectors.feed.files import FeedBatch
 from crossline.connectors.objects.place import is_uri
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.recordlog.topic import KafkaRecordLog
@@ -30,6 +29,7 @@ from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.service import Decisions, Parts
 from crossline.serve.decisions.settling import Settling
 from crossline.serve.decisions.values import RecordLog
+from crossline.serve.earlier import Mark, take_up
 from crossline.serve.elsewhere.following import StoreFollower
 from crossline.serve.feed.exact import Exact
 from crossline.serve.feed.reader import FeedReader
@@ -39,10 +39,8 @@ from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
 from crossline.serve.revising import Revising
-from crossline.serve.unread import lay_unread
 
 OUTBOX = "outbox.db"
-BEFORE_MS, EXPECTED_MAX = 60_000, 100_000  # answers from so long before the newest batch, so many of them
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
 
 log = get_logger(__name__)
@@ -108,11 +106,8 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         await replicas.start()
         held.push_async_callback(replicas.close)
         settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
-        newest = await reader.newest()
-        await _expect(settling, answers, newest)
-        for stream, each in logs.items():
-            if isinstance(each, FileRecordLog):
-                await lay_unread(replicas, newest, records, stream, each.folder, settling.placed)
+        mark = Mark(path)
+        after = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
         by_broker = frozenset(
             stream
             for stream, source in config.sources.items()
@@ -133,11 +128,10 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         )
         held.push_async_callback(decisions.close)
         await _warmed(records, group)
-        after = -1 if newest is None else newest.number
         async with (
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep),
-            Revising(reader, settling, group, settings, path, after),
+            Revising(reader, settling, group, settings, path, after, mark),
         ):
             parts = (decisions, replicas, group, reader, settling, path, answers)
             yield Api(config, settings, *parts, frozenset(logs), replica_of)
@@ -184,13 +178,6 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
             )
         return KafkaRecordLog(source, source.topic.split(",")[0].strip(), source.key, os.environ)
     return None
-
-
-async def _expect(settling: Settling, answers: LedgerDecisions, newest: FeedBatch | None) -> None:
-    """What an earlier process answered about records that may be in no batch yet is held to the batches that come."""
-    since_ms = 0 if newest is None else int(newest.head["planned_ms"]) - BEFORE_MS
-    for each in reversed(await asyncio.to_thread(answers.unsettled, since_ms, EXPECTED_MAX)):
-        settling.expect(*each, None)
 
 
 async def _warmed(records: StreamRecords, group: LedgerGroup) -> None:

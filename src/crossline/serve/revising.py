@@ -19,6 +19,7 @@ from crossline.core.settings.process.serve import ServeSettings
 from crossline.logs import get_logger
 from crossline.serve.decisions.settling import Revised, Settling
 from crossline.serve.decisions.values import Place
+from crossline.serve.earlier import Mark
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.base import Answer, DecisionLedger
 from crossline.serve.ledger.group import LedgerGroup
@@ -46,6 +47,7 @@ class Revising:
         settings: ServeSettings,
         path: Path,
         after: int,
+        mark: Mark,
     ) -> None:
         self._reader = reader
         self._settling = settling
@@ -53,6 +55,7 @@ class Revising:
         # Nothing is opened where nobody is to be told.
         self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
         self._followed = after
+        self._mark = mark
         self._tasks: list[asyncio.Task[None]] = []
         self._covered: asyncio.Queue[tuple[str, Place]] = asyncio.Queue()
         settling.on_covered = lambda stream, place: self._covered.put_nowait((stream, place))
@@ -69,6 +72,7 @@ class Revising:
             await self._keep(self._settling.batch(batch))
             await self._keep_own(batch)
             self._followed = batch.number
+            self._mark.note(batch.number)
 
     async def _look_back(self) -> None:
         """Answers that came after the batch of their record: a slow answer, or one by the fallback at its deadline."""

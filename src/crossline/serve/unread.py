@@ -10,6 +10,10 @@ from pathlib import Path
 
 from crossline.connectors.feed.files import FeedBatch
 from crossline.connectors.recordlog.segments import segment_name, segment_numbers
+from crossline.connectors.recordlog.tail import read_tail
+from crossline.core.basics.errors import SourceError
+from crossline.core.settings.kafka import KafkaSourceSettings
+from crossline.logs import get_logger
 from crossline.serve.decisions.records import Checked, StreamRecords
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.replica.replicas import Replicas
@@ -17,35 +21,75 @@ from crossline.serve.replica.replicas import Replicas
 UNREAD_MAX = 20_000  # more are the pipeline's backlog: replicas are behind until it is worked off
 AT_ONCE = 1_000
 
+log = get_logger(__name__)
+
 _numbers = count(-1, -1)  # those of requests begin with 1
 
 
-async def lay_unread(
-    replicas: Replicas,
-    newest: FeedBatch | None,
+# By the ends of a batch what stands behind it in a log: where, the line, and when it came, where the log says so.
+Behind = Callable[[Mapping[str, int]], Iterator[tuple[Place, bytes, int | None]]]
+
+
+async def tell_places(
+    since: FeedBatch | None,
     records: StreamRecords,
     stream: str,
-    folder: Path,
+    behind: Behind,
     placed: Callable[[str, str, Place], None],
 ) -> int:
-    """Lay over what stands in the log at ``folder`` behind the ``newest`` batch; how many records that were.
+    """Tell ``placed`` where the records stand that came behind batch ``since``; how many these are."""
+    told = 0
+    for asked, place in await _behind(since, records, stream, behind):
+        placed(stream, asked.record_id, place)
+        told += 1
+    return told
 
-    ``placed`` is told of each.
-    """
-    ends: Mapping[str, int] = {} if newest is None else newest.head["ends"].get(stream, {})
-    lines = await asyncio.to_thread(lambda: list(islice(lines_behind(folder, ends), UNREAD_MAX)))
-    now_ms = time.time_ns() // 1_000_000
+
+async def lay_unread(
+    replicas: Replicas, newest: FeedBatch | None, records: StreamRecords, stream: str, behind: Behind
+) -> int:
+    """Lay over what stands in a log behind the ``newest`` batch; how many records that were."""
     laid = 0
+    for asked, place in await _behind(newest, records, stream, behind):
+        replicas.lay([asked])
+        replicas.placed(asked.number, place)
+        laid += 1
+    return laid
+
+
+async def _behind(
+    batch: FeedBatch | None, records: StreamRecords, stream: str, behind: Behind
+) -> list[tuple[Asked, Place]]:
+    ends: Mapping[str, int] = {} if batch is None else batch.head["ends"].get(stream, {})
+    lines = await asyncio.to_thread(lambda: list(islice(behind(ends), UNREAD_MAX)))
+    now_ms = time.time_ns() // 1_000_000
+    read: list[tuple[Asked, Place]] = []
     for at in range(0, len(lines), AT_ONCE):
         given = lines[at : at + AT_ONCE]
-        for (place, _), found in zip(given, records.check(stream, [raw for _, raw in given], now_ms), strict=True):
+        for (place, _, came), found in zip(
+            given, records.check(stream, [raw for _, raw, _ in given], now_ms), strict=True
+        ):
             if isinstance(found, Checked):
-                asked = Asked(next(_numbers), stream, found.record_id, found.raw, found.digest, now_ms)
-                replicas.lay([asked])
-                replicas.placed(asked.number, place)
-                placed(stream, found.record_id, place)
-                laid += 1
-    return laid
+                came_ms = now_ms if came is None else came
+                read.append((Asked(next(_numbers), stream, found.record_id, found.raw, found.digest, came_ms), place))
+    return read
+
+
+def of_files(folder: Path) -> Behind:
+    """What stands in the log of files at ``folder``."""
+    return lambda ends: ((place, raw, None) for place, raw in lines_behind(folder, ends))
+
+
+def of_topic(settings: KafkaSourceSettings, topic: str, environment: Mapping[str, str]) -> Behind:
+    """What stands in ``topic``; nothing where its brokers do not answer, or no batch says where it was read to."""
+
+    def behind(ends: Mapping[str, int]) -> Iterator[tuple[Place, bytes, int | None]]:
+        try:
+            yield from read_tail(settings, topic, ends, environment, UNREAD_MAX) if ends else ()
+        except SourceError as error:
+            log.warning("what an earlier process put into a topic is not known", topic=topic, error=str(error))
+
+    return behind
 
 
 def lines_behind(folder: Path, ends: Mapping[str, int]) -> Iterator[tuple[Place, bytes]]:

@@ -21,6 +21,9 @@ from crossline.core.basics.errors import SourceError, UsageError
 from crossline.core.conditions.holds import lookup
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.streams.asked import Asked, Place
+from crossline.logs import get_logger
+
+log = get_logger(__name__)
 
 TIMEOUT_MS = 10_000  # after which the client gives a record up
 KNOWN_MAX = 50_000  # ids of which the place is known
@@ -33,8 +36,8 @@ _SETTINGS: Mapping[str, Any] = {
     "enable.idempotence": True,
     # The same partition for a key as the Java clients choose.
     "partitioner": "murmur2_random",
-    # Whoever asks waits for it.
-    "linger.ms": 0,
+    # Whoever asks waits for it, and for who judges meanwhile, which takes longer: a broker has fewer requests so.
+    "linger.ms": 2,
 }
 
 
@@ -48,7 +51,8 @@ class KafkaRecordLog:
 
     A record whose id was put there lately (the last 50,000 by this process) is not put there again. After a restart, or
     where the brokers did not answer in time, it may stand there twice; the pipeline takes the first, and the other one
-    is a dead letter, ``duplicate_id``.
+    is a dead letter, ``duplicate_id``. A producer that has a fatal error (its place in the order was lost, say) takes
+    nothing any more: another one takes over, and what the first had not sent fails, to be put there again.
 
     Args:
         settings: The source that the pipeline reads the topic by: brokers, security, options of the client.
@@ -85,7 +89,9 @@ class KafkaRecordLog:
         self._key = key
         client = librdkafka_settings(settings.brokers, settings.security, environment)
         timed = {"message.timeout.ms": timeout_ms, "socket.nagle.disable": True}
-        self._producer: Producer = client_of(Producer, {**timed, **_SIZES, **client, **options, **_SETTINGS})
+        self._settings = {**timed, **_SIZES, **client, **options, **_SETTINGS}
+        self._producer: Producer = client_of(Producer, self._settings)
+        self._retired: list[Producer] = []
         self._known: OrderedDict[str, asyncio.Future[Place]] = OrderedDict()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -120,6 +126,7 @@ class KafkaRecordLog:
             self._producer.purge()
             if self._thread is not None:
                 await asyncio.to_thread(self._thread.join)
+            self._let_go()
 
     def _placed(self, asked: Asked) -> asyncio.Future[Place]:
         known = self._known.get(asked.record_id)
@@ -132,18 +139,22 @@ class KafkaRecordLog:
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
 
+        producer = self._producer
+
         def answered(error: KafkaError | None, message: Message) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(self._settle, future, error, message.partition(), message.offset())
+                place = Place(f"{self._topic}-{message.partition()}", message.offset())
+                loop.call_soon_threadsafe(self._settle, future, error, place, producer)
 
         try:
             value, key = asked.raw, self._key_of(asked)
-            self._producer.produce(self._topic, value, key=key, timestamp=asked.ingest_ms, on_delivery=answered)
+            producer.produce(self._topic, value, key=key, timestamp=asked.ingest_ms, on_delivery=answered)
         except BufferError:
             future.set_exception(
                 SourceError(f"topic {self._topic}: the brokers take nothing, and the client holds as much as it may")
             )
         except KafkaException as error:
+            self._replace_where_fatal(error.args[0], producer)
             future.set_exception(told(error.args[0], self._topic))
         except (ValueError, TypeError) as error:
             future.set_exception(UsageError(f"record {asked.record_id!r}: found no JSON of a record: {error}"))
@@ -163,15 +174,36 @@ class KafkaRecordLog:
             return None
         return found.encode() if isinstance(found, str) else orjson.dumps(found)
 
-    def _settle(self, future: asyncio.Future[Place], error: KafkaError | None, partition: int, offset: int) -> None:
+    def _settle(
+        self, future: asyncio.Future[Place], error: KafkaError | None, place: Place, producer: Producer
+    ) -> None:
+        if error is not None:
+            self._replace_where_fatal(error, producer)
         if future.done():
             return
         if error is not None:
             future.set_exception(told(error, self._topic))
         else:
-            future.set_result(Place(f"{self._topic}-{partition}", offset))
+            future.set_result(place)
+
+    def _replace_where_fatal(self, error: KafkaError, producer: Producer) -> None:
+        """After a fatal error ``producer`` takes nothing any more: from now on another one does."""
+        fatal = error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001 - the client's public name
+        if not fatal or producer is not self._producer or self._ended.is_set():
+            return
+        log.warning("a Kafka producer had a fatal error; another one takes over", topic=self._topic, error=error.str())
+        self._producer = client_of(Producer, self._settings)
+        self._retired.append(producer)
 
     def _poll(self) -> None:
         """Have the client answer."""
         while not self._ended.is_set():
             self._producer.poll(_POLL_S)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """What producers of before still held is told to have failed."""
+        while self._retired:
+            producer = self._retired.pop()
+            producer.purge()
+            producer.flush(_POLL_S)

@@ -132,6 +132,8 @@ def _numbered(names: Iterable[str]) -> dict[str, str]:
 
 
 def _concatenated(parts: Sequence[Arrays]) -> Arrays:
+    if len(parts) == 1:
+        return {name: array.copy() for name, array in parts[0].items() if name != "reached_ms"}
     numbered = _numbered(parts[0])
     text = [name for name in (*_ROW_TEXT, *numbered) if f"{name}_bytes" in parts[0]]
     special = {f"{name}_{part}" for name in text for part in ("bytes", "offsets")} | {*numbered.values(), "reached_ms"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,8 +14,9 @@ from crossline.core.judge.standing.again import StandingChange
 from crossline.core.judge.standing.crossings import Crossed
 from crossline.core.judge.standing.rows import StandingRows
 from crossline.core.judge.tellings import ToldRecords
+from crossline.core.judge.unjudged import Unjudged, unjudged
 from crossline.core.plan.costs import Meter
-from crossline.core.windows.batch import Delta, Failure
+from crossline.core.windows.batch import Delta, Failure, Hits
 
 BoolMask = npt.NDArray[np.bool_]
 
@@ -82,10 +83,10 @@ class ShardOutput:
     """What one batch gave: hits, duplicates, late records, and the deltas to be persisted.
 
     ``by_stream``: the ``records`` of each stream. ``failed``: how many records a model could not judge, by rule version
-    and why. ``missed``: by table, how many records it had no row for. ``tellings``: of each program that tells figures
-    (``Telling``), what it tells of the records; of one that saw none, nothing. ``standing``: where rules hold and raise
-    no alert, where decisions are made, and ``standing_changes`` what of it a record brought about that is another.
-    ``meter``: what measures it.
+    and why; ``unjudged``: which these are. ``missed``: by table, how many records it had no row for. ``tellings``: of
+    each program that tells figures (``Telling``), what it tells of the records; of one that saw none, nothing.
+    ``standing``: where rules hold and raise no alert, where decisions are made, and ``standing_changes`` what of it a
+    record brought about that is another. ``meter``: what measures it.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -100,11 +101,19 @@ class ShardOutput:
     missed: dict[str, int] = field(default_factory=dict)
     without_context: dict[str, int] = field(default_factory=dict)
     failed: dict[Failure, int] = field(default_factory=dict)
+    unjudged: list[Unjudged] = field(default_factory=list)
     tellings: list[ToldRecords] = field(default_factory=list)
     standing: list[StandingRows] = field(default_factory=list)
     standing_changes: list[StandingChange] = field(default_factory=list)
     very_late: list[Hit] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
+
+    def fail(self, judged: JudgedRows, hits: Hits, missed: Sequence[BoolMask]) -> None:
+        """Note which rows of the layer that was judged last models could not judge; ``missed``: see ``unjudged``."""
+        for failure, count in hits.failed.items():
+            self.failed[failure] = self.failed.get(failure, 0) + count
+        if hits.failed:
+            self.unjudged += unjudged(judged, hits, missed)
 
     def stand(self, standing: StandingRows | None, changes: Iterable[StandingChange], crossed: Crossed | None) -> None:
         """Note where the rules of the layer that was judged last hold and raise no alert."""

@@ -21,6 +21,7 @@ from crossline.core.judge.output import BoolMask, LayerDelta, Position, Reported
 from crossline.core.judge.standing.again import stand, standing_again
 from crossline.core.judge.standing.crossings import Crossings
 from crossline.core.judge.tellings import tellings_again, tellings_of
+from crossline.core.models.model import missed_scores
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.costs import UNMEASURED, Meter
 from crossline.core.plan.layers import Layer
@@ -330,10 +331,10 @@ def _with_brought(judged: JudgedRows, told: Sequence[WirePart], causes: Sequence
 def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutput, *, decides: bool) -> Hits:
     """What the kernel says of the rows; what comes of rows that are judged again is told."""
     plan, layer_plan, meter = judged.plan, judged.layer_plan, output.meter
-    hits = store.judge(judged.batch)
+    with missed_scores() as missed:
+        hits = store.judge(judged.batch)
     meter.layer(layer_plan.layer.name)
-    for failure, count in hits.failed.items():
-        output.failed[failure] = output.failed.get(failure, 0) + count
+    output.fail(judged, hits, missed)
     if hits.again:
         output.hits += told_again(plan, layer_plan, hits.again, logs)
         if decides:

@@ -7,10 +7,14 @@ Runtime is an extra (`crossline[models]`), and is loaded there and nowhere else.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from crossline.core.basics.values import F64
 from crossline.core.models.processes import HERE, RUNS, TRIED, Ask, Failure, Inputs, Limits, NoProcessError
@@ -19,6 +23,20 @@ from crossline.core.models.session import BLOCK as BLOCK  # noqa: PLC0414 - whoe
 from crossline.core.models.session import REALS
 
 _OF_TWO = 2  # axes: records and columns
+
+BoolRows = npt.NDArray[np.bool_]
+_MISSED: ContextVar[list[BoolRows] | None] = ContextVar("missed", default=None)
+
+
+@contextmanager
+def missed_scores() -> Iterator[list[BoolRows]]:
+    """Of each call of ``Scorer.scores`` from here on, in their order, which of its rows got no score."""
+    found: list[BoolRows] = []
+    before = _MISSED.set(found)
+    try:
+        yield found
+    finally:
+        _MISSED.reset(before)
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,9 @@ class Scorer:
         if bad.any() and not why:
             why = "a score that is no finite number"
         out[bad] = np.nan
+        missed = _MISSED.get()
+        if missed is not None:
+            missed.append(bad)
         return out, why
 
     def _score(self, ask: Ask, features: F64, out: F64) -> str:

@@ -2,6 +2,9 @@
 
 It is another program that is started, not a copy of this one: a process with threads of Java and of brokers is not to
 be forked. Bytes go in and numbers come out; it ends with this process, since nobody holds its pipe then.
+
+Copies of a process leave its models' processes to it, unless it shares them (``Processes.share``): then they take turns
+in asking (``turns.py``), and one that comes upon a process that was left with half a request starts its own.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any
 
 from crossline.core.basics.values import F64
 from crossline.core.models.session import BLOCK, BLOCKS_MAX, BOARD_BYTES, Board, read_message, write_message
+from crossline.core.models.turns import TornError, Turn
 
 MEMORY_BYTES_MAX = 1 << 30  # of a model's process: its graph, what it computes, and the runtime (some 0.2 GiB)
 PROCESSES_MAX = 16  # that stay for a process that asks; the one that was asked longest ago makes room
@@ -111,9 +115,15 @@ class _OpenError(Exception):
 
 
 class _Process:
-    """One that runs the model in ``data``. Raises _OpenError where that cannot be opened."""
+    """One that runs the model in ``data``. Raises _OpenError where that cannot be opened.
+
+    ``turn``: of those that ask it, where copies of this process do, too.
+    """
+
+    turn: Turn | None = None
 
     def __init__(self, data: bytes, limits: Limits) -> None:
+        self._mine = True
         environment = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("LC_")}
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
@@ -149,11 +159,25 @@ class _Process:
 
     @property
     def dead(self) -> bool:
-        """Whether it is gone."""
-        return self._process.poll() is not None
+        """Whether it is gone; of one that another process started nobody knows before it is asked."""
+        return self._mine and self._process.poll() is not None
+
+    @property
+    def torn(self) -> bool:
+        """Whether a copy of this process ended in the middle of asking it."""
+        return self.turn is not None and self.turn.torn()
 
     def run(self, ask: Ask, rows: F64, limits: Limits) -> tuple[list[F64 | Failure], bool]:
-        """The answer for each block, up to the one at which it died, and whether it did."""
+        """The answer for each block, up to the one at which it died, and whether it did. Raises TornError."""
+        if self.turn is None:
+            return self._run(ask, rows, limits)
+        with self.turn.taken():
+            found, died = self._run(ask, rows, limits)
+            if not died:
+                self.turn.done()
+        return found, died
+
+    def _run(self, ask: Ask, rows: F64, limits: Limits) -> tuple[list[F64 | Failure], bool]:
         asked = {"features": ask.features, "inputs": ask.inputs, "output": ask.output, "block_s": limits.block_s}
         self._board.done = 0
         said = self._asked(limits.block_s, asked, rows.tobytes())
@@ -195,11 +219,18 @@ class _Process:
         return Failure(f"a model that ends its process ({said})", expected, sure=False)
 
     def close(self) -> None:
-        """End it; safe to call twice."""
+        """End it, or let go of it where another process started it; safe to call twice."""
+        if not self._mine:
+            self.forget()
+            return
         self._process.kill()
         self._process.wait()
         self._given.close()
         self._answers.close()
+
+    def adopt(self) -> None:
+        """In a copy of the process that started it: ask it in turn with that one, which ends it."""
+        self._mine, self._process.returncode = False, 0
 
     def forget(self) -> None:
         """In a copy of the process that started it: leave it to that one, and what was half written to it."""
@@ -217,6 +248,19 @@ class Processes:
         self._described: dict[str, Described] = {}
         self._unopened: dict[tuple[str, Limits], Failure] = {}
         self._deaths: Counter[str] = Counter()
+        self._shared = False
+
+    def share(self) -> None:
+        """From now on copies of this process ask the same processes, those that are started from now on."""
+        self._shared = True
+
+    def ready(self, digest: str, data: bytes) -> None:
+        """Have the process of this model run, before copies are made. Raises ModelError where it cannot be opened."""
+        with self._lock:
+            known = self._running.get(digest)
+            if known is not None and known.torn:
+                self._running.pop(digest).close()
+            self._described[digest] = self._process(digest, data, RUNS).described
 
     def described(self, digest: str, data: bytes, limits: Limits = RUNS) -> Described:
         """What the model in ``data`` says of itself. Raises ModelError where it cannot be opened."""
@@ -235,7 +279,11 @@ class Processes:
             while (start := len(found) * BLOCK) < len(rows):
                 if limits is RUNS and self._deaths[digest] >= DEATHS_MAX:
                     return [*found, *[_NO_MORE] * -(-(len(rows) - start) // BLOCK)]
-                more, died = self._process(digest, data, limits).run(ask, rows[start : start + _AT_ONCE], limits)
+                try:
+                    more, died = self._process(digest, data, limits).run(ask, rows[start : start + _AT_ONCE], limits)
+                except TornError:
+                    self._running.pop(digest).close()
+                    continue
                 found += more
                 if died:
                     del self._running[digest]
@@ -258,6 +306,7 @@ class Processes:
             raise failed.error
         try:
             made = self._running[digest] = _Process(data, limits)
+            made.turn = Turn() if self._shared else None
         except _OpenError as error:
             if error.failure.sure:
                 self._unopened[digest, limits] = error.failure
@@ -274,10 +323,13 @@ class Processes:
             self._running.popitem()[1].close()
 
     def forget(self) -> None:
-        """In a copy of this process: leave them to the one that has them."""
-        for each in self._running.values():
-            each.forget()
-        self._lock, self._running = threading.Lock(), OrderedDict()
+        """In a copy of this process: leave them to the one that has them, or ask them in turn with it."""
+        self._lock = threading.Lock()
+        for digest, each in list(self._running.items()):
+            if self._shared:
+                each.adopt()
+            else:
+                self._running.pop(digest).forget()
 
 
 HERE = Processes()

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.values import I32, I64, U8, Records
@@ -22,6 +23,7 @@ from crossline.core.windows.memory.hashing import xxh64_many
 
 U64 = npt.NDArray[np.uint64]
 _NUMBER_MAX = 2**62
+FEW = 32  # rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ def key_column(spec: StreamSpec, fields: tuple[str, ...], records: Records) -> K
 
 def keys_of(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
     """Distinct keys of rows that have these columns. ``plain``: the one column is of texts, which are the keys."""
+    if len(columns[0]) <= FEW and all(
+        pa.types.is_string(each.type) or pa.types.is_int64(each.type) for each in columns
+    ):
+        return _keys_of_few(columns, plain=plain)
     encoded = [column.dictionary_encode() for column in columns]
     codes = [e.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for e in encoded]
     if len(columns) == 1:
@@ -59,6 +65,21 @@ def keys_of(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
     some_row[rows[~missing]] = np.flatnonzero(~missing)
     parts = [_measured(e.dictionary).take(pa.array(code[some_row])) for code, e in zip(codes, encoded, strict=True)]
     return _hashed(rows, pc.binary_join_element_wise(*parts, ",").cast(pa.binary()))
+
+
+def _keys_of_few(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
+    """The same for a few rows of texts and whole numbers, where Arrow's calls would take longer than what they do."""
+    numbers: dict[bytes, int] = {}
+    rows = []
+    for row in zip(*(column.to_pylist() for column in columns), strict=True):
+        if None in row:
+            rows.append(-1)
+            continue
+        texts = [str(value).encode() for value in row]
+        key = texts[0] if plain else b",".join(b"%d:%b" % (len(text), text) for text in texts)
+        rows.append(numbers.setdefault(key, len(numbers)))
+    hashes = np.array([xxhash.xxh64_intdigest(key) for key in numbers], np.uint64)
+    return KeyColumn(np.array(rows, np.int32), pa.array(list(numbers), pa.binary()), hashes)
 
 
 def _combined(codes: list[I64], encoded: list[pa.DictionaryArray]) -> I64:

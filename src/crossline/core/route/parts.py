@@ -196,8 +196,9 @@ def _slice(
 ) -> Arrays:
     """The rows ``mine``, which are of the records ``of``."""
     local = np.cumsum(my_keys, dtype=np.int32) - np.int32(1)
-    key_bytes, key_offsets = bytes_of(keys.values.filter(pa.array(my_keys)))
-    id_bytes, id_offsets = bytes_of(records.ids.take(pa.array(of)))
+    key_bytes, key_offsets = bytes_of(keys.values if my_keys.all() else keys.values.filter(pa.array(my_keys)))
+    every = len(of) == len(records) and bool((of == np.arange(len(of))).all())
+    id_bytes, id_offsets = bytes_of(records.ids if every else records.ids.take(pa.array(of)))
     arrays: Arrays = {
         "event_ms": records.event_ms[of],
         **{name: values[of] for name, values in times.items()},

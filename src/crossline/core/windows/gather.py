@@ -56,12 +56,24 @@ class Buffers:
 def _evidence_values(memory: MemoryMap, columns: Columns, column: I64, records: I64) -> tuple[Any, Any]:
     """Values of evidence, each from the column of its hit's group, as integers and as floats."""
     value_i, value_f = np.zeros(len(records), np.int64), np.zeros(len(records), np.float64)
+    if not len(records):
+        return value_i, value_f
     for number, (_, kind) in enumerate(columns):
         mine = column == number
         if mine.any():
             out = value_f if kind == "float" else value_i
             out[mine] = memory.field(at.RECORDS, at.VALUE + 8 * number, out.dtype.type)[records[mine]]
     return value_i, value_f
+
+
+def _ids_of(memory: MemoryMap, records: I64) -> tuple[Any, I64]:
+    """The ids of ``records``, end to end, and their offsets."""
+    if not len(records):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    id_end = memory.field(at.RECORDS, at.ID_END, np.uint32)
+    ends = id_end[records].astype(np.int64)
+    starts = np.where(records > 0, id_end[np.maximum(records - 1, 0)], 0).astype(np.int64)
+    return take_bytes(memory.rows(at.IDS).reshape(-1), starts, ends - starts)
 
 
 def hits_of(memory: MemoryMap, buffers: Buffers, columns: Columns, column_of_line: I64, found: dict[str, Any]) -> Hits:
@@ -79,10 +91,7 @@ def hits_of(memory: MemoryMap, buffers: Buffers, columns: Columns, column_of_lin
         np.concatenate([np.zeros(1, np.int64), buffers.part(at.OUT_EVIDENCE_END, h)]),
     )
     value_i, value_f = _evidence_values(memory, columns, np.repeat(column_of_line[line], np.diff(offsets)), records)
-    id_end = memory.field(at.RECORDS, at.ID_END, np.uint32)
-    ends = id_end[records].astype(np.int64)
-    starts = np.where(records > 0, id_end[np.maximum(records - 1, 0)] if e else 0, 0).astype(np.int64)
-    id_bytes, id_offsets = take_bytes(memory.rows(at.IDS).reshape(-1), starts, ends - starts)
+    id_bytes, id_offsets = _ids_of(memory, records)
     return Hits(
         line=line,
         row=buffers.part(at.OUT_ROW, h),

@@ -27,6 +27,8 @@ ALL = slice(None)
 # Rows and pools by the word of their address: the word of their width (0: a byte), of how many there are.
 _POOLS = {pool: (width, count) for pool, (_, width, count) in at.ROWS_OF.items()}
 _POOLS |= {at.IDS: (0, at.N_ID_BYTES), at.KEYS: (0, at.N_KEY_BYTES)}
+# What numpy compares a kind with, made once.
+_DTYPES = {number: np.dtype(word.dtype) for number, word in enumerate(at.TABLE.words) if word.dtype is not None}
 # Tables by the word of their address: places of a block, what fills them.
 _TABLES = {
     at.ID_TABLE: (PLACES, REBUILD_IDS),
@@ -130,9 +132,11 @@ class MemoryMap:
 
     def keep(self, name: int, array: np.ndarray[Any, np.dtype[Any]]) -> None:
         """Hold ``array``, of the kind declared for word ``name``, and put its address there."""
-        array = np.require(array, at.TABLE.words[name].dtype, ["C"])
+        wanted = _DTYPES[name]
+        if array.dtype != wanted or not array.flags.c_contiguous:
+            array = np.require(array, wanted, ["C"])
         self._kept[name] = array
-        self.words[name] = array.ctypes.data
+        self.words[name] = array.__array_interface__["data"][0]  # as ctypes.data, which takes longer than all the rest
 
     def array(self, name: int) -> Any:
         """The array that is held for word ``name``."""

@@ -29,7 +29,9 @@ def record_blocks(reported: Reported, bound_ms: Any, shards: int) -> Iterator[tu
     """The records that are decided about though nothing holds at them, as a block for each shard of their ids."""
     judged = reported.judged
     wanted = np.flatnonzero(~reported.duplicates & (judged.batch.lateness_ms <= bound_ms))
-    ids = take_bytes(judged.batch.id_bytes, judged.batch.id_offsets, wanted)
+    ids = judged.batch.id_bytes, judged.batch.id_offsets
+    if len(wanted) < len(judged.batch):
+        ids = take_bytes(*ids, wanted)
     yield from _by_shard(judged, wanted, ids, shards)
 
 
@@ -58,13 +60,13 @@ def _by_shard(
     versions: Sequence[tuple[str, int]] = (),
     reasons: wire.Arrays | None = None,
 ) -> Iterator[tuple[int, RecordBlock]]:
-    of = xxh64_many(*ids) % np.uint64(shards)
+    of = xxh64_many(*ids) % np.uint64(shards) if shards > 1 else np.zeros(len(rows), np.uint64)
     chunks = [(*origin_of(judged.plan, log), sequence, partition) for log, sequence, partition in judged.chunks]
     for shard in range(shards):
         mine = np.flatnonzero(of == np.uint64(shard))
         if not len(mine):
             continue
-        id_bytes, id_offsets = take_bytes(*ids, mine)
+        id_bytes, id_offsets = ids if len(mine) == len(rows) else take_bytes(*ids, mine)
         records = {name: _column(judged, name, rows[mine]) for name in OF_RECORDS}
         records |= {"id_bytes": id_bytes, "id_offsets": id_offsets}
         yield shard, block_of(chunks, versions, records, _reasons_of(reasons, mine, len(rows)))

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from crossline.core.basics.errors import RetryableError
@@ -228,6 +228,12 @@ def _headers_of(scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
     return (*SECURITY_HEADERS, _HSTS) if scope.get("scheme") == "https" else SECURITY_HEADERS
 
 
+@lru_cache(maxsize=256)
+def _is_here(host: bytes) -> bool:
+    found = _HOST.fullmatch(host.decode("latin-1").lower())
+    return found is not None and is_loopback(found[1] or found[2])
+
+
 def _check_local(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Refuse pages in somebody's browser, which could ask where nobody needs a key: of another origin, or host name.
 
@@ -235,8 +241,7 @@ def _check_local(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """
     for name, value in headers:
         if name == b"host":
-            host = _HOST.fullmatch(value.decode("latin-1").lower())
-            if host is None or not is_loopback(host[1] or host[2]):
+            if not _is_here(bytes(value)):
                 raise not_allowed()
         elif name == b"origin" or (name == b"sec-fetch-site" and value not in {b"same-origin", b"none"}):
             raise not_allowed()

@@ -17,10 +17,11 @@ from crossline.serve.access.middleware import SECURITY_HEADERS
 from crossline.serve.http.problems import MEDIA_TYPE, ProblemError, refusal
 
 HEAD_BYTES_MAX, HEADERS_MAX = 16_384, 64
-# A head is whole within so long of its first byte (or of the connection), and a body sends so many bytes a second from
+# A head is whole within so long of its first byte, and a body sends so many bytes a second from
 # then on; what is sent to a client is read within so long.
 HEAD_S, BODY_S, BODY_BYTES_PER_S, ANSWER_S = 10.0, 10.0, 16_384, 30.0
 KEEP_ALIVE_S = 75
+SILENT_S = 75.0  # a connection on which nothing was asked yet
 # Of a body that nobody reads any more, its request being refused, so much is dropped: who sends it reads why meanwhile.
 DROPPED_BYTES_MAX = 1 << 20
 _WATCH_S = 1.0
@@ -35,13 +36,16 @@ class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with bounds; for ``uvicorn.Config(http=BoundedProtocol)``.
 
     A head of more than 16 KiB or 64 headers is 431. One that is not whole within 10 s ends the connection with 408, and
-    so does a body that comes at less than 16 KiB/s. A client that reads nothing of its answer for 30 s is hung up on.
-    Each connection looks at its own clock once a second, so that a request costs none of it.
+    so does a body that comes at less than 16 KiB/s. A connection on which nothing was asked yet is kept as one between
+    two requests is, and closed without a word: an answer there would be taken for that of the next request. A client
+    that reads nothing of its answer for 30 s is hung up on. Each connection looks at its own clock once a second, so
+    that a request costs none of it.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._head_since: float | None = None
+        self._silent_since: float | None = None
         self._body_since: float | None = None
         self._paused_since: float | None = None
         self._head_bytes = 0
@@ -51,9 +55,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client that connects has to say something."""
+        """A client that connects has to say something, some time."""
         super().connection_made(transport)
-        self._head_since = self.loop.time()
+        self._silent_since = self.loop.time()
         self._watch = self.loop.call_later(_WATCH_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -65,6 +69,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a head or a body, or of several requests."""
+        self._silent_since = None
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_since is None:
@@ -129,6 +134,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._watch = self.loop.call_later(_WATCH_S, self._look)
         if self._paused_since is not None and now_s - self._paused_since > ANSWER_S:
             self.transport.abort()
+        elif self._silent_since is not None and now_s - self._silent_since > SILENT_S:
+            self.transport.close()
         elif self._head_since is not None and now_s - self._head_since > HEAD_S:
             self._answer(refusal(408, f"found no whole head of a request within {HEAD_S:.0f} s"))
         elif self.flow.read_paused:  # what was sent is not read yet: that is ours

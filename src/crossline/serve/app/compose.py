@@ -49,15 +49,15 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         ),
         extra=HOT_PATHS,
     )
-    hot = HotRoutes(api.decisions, settings.mode, settings.timeout)
     others: Any = Audited(rest, audit)
     if api.replica_of is not None:
         others = ReadsAlone(others)
-    app = Starlette(routes=[*hot.routes(), Mount("/", app=others)])
+    app = Starlette(routes=[Mount("/", app=others)])
     install(app)
+    hot = HotRoutes(api.decisions, settings.mode, settings.timeout, app)
 
     async def close() -> None:
         await rest.state.close()
         cases.close()
 
-    return guarded(app, settings), close
+    return guarded(hot, settings), close

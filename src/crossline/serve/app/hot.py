@@ -1,24 +1,26 @@
-"""Requests for decisions as plain Starlette routes: no model is built of a record that the stream's decoder reads."""
+"""Requests for decisions, before all routing: no model is built of a record that the stream's decoder reads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl
 
 import orjson
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from crossline.core.settings.process.serve import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN
-from crossline.serve.decisions.replies import JSON, Reply, problem
+from crossline.serve.access.middleware import App, Receive, Scope, Send
+from crossline.serve.decisions.replies import Reply, problem
 from crossline.serve.decisions.service import Decisions, Mode
+from crossline.serve.http.problems import MEDIA_TYPE, ProblemError
 
+PREFIX, BATCH = "/v1/decisions/", ":batch"
 BATCH_MAX = 500
 DRY_MAX = 20  # of one batch: each is judged in a fork of its own, for which all others wait
+WISHES_MAX, WISH_BYTES_MAX = 1_000, 200  # queries that are remembered, and how long one may be
 MODES: dict[str, Mode] = {"exact": "exact", "peek": "peek"}
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _KNOWN = {"mode", "timeout_ms", "dry_run"}
@@ -35,45 +37,66 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class HotRoutes:
-    """The routes of decisions. ``mode``, ``timeout_ms``: of requests that do not say."""
+    """Requests for decisions as an ASGI app around ``rest``, which gets all others.
+
+    ``mode``, ``timeout_ms``: of requests that do not say.
+    """
 
     decisions: Decisions
     mode: Mode
     timeout_ms: int
+    rest: App
+    _wishes: dict[bytes, Wish | Reply] = field(default_factory=dict)
 
-    def routes(self) -> list[Route]:
-        """To be put before all others."""
-        return [
-            Route("/v1/decisions/{stream}:batch", self.batch, methods=["POST"]),
-            Route("/v1/decisions/{stream}", self.one, methods=["POST"]),
-        ]
-
-    async def one(self, request: Request) -> Response:
-        """``POST /v1/decisions/{stream}``: a record in, its decision out."""
-        wish = self._wish(request.query_params)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """``POST /v1/decisions/{stream}`` and ``POST /v1/decisions/{stream}:batch``; anything else is for ``rest``."""
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(PREFIX):
+            await self.rest(scope, receive, send)
+            return
+        stream = scope["path"][len(PREFIX) :]
+        if not stream or "/" in stream:
+            await self.rest(scope, receive, send)
+            return
+        body = await body_of(receive)
+        if body is None:
+            return  # who asked has gone
+        wish = self._wish_of(scope["query_string"])
         if isinstance(wish, Reply):
-            return response(wish)
-        stream = request.path_params["stream"]
-        body = await request.body()
-        return response(await self.decisions.decide(stream, body, wish.mode, wish.timeout_s, dry_run=wish.dry_run))
+            reply = wish
+        elif stream.endswith(BATCH):
+            reply = await self._batch(scope, stream.removesuffix(BATCH), body, wish)
+        else:
+            reply = await self.decisions.decide(stream, body, wish.mode, wish.timeout_s, dry_run=wish.dry_run)
+        await respond(reply, send)
 
-    async def batch(self, request: Request) -> Response:
-        """``POST /v1/decisions/{stream}:batch``: a list of records in, a decision or problem of each out."""
-        wish = self._wish(request.query_params)
-        if isinstance(wish, Reply):
-            return response(wish)
-        bodies = _bodies(await request.body())
+    async def _batch(self, scope: Scope, stream: str, body: bytes, wish: Wish) -> Reply:
+        """A list of records in, a decision or problem of each out."""
+        bodies = _bodies(body)
         if isinstance(bodies, Reply):
-            return response(bodies)
+            return bodies
         if wish.dry_run and len(bodies) > DRY_MAX:
-            return response(_unfit("/records", f"{len(bodies)} records of a dry run", f"1 to {DRY_MAX}"))
-        access = request.scope.get("state", {}).get("access")
-        if access is not None:  # it has counted one request; a batch is as many as it has records
-            access.charge(request.scope["state"]["principal"], len(bodies) - 1)
-        stream, given = request.path_params["stream"], (wish.mode, wish.timeout_s)
-        asked = (self.decisions.decide(stream, body, *given, dry_run=wish.dry_run) for body in bodies)
+            return _unfit("/records", f"{len(bodies)} records of a dry run", f"1 to {DRY_MAX}")
+        state = scope.get("state", {})
+        if "access" in state:  # it has counted one request; a batch is as many as it has records
+            try:
+                state["access"].charge(state["principal"], len(bodies) - 1)
+            except ProblemError as error:
+                return Reply(error.status, error.body(), MEDIA_TYPE, error.headers)
+        given = (wish.mode, wish.timeout_s)
+        asked = (self.decisions.decide(stream, each, *given, dry_run=wish.dry_run) for each in bodies)
         replies = await asyncio.gather(*asked)
-        return Response(b"[" + b",".join(reply.body for reply in replies) + b"]", media_type=JSON)
+        return Reply(HTTPStatus.OK, b"[" + b",".join(reply.body for reply in replies) + b"]")
+
+    def _wish_of(self, query: bytes) -> Wish | Reply:
+        """A client asks the same way each time: what a query says is remembered."""
+        wish = self._wishes.get(query)
+        if wish is None:
+            wish = self._wish(dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)))
+            if len(self._wishes) >= WISHES_MAX:
+                self._wishes.clear()
+            if len(query) <= WISH_BYTES_MAX:
+                self._wishes[query] = wish
+        return wish
 
     def _wish(self, given: Mapping[str, str]) -> Wish | Reply:
         unknown = sorted(given.keys() - _KNOWN)
@@ -115,6 +138,23 @@ def _unfit(pointer: str, found: str, expected: str) -> Reply:
     return problem(HTTPStatus.BAD_REQUEST, f"{pointer}: found {found}; expected {expected}", errors)
 
 
-def response(reply: Reply) -> Response:
-    """``reply``, to be sent."""
-    return Response(reply.body, reply.status, dict(reply.headers), reply.form)
+async def body_of(receive: Receive) -> bytes | None:
+    """All of a request's body; None where its client went before it was there."""
+    message = await receive()
+    if not message.get("more_body"):
+        return message.get("body", b"") if message["type"] == "http.request" else None
+    pieces = []
+    while message["type"] == "http.request":
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(pieces)
+        message = await receive()
+    return None
+
+
+async def respond(reply: Reply, send: Send) -> None:
+    """Send ``reply``."""
+    headers = [(b"content-type", reply.form.encode()), (b"content-length", b"%d" % len(reply.body))]
+    headers += [(name.lower().encode(), value.encode()) for name, value in reply.headers.items()]
+    await send({"type": "http.response.start", "status": int(reply.status), "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})

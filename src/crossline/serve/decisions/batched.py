@@ -4,12 +4,43 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 MOST = 512  # of one call
+
+
+class Gathered(Generic[In, Out]):
+    """The same where ``run`` needs no waiting: what is put in one turn of the loop goes together, at its end."""
+
+    def __init__(self, run: Callable[[list[In]], Sequence[Out]], most: int = MOST) -> None:
+        self._run = run
+        self._most = most
+        self._waiting: list[tuple[In, asyncio.Future[Out]]] = []
+
+    def put(self, item: In) -> asyncio.Future[Out]:
+        """Its answer, in the next turn of the loop; what ``run`` raises is raised to all that went together."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Out] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._work)
+        self._waiting.append((item, future))
+        return future
+
+    def _work(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for start in range(0, len(waiting), self._most):
+            taken = [each for each in waiting[start : start + self._most] if not each[1].done()]
+            try:
+                answers: Sequence[Any] = self._run([item for item, _ in taken]) if taken else ()
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
+                for _, future in taken:
+                    future.set_exception(error)
+                continue
+            for (_, future), answer in zip(taken, answers, strict=True):
+                future.set_result(answer)
 
 
 class Batched(Generic[In, Out]):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from crossline.serve.decisions.replies import Reply
 from crossline.serve.decisions.values import Asked
@@ -13,42 +16,73 @@ from crossline.serve.decisions.values import Asked
 class Flight:
     """One record, asked about by one request or by several of the same content; all of them get one answer.
 
-    ``arrived_s``, ``deadline_s``: on the loop's clock. ``expired``: done once the earliest deadline of those who
-    wait has come. ``reply``: what all of them get.
+    ``arrived_s``, ``deadline_s``, ``until_s``: on the loop's clock. ``late``: the earliest deadline of those who wait
+    has come; what is answered is written down then, until ``until_s``, when the reply has to be there.
     """
 
     asked: Asked
     arrived_s: float
     deadline_s: float
-    expired: asyncio.Future[None] = field(init=False)
-    reply: asyncio.Future[Reply] = field(init=False)
+    until_s: float
+    late: bool = False
+    _waits: asyncio.Future[None] | None = None
+    _bound: asyncio.Timeout | None = None
+    _asking: list[asyncio.Future[Reply]] = field(default_factory=list)
     _timer: asyncio.TimerHandle = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin to count."""
-        loop = asyncio.get_running_loop()
-        self.expired = loop.create_future()
-        self.reply = loop.create_future()
-        self._timer = loop.call_at(self.deadline_s, self._expire)
+        self._timer = asyncio.get_running_loop().call_at(self.deadline_s, self._expire)
 
-    def hurry(self, deadline_s: float) -> None:
+    def hurry(self, deadline_s: float, until_s: float) -> None:
         """Somebody else asks the same, and waits no longer than this."""
+        self.until_s = min(self.until_s, until_s)
         if deadline_s < self.deadline_s:
             self._timer.cancel()
             self.deadline_s = deadline_s
             self._timer = asyncio.get_running_loop().call_at(deadline_s, self._expire)
+            if self._bound is not None:
+                self._bound.reschedule(deadline_s)
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """What is done within has until the deadline; then it is cancelled, and TimeoutError raised."""
+        try:
+            async with asyncio.timeout_at(self.deadline_s) as self._bound:
+                yield
+        finally:
+            self._bound = None
 
     def _expire(self) -> None:
-        if not self.expired.done():
-            self.expired.set_result(None)
+        self.late = True
+        self._wake()
 
-    @property
-    def late(self) -> bool:
-        """Whether the deadline has come."""
-        return self.expired.done()
+    def _wake(self, _: object = None) -> None:
+        if self._waits is not None and not self._waits.done():
+            self._waits.set_result(None)
+
+    async def until(self, *futures: asyncio.Future[Any]) -> None:
+        """Wait until all of ``futures`` are done, or the deadline has come; they go on whatever becomes of this."""
+        for future in futures:
+            while not (future.done() or self.late):
+                self._waits = asyncio.get_running_loop().create_future()
+                future.add_done_callback(self._wake)
+                await self._waits
+                future.remove_done_callback(self._wake)
+
+    def reply(self) -> asyncio.Future[Reply]:
+        """What the request that asks for it gets; a future of its own, since whoever goes cancels it."""
+        asking: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._asking.append(asking)
+        return asking
+
+    def cancel(self) -> None:
+        """Nobody waits for it."""
+        self._timer.cancel()
 
     def land(self, reply: Reply) -> None:
         """All who wait get ``reply``."""
         self._timer.cancel()
-        if not self.reply.done():
-            self.reply.set_result(reply)
+        for asking in self._asking:
+            if not asking.done():
+                asking.set_result(reply)

@@ -37,6 +37,18 @@ def problem(
     return Reply(status, orjson.dumps(said), PROBLEM, headers or {})
 
 
+def unkept(why: str) -> Reply:
+    """Nothing was decided: who asks again, with the same id, begins anew."""
+    said = f"the record could not be kept, and nothing was decided: {why}; ask again with the same id"
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, said, headers={"Retry-After": "1"})
+
+
+def stalled() -> Reply:
+    """The record is in its stream, and what is answered about it is not written down yet."""
+    said = "the ledger takes too long to keep the answer; ask again with the same id: it gets this answer, once kept"
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, said, headers={"Retry-After": "1"})
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What is answered about a record, before it has a receipt.

@@ -11,19 +11,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
 from itertools import count
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import orjson
 
 from crossline.core.basics.errors import RetryableError
 from crossline.core.basics.times import parse_instant_ms
+from crossline.core.decide.words import ACTIONS
 from crossline.logs import get_logger
-from crossline.serve.decisions.batched import Batched
+from crossline.serve.decisions.batched import Batched, Gathered
 from crossline.serve.decisions.flight import Flight
 from crossline.serve.decisions.records import Checked, Refused, StreamRecords
-from crossline.serve.decisions.replies import Answer, Reply, fallback_decision, problem
+from crossline.serve.decisions.replies import Answer, Reply, fallback_decision, problem, stalled, unkept
 from crossline.serve.decisions.values import (
     Asked,
     Degraded,
@@ -34,9 +36,13 @@ from crossline.serve.decisions.values import (
     Verdict,
 )
 
+T = TypeVar("T")
 Mode = Literal["exact", "peek"]
-MARGIN_SHARE, MARGIN_S_MAX = 0.2, 0.005  # of a request's time: for keeping the answer and sending it
-KEEP_S_MAX = 2.0  # for what is written down of an answer, beyond its deadline
+# Of a request's time, for keeping the answer and sending it: so long, or twice as long as that took lately, and no more
+# than this share. It is time that only what is not judged yet would have had.
+MARGIN_SHARE_MAX, MARGIN_S = 0.2, 0.025
+LEFT_S_MIN = 0.005  # where this process itself was late
+LATELY = 0.98  # what is left, after another answer, of how long one took
 SEEN_S_MAX = 0.05
 REPLAYED = {"Idempotency-Replayed": "true"}
 
@@ -127,12 +133,12 @@ class Decisions:
         self._numbers = count(1)
         self._flights: dict[tuple[str, str], Flight] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._checks = {stream: Batched(self._check_of(stream)) for stream in parts.records.streams}
+        self._checks = {stream: Gathered(self._check_of(stream)) for stream in parts.records.streams}
         self._appends = {stream: Batched(each.append) for stream, each in parts.logs.items()}
-        self._judged = Batched(parts.judge.judge)
+        self._keeping_s = 0.0  # how long it took lately to keep an answer
 
-    def _check_of(self, stream: str) -> Callable[[list[bytes]], Any]:
-        async def check(bodies: list[bytes]) -> list[Checked | Refused]:
+    def _check_of(self, stream: str) -> Callable[[list[bytes]], list[Checked | Refused]]:
+        def check(bodies: list[bytes]) -> list[Checked | Refused]:
             return self._parts.records.check(stream, bodies, _now_ms())
 
         return check
@@ -143,7 +149,8 @@ class Decisions:
         ``timeout_s``: from now until the reply is to be there.
         """
         arrived_s = asyncio.get_running_loop().time()
-        deadline_s = arrived_s + timeout_s - min(timeout_s * MARGIN_SHARE, MARGIN_S_MAX)
+        until_s = arrived_s + timeout_s
+        deadline_s = until_s - min(timeout_s * MARGIN_SHARE_MAX, max(MARGIN_S, 2 * self._keeping_s))
         if stream not in self._parts.logs:
             return problem(HTTPStatus.NOT_FOUND, f"no stream {stream[:100]!r} that takes records here")
         checked = await self._checks[stream].put(body)
@@ -152,56 +159,63 @@ class Decisions:
             said = f"the record does not fit stream {stream}: {checked.detail}"
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, said, errors)
         asked = Asked(next(self._numbers), stream, checked.record_id, checked.raw, checked.digest, _now_ms())
-        if dry_run:
-            return await self._dry(Flight(asked, arrived_s, deadline_s))
-        return await self._once(asked, mode, arrived_s, deadline_s)
+        mine = Flight(asked, arrived_s, deadline_s, until_s)
+        return await (self._dry(mine) if dry_run else self._once(mine, mode))
 
-    async def _once(self, asked: Asked, mode: Mode, arrived_s: float, deadline_s: float) -> Reply:
+    async def _once(self, mine: Flight, mode: Mode) -> Reply:
         """All who ask about one record get one answer."""
-        which = (asked.stream, asked.record_id)
+        which = (mine.asked.stream, mine.asked.record_id)
         flight = self._flights.get(which)
         if flight is not None:
-            if flight.asked.digest != asked.digest:
-                return _differs(asked)
-            flight.hurry(deadline_s)
-            reply = await asyncio.shield(flight.reply)
+            mine.cancel()
+            if flight.asked.digest != mine.asked.digest:
+                return _differs(mine.asked)
+            flight.hurry(mine.deadline_s, mine.until_s)
+            reply = await flight.reply()
             replayed = REPLAYED if reply.status == HTTPStatus.OK else {}
             return Reply(reply.status, reply.body, reply.form, {**reply.headers, **replayed})
-        flight = self._flights[which] = Flight(asked, arrived_s, deadline_s)
-        self._run(self._fly(flight, mode, which))
-        return await asyncio.shield(flight.reply)
+        self._flights[which] = mine
+        answered = mine.reply()
+        self._run(self._fly(mine, mode, which))
+        return await answered
 
     async def _fly(self, flight: Flight, mode: Mode, which: tuple[str, str]) -> None:
+        """A task of its own: it goes on though who asked has gone."""
+        reply = problem(HTTPStatus.SERVICE_UNAVAILABLE, "the API ends; ask again with the same id")
         try:
-            flight.land(await self._reply(flight, mode))
+            reply = await self._reply(flight, mode)
         except Exception:
             log.exception("a request could not be answered", stream=which[0], record_id=which[1])
-            await self._release(flight.asked)
-            flight.land(
-                problem(HTTPStatus.INTERNAL_SERVER_ERROR, "it could not be answered; the server's log says why")
-            )
+            self._run(self._release(flight.asked))
+            reply = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "it could not be answered; the server's log says why")
         finally:
             del self._flights[which]
+            flight.land(reply)
 
     async def _reply(self, flight: Flight, mode: Mode) -> Reply:
         try:
-            left_s = flight.deadline_s - asyncio.get_running_loop().time()
-            claim = await _before(flight, self._run(self._parts.ledger.claim(flight.asked, max(0.0, left_s))))
+            async with flight.in_time():
+                left_s = flight.deadline_s - asyncio.get_running_loop().time()
+                claim = await self._parts.ledger.claim(flight.asked, max(0.0, left_s))
         except (TimeoutError, RetryableError) as error:
             log.warning("an id could not be claimed", error=str(error) or "it takes too long")
-            return _unkept("the ledger does not take it now")
+            return unkept("the ledger does not take it now")
         if claim.outcome != "fresh":
             return _known(flight.asked, claim)
         return await self._fresh(flight, mode)
 
     async def _fresh(self, flight: Flight, mode: Mode) -> Reply:
         """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
-        kept = self._run(self._keep(flight.asked))
-        judged = self._run(self._verdict(flight.asked, mode, kept))
-        wanted = {kept, judged}
-        while wanted and not flight.late:
-            done, _ = await asyncio.wait({*wanted, flight.expired}, return_when=asyncio.FIRST_COMPLETED)
-            wanted -= done
+        # Whoever judges is told of the record before it has its place.
+        seen = self._run(self._verdict(flight.asked)) if mode == "exact" else None
+        peeked = self._run(self._peek(flight.asked)) if seen is None else None
+        kept = self._appends[flight.asked.stream].put(flight.asked)
+        kept.add_done_callback(partial(self._placed, flight.asked.number))
+        judged = self._run(self._exact(flight.asked, seen, kept)) if peeked is None else peeked
+        await flight.until(kept, judged)
+        if mode == "peek" and kept.done() and _is_known(judged):
+            judged = self._run(self._exact(flight.asked, None, kept))
+            await flight.until(judged)
         if kept.done() and (failure := kept.exception()) is not None:
             judged.cancel()
             self._parts.judge.dropped(flight.asked.number)
@@ -212,7 +226,7 @@ class Decisions:
             late = Degraded("stream", "the record was not acknowledged in time; it is sent on from the outbox")
             answer = _degraded(answer, late)
             try:
-                await asyncio.wait_for(self._parts.outbox.put([flight.asked]), KEEP_S_MAX)
+                await self._in_time(flight, self._run(self._parts.outbox.put([flight.asked])))
             except (RetryableError, TimeoutError) as error:
                 log.warning("a record could not be kept in the outbox", error=str(error) or "it takes too long")
                 return await self._undone(flight, "neither its stream nor the outbox takes it now")
@@ -221,51 +235,58 @@ class Decisions:
 
     async def _undone(self, flight: Flight, why: str) -> Reply:
         """Nothing was decided: who asks again begins anew."""
-        await self._release(flight.asked)
-        return _unkept(why)
+        with suppress(TimeoutError):
+            await self._in_time(flight, self._run(self._release(flight.asked)))
+        return unkept(why)
+
+    async def _in_time(self, flight: Flight, work: asyncio.Task[T]) -> T:
+        """What ``work`` gives, which goes on in any case. Raises TimeoutError where the reply cannot wait for it.
+
+        Where this process itself was late, it gets some milliseconds all the same.
+        """
+        left_s = flight.until_s - asyncio.get_running_loop().time()
+        return await asyncio.wait_for(asyncio.shield(work), max(LEFT_S_MIN, left_s))
 
     async def _release(self, asked: Asked) -> None:
         try:
-            await asyncio.wait_for(self._parts.ledger.release(asked), KEEP_S_MAX)
-        except (RetryableError, TimeoutError) as error:
+            await self._parts.ledger.release(asked)
+        except RetryableError as error:
             log.warning(
                 "a claim could not be given up", stream=asked.stream, record_id=asked.record_id, error=str(error)
             )
 
-    async def _keep(self, asked: Asked) -> Place:
-        place = await self._appends[asked.stream].put(asked)
-        self._parts.judge.placed(asked.number, place)
-        return place
+    def _placed(self, number: int, kept: asyncio.Future[Place]) -> None:
+        if not kept.cancelled() and kept.exception() is None:
+            self._parts.judge.placed(number, kept.result())
 
-    async def _deliver(self, asked: Asked, kept: asyncio.Task[Place]) -> None:
+    async def _deliver(self, asked: Asked, kept: asyncio.Future[Place]) -> None:
         """It was answered: so it gets into its stream, however long that takes."""
         with suppress(RetryableError):
             place = await kept
             self._parts.on_placed(asked.stream, asked.record_id, place)
             await self._parts.outbox.done(asked)
 
-    async def _verdict(self, asked: Asked, mode: Mode, kept: asyncio.Task[Place]) -> Answer:
-        """By the replica, or, where it is to be ``exact``, by the pipeline.
-
-        One that a batch has already (it was quicker, or the id was asked about before a kill) is to a replica a copy of
-        itself: then the stream's own decision is there, or will be at once.
-        """
-        seen: Verdict | None = None
-        peeked = self._judged.put(asked)  # also what is answered exactly is seen by those who come after it
-        if mode == "peek":
-            try:
-                return self._peeked(asked, await peeked)
-            except NotJudgedError as error:
-                if error.part != "record":
-                    raise
+    async def _exact(self, asked: Asked, seen: asyncio.Task[Verdict] | None, kept: asyncio.Future[Place]) -> Answer:
+        """The pipeline's own decision. ``seen``: what a replica says, which is told of the record in any case."""
         place = await asyncio.shield(kept)
-        await asyncio.wait({peeked}, timeout=SEEN_S_MAX)  # only for the record's ingest time: the stream decides
-        if peeked.done() and peeked.exception() is None:
-            seen = peeked.result()
-        ingest_ms = None if seen is None else parse_instant_ms(seen.decision["ingest_time"])
+        ingest_ms = None
+        if seen is not None:
+            await asyncio.wait({seen}, timeout=SEEN_S_MAX)  # only for the record's ingest time: the stream decides
+            if seen.done() and not seen.cancelled() and seen.exception() is None:
+                ingest_ms = parse_instant_ms(seen.result().decision["ingest_time"])
         return Answer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
 
-    def _peeked(self, asked: Asked, verdict: Verdict) -> Answer:
+    async def _verdict(self, asked: Asked, *, keep: bool = True) -> Verdict:
+        (verdict,) = await self._parts.judge.judge([asked], keep=keep)
+        if isinstance(verdict, NotJudgedError):
+            raise verdict
+        return verdict
+
+    async def _peek(self, asked: Asked, *, keep: bool = True) -> Answer:
+        """What the replica says; where a rule could not be judged, what the fallback says, if that is graver."""
+        verdict = await self._verdict(asked, keep=keep)
+        if verdict.degraded and _is_graver(self._parts.fallback.decide(asked), verdict.decision["decision"]):
+            return self._fallback(asked, *verdict.degraded)
         basis = self._parts.judge.basis(verdict.basis)
         told = (verdict.figures, verdict.evidence, verdict.as_of, verdict.degraded, basis)
         return Answer(asked, verdict.decision, "peek", *told)
@@ -284,45 +305,61 @@ class Decisions:
         log.error("a record could not be judged", stream=flight.asked.stream, error=repr(error))
         return self._fallback(flight.asked, Degraded("replica", "it failed; the server's log says why"))
 
-    def _fallback(self, asked: Asked, why: Degraded) -> Answer:
+    def _fallback(self, asked: Asked, *why: Degraded) -> Answer:
         said = fallback_decision(asked, self._parts.fallback.decide(asked), self._parts.fallback.version)
-        return Answer(asked, said, "fallback", degraded=(why,))
+        return Answer(asked, said, "fallback", degraded=why)
 
-    async def _send(self, flight: Flight, answer: Answer, kept: asyncio.Task[Place]) -> Reply:
-        took_ms = (asyncio.get_running_loop().time() - flight.arrived_s) * 1000
+    async def _send(self, flight: Flight, answer: Answer, kept: asyncio.Future[Place]) -> Reply:
+        """Once the answer is written down: else who asks again, with the same id, might get another one."""
+        writing = self._run(self._written(flight, answer, kept))
         try:
-            writing = self._run(self._parts.ledger.answer(answer, answer.to_json(_now_ms(), took_ms)))
-            body = await asyncio.wait_for(asyncio.shield(writing), KEEP_S_MAX)
+            body = await self._in_time(flight, writing)
         except RetryableError as error:
             log.warning("an answer could not be kept", error=str(error))
             return await self._undone(flight, "the ledger does not take the answer now")
-        except TimeoutError:  # it may be kept after all: who asks again is told then
-            return _unkept("the ledger takes too long to keep the answer")
-        if body is None:
-            return _differs(flight.asked)
-        placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
-        self._parts.on_answer(answer, kept.result() if placed else None)
-        return Reply(HTTPStatus.OK, body)
+        except TimeoutError:  # it goes on, and who asks again is told then what it says
+            self._run(self._late(flight.asked, writing))
+            return stalled()
+        return _differs(flight.asked) if body is None else Reply(HTTPStatus.OK, body)
+
+    async def _written(self, flight: Flight, answer: Answer, kept: asyncio.Future[Place]) -> bytes | None:
+        begun_s = asyncio.get_running_loop().time()
+        took_ms = (begun_s - flight.arrived_s) * 1000
+        body = await self._parts.ledger.answer(answer, answer.to_json(_now_ms(), took_ms))
+        took_s = asyncio.get_running_loop().time() - begun_s
+        self._keeping_s = max(took_s, self._keeping_s * LATELY)
+        if body is not None:
+            placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
+            self._parts.on_answer(answer, kept.result() if placed else None)
+        return body
+
+    async def _late(self, asked: Asked, writing: asyncio.Task[bytes | None]) -> None:
+        """Nobody waits for what is written down any more; where that fails, who asks again begins anew."""
+        try:
+            await writing
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody else is told
+            log.warning("an answer could not be kept", stream=asked.stream, error=str(error))
+            await self._release(asked)
 
     async def _dry(self, flight: Flight) -> Reply:
         """Judged, and nothing kept."""
-        judged = self._run(self._dry_verdict(flight.asked))
-        await asyncio.wait({judged, flight.expired}, return_when=asyncio.FIRST_COMPLETED)
+        judged = self._run(self._peek(flight.asked, keep=False))
+        await flight.until(judged)
+        flight.cancel()
         answer = self._answer(flight, judged)
         took_ms = (asyncio.get_running_loop().time() - flight.arrived_s) * 1000
         return Reply(HTTPStatus.OK, orjson.dumps({**answer.to_json(_now_ms(), took_ms), "receipt": None}))
 
-    async def _dry_verdict(self, asked: Asked) -> Answer:
-        (verdict,) = await self._parts.judge.judge([asked], keep=False)
-        if isinstance(verdict, NotJudgedError):
-            raise verdict
-        return self._peeked(asked, verdict)
-
     def _run(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # who waited may be gone: then nobody asks for it
 
     async def close(self) -> None:
         """Wait for what is under way, which has its deadlines."""
@@ -330,21 +367,25 @@ class Decisions:
             await asyncio.wait(set(self._tasks))
 
 
-async def _before(flight: Flight, future: asyncio.Task[Claim]) -> Claim:
-    """What ``future`` gives. Raises TimeoutError where the deadline comes first."""
-    waited: set[asyncio.Future[Any]] = {future, flight.expired}
-    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-    if not future.done():
-        future.cancel()  # what is claimed after all is given up
-        raise TimeoutError
-    return future.result()
+def _is_known(judged: asyncio.Future[Answer]) -> bool:
+    """Whether a batch has the record already.
+
+    It was quicker, or the id was asked about before a kill. To a replica it is a copy of itself then: the stream's own
+    decision is there, or will be at once.
+    """
+    error = judged.exception() if judged.done() and not judged.cancelled() else None
+    return isinstance(error, NotJudgedError) and error.part == "record"
 
 
 def _known(asked: Asked, claim: Claim) -> Reply:
     """Of an id that was asked about before."""
     if claim.outcome == "answered" and claim.body is not None:
         return Reply(HTTPStatus.OK, claim.body, headers=REPLAYED)
-    return _differs(asked) if claim.outcome == "differs" else _unkept("another process is answering about this record")
+    return _differs(asked) if claim.outcome == "differs" else unkept("another process is answering about this record")
+
+
+def _is_graver(said: str, than: str) -> bool:
+    return ACTIONS.index(said) > ACTIONS.index(than)
 
 
 def _degraded(answer: Answer, why: Degraded) -> Answer:
@@ -354,12 +395,6 @@ def _degraded(answer: Answer, why: Degraded) -> Answer:
 def _differs(asked: Asked) -> Reply:
     said = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
     return problem(HTTPStatus.CONFLICT, said)
-
-
-def _unkept(why: str) -> Reply:
-    """Nothing was decided: who asks again, with the same id, begins anew."""
-    said = f"the record could not be kept, and nothing was decided: {why}; ask again with the same id"
-    return problem(HTTPStatus.SERVICE_UNAVAILABLE, said, headers={"Retry-After": "1"})
 
 
 def _now_ms() -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from crossline.connectors.feed.files import FeedBatch
+from crossline.serve.decisions.places import Places
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.values import Place
 
+END = 1 << 62  # of any log
 OPEN_MAX = 1_000_000  # answers that wait for their batch; of more, the oldest are not compared
 
 
@@ -42,12 +44,13 @@ class _Open:
     answered: str
     decision: str
     place: Place | None
-    behind: bool = False  # its batch was before those that come now, and is asked for again
 
 
 @dataclass(slots=True)
 class Settling:
     """Answers that no batch has covered yet, by stream and record.
+
+    A batch costs what it has itself, however many answers wait: those are found by their places.
 
     ``on_covered``: told of one whose batch came before its answer, with stream and place: give that batch again.
     """
@@ -56,6 +59,8 @@ class Settling:
     on_covered: Callable[[str, Place], None] = lambda _, __: None
     _last: FeedBatch | None = None
     _open: dict[tuple[str, str], _Open] = field(default_factory=dict)
+    _coming: Places = field(default_factory=Places)  # those whose batch comes
+    _behind: Places = field(default_factory=Places)  # those whose batch was asked for again
 
     def answered(self, answer: Answer, place: Place | None) -> None:
         """``answer`` was sent; its record stands at ``place``, None where its stream has yet to take it."""
@@ -69,30 +74,35 @@ class Settling:
     ) -> None:
         """As ``answered``, of one that was answered before a restart."""
         if len(self._open) >= OPEN_MAX:
-            del self._open[next(iter(self._open))]
-        self._open[stream, record_id] = _Open(decision_id, answered, decision, place)
-        if self._last is not None:
-            self._look((stream, record_id), self._last)
-
-    def _look(self, which: tuple[str, str], batch: FeedBatch) -> None:
-        """Ask again for its own batch, where that was before ``batch``, or is it."""
-        known = self._open[which]
-        if known.place is not None and not known.behind and batch.covers(which[0], known.place):
-            self._open[which] = replace(known, behind=True)
-            self.on_covered(which[0], known.place)
-
-    def forget(self, stream: str, place: Place) -> None:
-        """What its batch gave is not kept any more: it is not compared."""
-        for which in [w for w, each in self._open.items() if w[0] == stream and each.place == place]:
-            del self._open[which]
+            self._forget(next(iter(self._open)))
+        self._put((stream, record_id), _Open(decision_id, answered, decision, place))
 
     def placed(self, stream: str, record_id: str, place: Place) -> None:
         """Its stream has taken it."""
         known = self._open.get((stream, record_id))
         if known is not None:
-            self._open[stream, record_id] = replace(known, place=place)
-            if self._last is not None:
-                self._look((stream, record_id), self._last)
+            self._forget((stream, record_id))
+            self._put((stream, record_id), replace(known, place=place))
+
+    def _put(self, which: tuple[str, str], known: _Open) -> None:
+        self._open[which] = known
+        if known.place is None:
+            return
+        covered = self._last is not None and self._last.covers(which[0], known.place)
+        (self._behind if covered else self._coming).add(*which, known.place)
+        if covered:
+            self.on_covered(which[0], known.place)
+
+    def forget(self, stream: str, place: Place) -> None:
+        """What its batch gave is not kept any more: it is not compared."""
+        for _, record_id in self._behind.take(stream, place.log, place.at, place.at + 1):
+            self._open.pop((stream, record_id), None)
+
+    def _forget(self, which: tuple[str, str]) -> None:
+        place = self._open.pop(which).place
+        if place is not None:
+            for each in (self._coming, self._behind):
+                each.drop(*which, place)
 
     def batch(self, batch: FeedBatch) -> list[Revised]:
         """A batch was delivered: the answers that it shows to be others than the stream's decisions."""
@@ -105,19 +115,17 @@ class Settling:
             for each in map(orjson.loads, batch.section("decisions"))
             if each["kind"] == "decision"
         }
-        covered = [
-            (which, each)
-            for which, each in self._open.items()
-            if which in said or (each.place is not None and batch.has(which[0], each.place))
-        ]
+        covered = dict.fromkeys(which for which in said if which in self._open)
+        covered |= dict.fromkeys(self._in(batch))
         undecided = {
             (each["stream"], each["log"], each["at"])
             for name in ("dead", "late")
             for each in map(orjson.loads, batch.section(name))
         }
         found = []
-        for which, each in covered:
-            del self._open[which]
+        for which in covered:
+            each = self._open[which]
+            self._forget(which)
             if which not in said and each.place is not None and (which[0], each.place.log, each.place.at) in undecided:
                 continue  # the stream decides nothing about it
             decided = said.get(which) or _allowed(each.decision_id, *which)
@@ -125,9 +133,27 @@ class Settling:
             if decided["decision"] != each.decision:
                 _add(self.counts.differed, each.answered)
                 found.append(Revised(each.decision_id, *which, each.answered, each.decision, decided, batch.number))
-        for which in list(self._open):
-            self._look(which, batch)
+        self._look_behind(batch)
         return found
+
+    def _in(self, batch: FeedBatch) -> Iterator[tuple[str, str]]:
+        """Those whose records are in ``batch`` itself."""
+        for stream, ends in batch.head["ends"].items():
+            begins = batch.head["begins"].get(stream, {})
+            for log, end in ends.items():
+                for each in (self._coming, self._behind):
+                    yield from ((stream, record_id) for record_id in each.at(stream, log, begins.get(log, 0), end))
+
+    def _look_behind(self, batch: FeedBatch) -> None:
+        """Ask again for the batches of those that are before ``batch``."""
+        for stream, log in self._coming.logs():
+            first = self._coming.first(stream, log)
+            if first is None or not batch.covers(stream, first):
+                continue
+            end = batch.head["ends"].get(stream, {}).get(log, END)  # of a log that is not named all was read
+            for place, record_id in self._coming.take(stream, log, 0, end):
+                self._behind.add(stream, record_id, place)
+                self.on_covered(stream, place)
 
     @property
     def waiting(self) -> int:

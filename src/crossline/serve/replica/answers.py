@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from crossline.serve.decisions.values import Asked, AsOf, Degraded, NotJudgedError, Verdict
+from crossline.serve.decisions.values import AsOf, Degraded, NotJudgedError, Verdict
 from crossline.serve.replica.overlay import Judged
+from crossline.serve.replica.setup import PAUSE_MS
 from crossline.serve.replica.waiting import Entry
 
 
@@ -21,19 +21,12 @@ class Lag(NamedTuple):
     ready: bool
 
 
-@dataclass(eq=False)
-class Dry:
-    """Records of a dry run, and who waits for what is said of them."""
-
-    asked: Sequence[Asked]
-    answer: asyncio.Future[Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
 
-    ``ready_max_s``: how long somebody waits for a replica where there is none. ``laid_max``: records laid over at once.
+    ``ready_max_s``: how long somebody waits for a replica where there is none; where there was none for so long, nobody
+    waits. ``laid_max``: records laid over at once. ``pause_ms``: at least between two forks of a follower.
     ``unseen_ms``: how old what the checkpoint's folder says is, where that is a copy of one on a store.
     """
 
@@ -41,6 +34,7 @@ class Bounds:
     call_max_s: float = 1.0
     ready_max_s: float = 2.0
     laid_max: int = 50_000
+    pause_ms: int = PAUSE_MS
     unseen_ms: Callable[[], int] = lambda: 0
 
 

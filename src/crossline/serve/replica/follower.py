@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from crossline.core.basics.errors import CrosslineError
+from crossline.core.models.processes import HERE
 from crossline.engine.book.book import Book, BookFile
 from crossline.engine.book.sparklog import committed, last_committed
 from crossline.engine.machine.title import call_myself
 from crossline.engine.state.follow import FollowedState
+from crossline.engine.workers.models import RunningModels
 from crossline.engine.workers.warm import warm_for
 from crossline.logs import configure_helper, get_logger
 from crossline.serve.replica.basis import Bases
@@ -55,6 +57,7 @@ class Follower:
         self._book: Book | None = None
         self._overlay_book: Book | None = None
         self._bases: Bases | None = None
+        self._models = RunningModels()
         self._by_broker: tuple[str, ...] = ()
         self._followed_by: Book | None = None
         self._due = True  # a fork is
@@ -175,6 +178,7 @@ class Follower:
         if book is None or bases is None:
             return
         begun_s = time.perf_counter()
+        self._models.run(book)
         pid = self._fork()
         if pid == 0:
             self._live_as_fork(book, bases)
@@ -194,6 +198,7 @@ def main() -> None:
     setup = Setup.of(sys.stdin.buffer.readline())
     call_myself("cl-replica")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; who started it ends it
+    HERE.share()  # a fork lives for a second or so: a model's process is started here, once
     gc.disable()  # garbage is looked for between batches: a fork must not come upon it
     try:
         with socket.socket(socket.AF_UNIX) as asking:

@@ -1,4 +1,7 @@
-"""The forked process: lays records over the state that it was forked with, and answers until nobody asks any more."""
+"""The forked process: lays records over the state that it was forked with, and answers until nobody asks any more.
+
+Dry runs are judged by a copy of it, beside it: it goes on answering meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ import socket
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from crossline.engine.machine.title import call_myself
 from crossline.serve.decisions.values import Basis
 from crossline.serve.replica.basis import Bases
-from crossline.serve.replica.messages import FORK, Answer, Ask, Hello, receive, send
+from crossline.serve.replica.messages import DRY, FORK, WITHIN_S, Answer, Ask, Hello, receive, send
 from crossline.serve.replica.overlay import Judged, Laid, Overlay
 from crossline.serve.replica.setup import Setup
 
+NICE = 10  # how far dry runs stand back
 # It lives for a second or so: what it makes is counted, and seldom looked through.
 THRESHOLDS = 20_000, 20, 100
 
@@ -35,7 +40,7 @@ def live(setup: Setup, overlay: Overlay, bases: Bases, batch: int) -> NoReturn:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(setup.socket)
             send(asking, Hello(FORK, setup.number, os.getpid(), batch))
-            _serve(asking, Answering(overlay, bases))
+            _serve(asking, Answering(overlay, bases), Copies(setup, asking, batch))
     except (EOFError, BrokenPipeError, ConnectionError):
         code = 0  # nobody asks any more: a later fork does what this one did
     except BaseException:  # noqa: BLE001 - above it stands the follower's code
@@ -44,15 +49,18 @@ def live(setup: Setup, overlay: Overlay, bases: Bases, batch: int) -> NoReturn:
         os._exit(code)
 
 
-def _serve(asking: socket.socket, answering: Answering) -> NoReturn:
+def _serve(asking: socket.socket, answering: Answering, copies: Copies) -> NoReturn:
     while True:
         ask: Ask = receive(asking)
+        copies.reap()
         try:
             answer = answering.of(ask)
         except Exception as error:
             send(asking, Answer(error=f"{type(error).__name__}: {error}"))
             raise  # the state may have the half of it
         send(asking, answer)
+        if ask.dry:
+            copies.judge(answering, ask)
 
 
 class Answering:
@@ -63,14 +71,20 @@ class Answering:
         self._told: set[str] = set()
 
     def of(self, ask: Ask) -> Answer:
-        """What comes of ``ask``."""
+        """What comes of what ``ask`` lays over."""
         begun_s = time.perf_counter()
         fresh: dict[str, Basis] = {}
         judged = self._judged(ask.lay, fresh) if ask.lay else []
-        laid = self._overlay.laid
-        dry = [self._apart(records, fresh) for records in ask.dry]
         self._told |= fresh.keys()
-        return Answer(laid, judged, dry, list(fresh.values()), spent_ms=(time.perf_counter() - begun_s) * 1e3)
+        spent_ms = (time.perf_counter() - begun_s) * 1e3
+        return Answer(self._overlay.laid, judged, known=list(fresh.values()), spent_ms=spent_ms)
+
+    def dry(self, dry: Sequence[Sequence[Laid]]) -> Answer:
+        """What comes of each list by itself; this state is of no use afterwards."""
+        fresh: dict[str, Basis] = {}
+        apart = [self._apart(records, fresh) for records in dry[:-1]]
+        found = [*apart, self._judged(dry[-1], fresh)]
+        return Answer(dry=found, known=list(fresh.values()))
 
     def _judged(self, records: Sequence[Laid], fresh: dict[str, Basis]) -> list[tuple[Judged, str]]:
         found = []
@@ -85,12 +99,13 @@ class Answering:
         return found
 
     def _apart(self, records: Sequence[Laid], fresh: dict[str, Basis]) -> list[tuple[Judged, str]]:
-        """Judged in a fork of this fork, which is thrown away: so nothing of it stays."""
+        """Judged in a copy of this process, which is thrown away: so nothing of it stays."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
             try:
                 ours.close()
+                signal.setitimer(signal.ITIMER_REAL, WITHIN_S)
                 known: dict[str, Basis] = {}
                 try:
                     send(theirs, Answer(0, self._judged(records, known), known=list(known.values())))
@@ -110,3 +125,40 @@ class Answering:
             return [(Judged(None, why=f"a dry run failed: {answer.error}"), "")] * len(records)
         fresh |= {each.digest: each for each in answer.known}
         return list(answer.judged)
+
+
+class Copies:
+    """Copies of this process that judge dry runs, and tell what they found on connections of their own."""
+
+    def __init__(self, setup: Setup, asking: socket.socket, batch: int) -> None:
+        self._setup, self._asking, self._batch = setup, asking, batch
+        self._pids: list[int] = []
+
+    def judge(self, answering: Answering, ask: Ask) -> None:
+        """Begin: it goes on by itself, after whoever really asks, and ends in any case."""
+        pid = os.fork()
+        if pid:
+            self._pids.append(pid)
+            return
+        try:
+            signal.setitimer(signal.ITIMER_REAL, WITHIN_S)
+            self._asking.close()
+            os.nice(NICE)
+            with socket.socket(socket.AF_UNIX) as telling:
+                telling.connect(self._setup.socket)
+                send(telling, Hello(DRY, self._setup.number, os.getpid(), self._batch, ask.token))
+                try:
+                    answer = answering.dry(ask.dry)
+                except Exception as error:  # noqa: BLE001 - told by the one that is asked
+                    answer = Answer(error=f"{type(error).__name__}: {error}")
+                send(telling, answer)
+        finally:
+            os._exit(0)
+
+    def reap(self) -> None:
+        """Let go of those that ended."""
+        for pid in list(self._pids):
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            self._pids.remove(pid)

@@ -47,6 +47,8 @@ class Fork:
     async def ask(self, ask: Ask, within_s: float) -> Answer:
         """What comes of it. Raises LostError where that is nothing, or takes longer than ``within_s``."""
         async with self._lock:
+            if self.closed or self._writer.is_closing():  # uvloop's transports raise RuntimeError when written to then
+                raise LostError("it was ended meanwhile")
             try:
                 answer: Any = await asyncio.wait_for(self._asked(ask), within_s)
             except TimeoutError:

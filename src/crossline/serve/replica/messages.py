@@ -19,17 +19,22 @@ from crossline.serve.replica.overlay import Judged, Laid
 
 _LENGTH = struct.Struct("<I")
 BYTES_MAX = 1 << 30
-FOLLOWER, FORK = "follower", "fork"
+FOLLOWER, FORK, DRY = "follower", "fork", "dry"
+WITHIN_S = 5.0  # a dry run that takes longer is ended
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who connects: a follower, or a fork of one, with the batch that it stands at (-1: before the first)."""
+    """Who connects: a follower, or a fork of one, with the batch that it stands at (-1: before the first).
+
+    ``token``: of a copy of a fork, that of what it was asked.
+    """
 
     what: str
     number: int
     pid: int
     batch: int = -1
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +52,19 @@ class ForkNow:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """``lay`` is laid over in this order, then each list of ``dry`` is judged by itself, and leaves nothing."""
+    """``lay`` is laid over in this order; then a copy judges each list of ``dry`` by itself, which leaves nothing.
+
+    ``token``: by which that copy tells what it found, on a connection of its own.
+    """
 
     lay: Sequence[Laid] = ()
     dry: Sequence[Sequence[Laid]] = ()
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of an ``Ask``: of each record of ``lay`` (nothing where none was wanted), of each list of ``dry``.
+    """What came of an ``Ask``: of each record of ``lay`` (nothing where none was wanted); of a copy, of ``dry``.
 
     ``laid``: so many records are laid over now. ``basis``: what was in force, by the number of the record in ``lay``
     and of lists in ``dry`` as digests; ``known``: those that were not told before. ``error``: why there is none.

@@ -21,17 +21,20 @@ from crossline.core.basics.errors import StateError
 from crossline.engine.book.sparklog import last_committed
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
-from crossline.serve.replica.answers import Bounds, Dry, Lag, or_raise, together, verdict_of
+from crossline.serve.replica.answers import Bounds, Lag, or_raise, together, verdict_of
+from crossline.serve.replica.dry import Dry, DryRuns, laid_of
 from crossline.serve.replica.followers import Followers
 from crossline.serve.replica.forks import Fork, LostError
-from crossline.serve.replica.messages import FORK, Ask, Hello, is_mine, received
+from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, received
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
+REST_S_MAX = 0.005  # between two calls
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
 BASES_MAX = 1_000
+NONE_READY = "no replica is ready"
 LEFT_OUT_S = 2.0  # after one was left out, a batch that is planned has it
 
 log = get_logger(__name__)
@@ -45,7 +48,6 @@ class Replicas:
         count: how many followers; each more takes over where one is killed, and takes as much memory.
         bounds: how late, how long and how much.
         state: where shards log their state, where that is not in the checkpoint.
-        pause_ms: at least between two forks of a follower.
 
     Example:
         >>> replicas = Replicas("out/checkpoint", count=2)  # doctest: +SKIP
@@ -54,22 +56,22 @@ class Replicas:
         >>> await replicas.close()  # doctest: +SKIP
     """
 
-    def __init__(
-        self, checkpoint: str, *, count: int = 1, bounds: Bounds | None = None, state: str = "", pause_ms: int = 100
-    ) -> None:
+    def __init__(self, checkpoint: str, *, count: int = 1, bounds: Bounds | None = None, state: str = "") -> None:
         self._bounds = bounds or Bounds()
         self._checkpoint = checkpoint
-        self._setup = Setup(checkpoint, "", 0, state, pause_ms).checked()
+        self._setup = Setup(checkpoint, "", 0, state, self._bounds.pause_ms).checked()
         self._count = count
         self._waiting = Waiting()
-        self._dry: list[Dry] = []
         self._forks: dict[int, Fork] = {}  # the latest of each follower
         self._active: Fork | None = None
         self._next: Fork | None = None  # has all laid over that the active one has
         self._pruned = -1  # what this batch has is not known here any more
+        self._gone_s = time.monotonic()  # since then there is none that judges, where there is none
         self._settled = 0  # the number of the last record that was answered, or that nobody waits for
         self._left_out_s = -LEFT_OUT_S  # when a record was left out last, on the wall clock
+        self._took_s = 0.0  # the last call
         self._work = asyncio.Event()
+        self._dry = DryRuns(self._work.set, self._learn)
         self._tasks: set[asyncio.Task[None]] = set()
         self._bases: OrderedDict[str, Basis] = OrderedDict()
         self._ends: SourceEnds | None = None
@@ -91,6 +93,7 @@ class Replicas:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._fail_waiting("the API ends", 0)
+        self._dry.close()
         await self._followers.close()
         for fork in {*self._forks.values(), *([self._active] if self._active else [])}:
             fork.close()
@@ -102,7 +105,8 @@ class Replicas:
 
         Args:
             asked: records, one after the other; those that came before were asked about before.
-            keep: whether those that come later see them. A dry run is judged in a fork of its own, after what is there.
+            keep: whether those that come later see them. A dry run is judged by a copy of the fork, after what is
+                there, beside those who really ask (see ``DryRuns``).
 
         Returns:
             Of each its verdict, or why it has none: it does not fit its stream, it came too late, it is known already.
@@ -115,7 +119,7 @@ class Replicas:
             return []
         if not keep:
             self._check_behind()
-            return await self._dry_run(asked)
+            return or_raise(await self._dry.put(asked))
         self._check_room()
         loop = asyncio.get_running_loop()
         entries = [self._waiting.add(each, loop.create_future()) for each in asked]
@@ -127,12 +131,6 @@ class Replicas:
                 entry.answer = None
             raise
         return or_raise([await entry.answer for entry in entries if entry.answer is not None])
-
-    async def _dry_run(self, asked: Sequence[Asked]) -> list[Verdict | NotJudgedError]:
-        answer: asyncio.Future[list[Verdict | NotJudgedError]] = asyncio.get_running_loop().create_future()
-        self._dry.append(Dry(asked, answer))
-        self._work.set()
-        return or_raise(await answer)
 
     def lay(self, asked: Sequence[Asked]) -> None:
         """Records that went into the stream and that nobody asks a replica about: later ones see them all the same."""
@@ -170,6 +168,8 @@ class Replicas:
         return Lag(behind_ms, active.batch, behind_ms <= self._bounds.behind_max_ms)
 
     def _check_behind(self) -> None:
+        if self._active is None and self._next is None and time.monotonic() - self._gone_s > self._bounds.ready_max_s:
+            raise NotJudgedError("replica", NONE_READY)
         lag, bound_ms = self.lag(), self._bounds.behind_max_ms
         if lag.ms > bound_ms:
             raise NotJudgedError("replica", f"{lag.ms:,} ms behind (bound {bound_ms:,})")
@@ -211,7 +211,9 @@ class Replicas:
         except (EOFError, ConnectionError, OSError):
             writer.close()
             return
-        if hello.what == FORK:
+        if hello.what == DRY:
+            self._task(self._dry.hear(hello, reader, writer))
+        elif hello.what == FORK:
             self._task(self._take(Fork(hello, reader, writer, self._checkpoint)))
         else:
             self._task(self._followers.hear(hello, reader, writer))
@@ -258,7 +260,7 @@ class Replicas:
                         self._lose(fork, error)
                     return False
                 fork.upto = upto
-        return True
+        return not fork.closed  # a later one may have come while the last of it was laid over
 
     def _offer(self, fork: Fork) -> None:
         """``fork`` may judge the next call."""
@@ -277,7 +279,7 @@ class Replicas:
         if self._forks.get(fork.number) is fork:
             del self._forks[fork.number]
         if self._active is fork:
-            self._active = None
+            self._active, self._gone_s = None, time.monotonic()
         if self._next is fork:
             self._next = None
         self._followers.fork_now(fork.number)
@@ -312,10 +314,14 @@ class Replicas:
             self._work.clear()
             try:
                 while await self._next_call():
-                    pass
+                    await self._rest()
             except Exception as error:
                 log.exception("asking a replica failed", error=repr(error))
                 self._fail_waiting(f"asking it failed: {error!r}", 0)
+
+    async def _rest(self) -> None:
+        """Leave half of the time to others: a call costs the same for one record as for ten that came meanwhile."""
+        await asyncio.sleep(min(self._took_s, REST_S_MAX))
 
     async def _next_call(self) -> bool:
         """Ask what is to be asked now; whether there may be more."""
@@ -323,19 +329,15 @@ class Replicas:
         if fork is None:
             return await self._nobody()
         entries = together(self._waiting.after(fork.upto or 0)[:CALL_MAX])
-        dry, self._dry = [each for each in self._dry if not each.answer.done()], []
+        dry = self._dry.take()
         if entries or dry:
-            try:
-                await self._call(fork, entries, dry)
-            except Exception:
-                self._dry = [*dry, *self._dry]
-                raise
+            await self._call(fork, entries, dry)
         return bool(entries or dry)
 
     async def _nobody(self) -> bool:
         """Nobody judges: who waited long enough is told so; whether to look again."""
-        self._fail_waiting("no replica is ready", self._bounds.ready_max_s)
-        if not self._dry and not any(True for _ in self._waiting.pending()):
+        self._fail_waiting(NONE_READY, self._bounds.ready_max_s)
+        if not len(self._dry) and not any(True for _ in self._waiting.pending()):
             return False
         with suppress(TimeoutError):
             await asyncio.wait_for(self._work.wait(), 0.05)
@@ -347,10 +349,8 @@ class Replicas:
         for entry in list(self._waiting.pending()):
             if entry.came_s <= old_s and entry.answer is not None:
                 entry.answer.set_result(NotJudgedError("replica", why))
-        for dry in self._dry if not after_s or self._active is None else []:
-            if not dry.answer.done():
-                dry.answer.set_result([NotJudgedError("replica", why)] * len(dry.asked))
-        self._dry = [each for each in self._dry if not each.answer.done()]
+        if not after_s or self._active is None:
+            self._dry.fail(why)
 
     async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[Dry]) -> None:
         told = [each for each in entries if each.failures < FAILURES_MAX]
@@ -359,31 +359,27 @@ class Replicas:
                 each.answer.set_result(NotJudgedError("record", "judging it failed; see the log of the API"))
         wanted = [each.wanted for each in told]
         lay = [each.laid(wanted=is_wanted) for each, is_wanted in zip(told, wanted, strict=True)]
-        apart = [[Entry(0, each, 0.0).laid(wanted=True) for each in one.asked] for one in dry]
+        token = self._dry.begin(dry) if dry else 0
         try:
-            answer = await fork.ask(Ask(lay, apart), self._bounds.call_max_s * (1 + len(dry)))
+            answer = await fork.ask(Ask(lay, laid_of(dry), token), self._bounds.call_max_s)
         except LostError as error:
             if error.raised:  # one of them did it, and nobody can say which
                 for each in told:
                     each.failures += 1
-            self._dry = [*dry, *self._dry] if not error.late else self._dry
-            for one in dry if error.late else []:
-                if not one.answer.done():
-                    one.answer.set_result([NotJudgedError("replica", str(error))] * len(one.asked))
+            self._dry.lost(token)
             self._lose(fork, error)
             return
         self.calls += 1
         self.spent_ms += answer.spent_ms
+        self._took_s = answer.spent_ms / 1e3
         self._learn(answer.known)
         if entries:
             fork.upto = self._settled = entries[-1].at
         as_of = AsOf(fork.batch, max(0, round((time.time() - fork.as_of_s) * 1e3)), answer.laid)
+        self._dry.judged_on(token, as_of)
         for each, (judged, digest) in zip(told, answer.judged, strict=False):
             if each.wanted and each.answer is not None:
                 each.answer.set_result(verdict_of(judged, digest, as_of))
-        for one, judged_apart in zip(dry, answer.dry, strict=True):
-            if not one.answer.done():
-                one.answer.set_result([verdict_of(judged, digest, as_of) for judged, digest in judged_apart])
 
     def _learn(self, bases: Sequence[Basis]) -> None:
         for each in bases:

@@ -14,6 +14,8 @@ from crossline.core.basics.errors import StateError, UsageError
 from crossline.engine.book.checkpoint import OWNER
 
 KAFKA = "kafka"
+# Between two forks. Each costs some 20 ms of processor time: the fork, and pages that are touched again after it.
+PAUSE_MS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Setup:
     socket: str
     number: int = 0
     state: str = ""
-    pause_ms: int = 100
+    pause_ms: int = PAUSE_MS
 
     @property
     def state_root(self) -> str:

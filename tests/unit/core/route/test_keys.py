@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.core.basics.values import Records
+from crossline.core.route import keys
 from crossline.core.route.keys import bytes_of, key_column, key_values
 from crossline.core.streams.schema import StreamSpec, load_streams
 
@@ -51,14 +52,28 @@ GROUPS = st.lists(st.sampled_from(sorted(TYPES)), min_size=0, max_size=3, unique
 
 @given(st.lists(VALUES, min_size=1, max_size=12), GROUPS)
 def test_keys_are_equal_exactly_where_all_values_are(rows: list[dict[str, Any]], fields: tuple[str, ...]) -> None:
-    keys = keys_of(SPEC, fields, rows)
+    found = keys_of(SPEC, fields, rows)
     wanted = [tuple(row[f] for f in fields) for row in rows]
-    for key, values in zip(keys, wanted, strict=True):
+    for key, values in zip(found, wanted, strict=True):
         assert (key is None) == any(v is None for v in values)
     for i in range(len(rows)):
         for j in range(len(rows)):
-            if keys[i] is not None and keys[j] is not None:
-                assert (keys[i] == keys[j]) == (wanted[i] == wanted[j])
+            if found[i] is not None and found[j] is not None:
+                assert (found[i] == found[j]) == (wanted[i] == wanted[j])
+
+
+WIDE = st.fixed_dictionaries({"a": st.none() | st.text(max_size=3), "n": st.none() | st.integers(-(2**63), 2**63 - 1)})
+
+
+@given(st.lists(VALUES | WIDE, min_size=1, max_size=40), GROUPS)
+def test_few_rows_have_the_keys_that_many_have(rows: list[dict[str, Any]], fields: tuple[str, ...]) -> None:
+    found = []
+    for few in (0, 100):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keys, "FEW", few)
+            column = key_column(SPEC, fields, records(rows))
+        found.append((column.rows.tolist(), column.values.to_pylist(), column.hashes.tolist()))
+    assert found[0] == found[1]
 
 
 @given(st.lists(VALUES, min_size=1, max_size=12), GROUPS)

@@ -30,7 +30,7 @@ def test_every_length_of_tail_and_read_only_views() -> None:
     assert xxh64_many(data, np.array([0, 256], np.int64), 7).tolist() == [xxhash.xxh64_intdigest(bytes(range(256)), 7)]
 
 
-@pytest.mark.parametrize("offsets", [[], [1, 0], [0, 5], [-1, 2]])
+@pytest.mark.parametrize("offsets", [[], [1, 0], [0, 5], [-1, 2], [0, 1, 2, 3, 4, 3], [0, 1, 2, 3, 4, 5]])
 def test_offsets_that_lead_outside_are_refused(offsets: list[int]) -> None:
     with pytest.raises(ValueError, match="within the data"):
         xxh64_many(np.zeros(4, np.uint8), np.array(offsets, np.int64))

@@ -25,7 +25,7 @@ DEEP = b'{"records": [' + b"[" * 400 + b"]" * 400 + b"]}"
 def with_server(work: Callable[[httpx.AsyncClient, Desk], Awaitable[None]]) -> None:
     async def run() -> None:
         desk = Desk()
-        app = Starlette(routes=HotRoutes(desk.decisions, "peek", 30_000).routes())
+        app = HotRoutes(desk.decisions, "peek", 30_000, Starlette())
         bound, place = listening(Place("127.0.0.1", 0))
         stop, up = asyncio.Event(), asyncio.Event()
         serving = asyncio.create_task(serve(app, bound, ServeSettings(open=True), stop, up.set))

@@ -15,7 +15,7 @@ from crossline.core.streams.schema import StreamSpec
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.service import Claim, Decisions, Parts
-from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
+from crossline.serve.decisions.values import Asked, AsOf, Basis, Degraded, NotJudgedError, Place, Verdict
 
 PAYMENTS = StreamSpec.model_validate(
     {
@@ -45,25 +45,32 @@ def decided(asked: Asked, decision: str) -> dict[str, Any]:
 
 @dataclass
 class FakeJudge:
-    """Says ``review``; ``held``: not before this is set; ``error``: instead."""
+    """Says ``says``; ``held``: not before this is set; ``error``: instead. ``degraded``: of each verdict."""
+
+    says: str = "review"
+    degraded: tuple[Degraded, ...] = ()
 
     held: asyncio.Event = field(default_factory=asyncio.Event)
     error: Exception | None = None
     seen: list[str] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
+    numbers: set[int] = field(default_factory=set)
     placed_at: dict[int, Place] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
     dry: list[str] = field(default_factory=list)
 
     async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
         (self.seen if keep else self.dry).extend(each.record_id for each in asked)
+        self.numbers.update(each.number for each in asked)
         self.asked.set()
         await self.held.wait()
         if self.error is not None:
             raise self.error
-        return [Verdict(decided(each, "review"), {}, {}, AsOf(7, 40, 0), "basis") for each in asked]
+        as_of = AsOf(7, 40, 0)
+        return [Verdict(decided(each, self.says), {}, {}, as_of, "basis", self.degraded) for each in asked]
 
     def placed(self, number: int, place: Place) -> None:
+        assert number in self.numbers, "the place of a record that nobody was asked about"
         self.placed_at[number] = place
 
     def dropped(self, number: int) -> None:
@@ -104,7 +111,14 @@ class FakeStream:
 
 @dataclass
 class FakeLedger:
-    """As the ledger, in memory."""
+    """As the ledger, in memory. ``keeps``: answers are kept once it is set; ``fails``: and then not.
+
+    ``frees``: claims are given up once it is set.
+    """
+
+    keeps: asyncio.Event = field(default_factory=asyncio.Event)
+    frees: asyncio.Event = field(default_factory=asyncio.Event)
+    fails: RetryableError | None = None
 
     known: dict[tuple[str, str], tuple[str, bytes | None]] = field(default_factory=dict)
     error: RetryableError | None = None
@@ -121,20 +135,26 @@ class FakeLedger:
         return Claim("fresh") if body is None else Claim("answered", body)
 
     async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
+        await self.keeps.wait()
+        if self.fails is not None:
+            raise self.fails
         asked, body = answer.asked, orjson.dumps({**said, "receipt": "r"})
         self.known[asked.stream, asked.record_id] = asked.digest, body
         return body
 
     async def release(self, asked: Asked) -> None:
+        await self.frees.wait()
         del self.known[asked.stream, asked.record_id]
 
 
 @dataclass
 class FakeOutbox:
+    takes: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: list[str] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
 
     async def put(self, asked: Sequence[Asked]) -> None:
+        await self.takes.wait()
         self.waiting.extend(each.record_id for each in asked)
 
     async def done(self, asked: Asked) -> None:
@@ -160,9 +180,14 @@ class Desk:
     answers: list[tuple[Answer, Place | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for each in (self.judge.held, self.log.held, self.stream.held):
+        for each in self.held():
             each.set()
         records = StreamRecords({"payments": PAYMENTS})
         logs = {"payments": self.log}
         told = (FakeFallback(), lambda answer, place: self.answers.append((answer, place)))
         self.decisions = Decisions(Parts(records, self.judge, self.stream, self.ledger, self.outbox, logs, *told))
+
+    def held(self) -> tuple[asyncio.Event, ...]:
+        """What a part waits for before it goes on."""
+        kept = (self.ledger.keeps, self.ledger.frees, self.outbox.takes)
+        return (self.judge.held, self.log.held, self.stream.held, *kept)

@@ -25,7 +25,7 @@ def with_desk(work: Callable[[Desk], Awaitable[Any]]) -> Any:
         try:
             return await work(desk)
         finally:
-            for each in (desk.judge.held, desk.log.held, desk.stream.held):
+            for each in desk.held():
                 each.set()
             await desk.decisions.close()
 
@@ -46,6 +46,22 @@ def test_a_record_is_judged_kept_and_answered() -> None:
         assert desk.log.there == desk.judge.seen == ["t1"]
         assert list(desk.judge.placed_at) == [1]
         assert desk.outbox.waiting == []
+
+    with_desk(work)
+
+
+def test_who_judges_knows_a_record_before_it_has_its_place_though_it_is_busy_with_others() -> None:
+    async def work(desk: Desk) -> None:
+        desk.judge.held.clear()
+        ids = ["t1", "t2", "t3"]
+        ask = desk.decisions.decide
+        asking = [asyncio.create_task(ask("payments", payment(each), "peek", LONG_S)) for each in ids]
+        async with asyncio.timeout(LONG_S):  # the log answers while who judges has not answered the first
+            while len(desk.judge.placed_at) < len(ids):  # noqa: ASYNC110 - nobody else tells
+                await asyncio.sleep(0)
+        desk.judge.held.set()
+        assert [said(await each)["answered"] for each in asking] == ["peek"] * 3
+        assert sorted(desk.judge.placed_at) == [1, 2, 3]
 
     with_desk(work)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crossline.connectors.feed.files import FeedBatch
 from crossline.serve.decisions.replies import Answer
@@ -103,3 +105,86 @@ def test_what_no_batch_has_any_more_is_forgotten() -> None:
     assert settling.batch(batch(7, 9, begin=4)) == []
     settling.forget("payments", Place("p-0", 3))
     assert settling.waiting == 0
+
+
+def test_a_batch_looks_at_nothing_but_what_it_has() -> None:
+    """A hundred thousand answers wait behind it: none of their places is looked at."""
+    looked: list[Place] = []
+
+    class Looked(FeedBatch):
+        def covers(self, stream: str, place: Place) -> bool:
+            looked.append(place)
+            return super().covers(stream, place)
+
+        def has(self, stream: str, place: Place) -> bool:
+            looked.append(place)
+            return super().has(stream, place)
+
+    settling = Settling()
+    for number in range(100_000):
+        settling.expect("payments", f"t{number}", f"d{number}", "peek", "allow", Place("p-0", number))
+    made = batch(1, 3, of_stream("t1", "block"))
+    assert [each.record_id for each in settling.batch(Looked(made.head, made.lines))] == ["t1"]
+    assert settling.waiting == 100_000 - 3
+    assert len(looked) <= 1
+
+
+class Naive:
+    """The same, by a look at all of them at each batch."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, tuple[str, Place | None]] = {}
+        self.compared: list[tuple[str, int]] = []
+
+    def batch(self, made: FeedBatch) -> None:
+        said = {orjson.loads(each)["record_id"] for each in made.section("decisions")}
+        for name, (_, place) in list(self.open.items()):
+            if name in said or (place is not None and made.has("payments", place)):
+                del self.open[name]
+                self.compared.append((name, made.number))
+
+
+STEP = st.one_of(
+    st.tuples(st.just("answer"), st.integers(0, 9), st.sampled_from(["p-0", "p-1", None])),
+    st.tuples(st.just("placed"), st.integers(0, 9), st.sampled_from(["p-0", "p-1"])),
+    st.tuples(st.just("batch"), st.integers(0, 3), st.lists(st.integers(0, 9), max_size=2)),
+)
+
+
+@given(st.lists(STEP, max_size=40))
+def test_what_is_compared_with_which_batch_is_what_a_look_at_all_says(steps: list[tuple[str, int, Any]]) -> None:
+    """Places are those of the record's number; a batch that an answer came too late for is given again, as asked."""
+    naive, covered = Naive(), list[Place]()
+    settling, found = Settling(on_covered=lambda _, place: covered.append(place)), list[tuple[str, int]]()
+    end, made = 0, list[FeedBatch]()
+
+    def take(of: FeedBatch) -> None:
+        before = {which[1] for which in settling._open}
+        settling.batch(of)
+        found.extend((name, of.number) for name in sorted(before - {which[1] for which in settling._open}))
+        naive.batch(of)
+
+    for what, number, more in steps:
+        name = f"t{number}"
+        if what == "answer" and name not in naive.open:
+            place = None if more is None else Place(more, number)
+            settling.answered(answered(name, "allow", "peek"), place)
+            naive.open[name] = ("allow", place)
+        elif what == "placed":
+            settling.placed("payments", name, Place(more, number))
+            if name in naive.open:
+                naive.open[name] = ("allow", Place(more, number))
+        elif what == "batch":
+            begin, end = end, end + number
+            lines = [orjson.dumps(of_stream(f"t{each}", "block")) for each in more]
+            counts = {"decisions": len(lines), "alerts": 0, "dead": 0, "late": 0}
+            both = {"payments": {"p-0": end, "p-1": end}}
+            head = {"batch": len(made), "ends": both, "begins": {"payments": {"p-0": begin, "p-1": begin}}}
+            made.append(FeedBatch({**head, "lines": counts}, lines))
+            take(made[-1])
+        while covered:
+            place = covered.pop()
+            for each in [each for each in made if each.has("payments", place)]:
+                take(each)
+    assert sorted(found) == sorted(naive.compared)
+    assert {which[1] for which in settling._open} == naive.open.keys()

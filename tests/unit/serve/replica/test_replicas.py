@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from tests.oracle.replicated import Pipeline, told
 
 from crossline.core.basics.errors import StateError, UsageError
@@ -32,7 +33,7 @@ def run(pipeline: Pipeline, play: Callable[[Replicas], Awaitable[None]], **more:
         finally:
             await replicas.close()
 
-    asyncio.run(whole())
+    uvloop.run(whole())  # as the API does
 
 
 def decisions(found: list[Verdict | NotJudgedError]) -> list[Any]:
@@ -219,9 +220,17 @@ def test_who_is_behind_says_so_and_an_idle_pipeline_is_not(pipeline: Pipeline) -
 
 
 def test_without_a_replica_nobody_waits_for_long(pipeline: Pipeline) -> None:
+    """The first one waits for a while, and who comes later, since there was none for so long, not at all."""
+
     async def play(replicas: Replicas) -> None:
+        asks = Asks()
         with pytest.raises(NotJudgedError, match="replica: no replica is ready"):
-            await replicas.judge([Asks().record()])
+            await replicas.judge([asks.record()])
+        for keep in (True, False):
+            later = asyncio.ensure_future(replicas.judge([asks.record()], keep=keep))
+            await asyncio.sleep(0)
+            assert later.done(), "at once"
+            assert isinstance(later.exception(), NotJudgedError)
 
     (pipeline.folder / "book.json").unlink()
     run(pipeline, play, bounds=Bounds(ready_max_s=0.1))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from pathlib import Path
 
 import orjson
+import pytest
+import uvloop
 
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.replica.answers import together
+from crossline.serve.replica.forks import Fork, LostError
+from crossline.serve.replica.messages import FORK, Ask, Hello
 from crossline.serve.replica.setup import Source
 from crossline.serve.replica.waiting import SourceEnds, Waiting
 
@@ -71,3 +76,22 @@ def test_batches_end_where_spark_says(tmp_path: Path) -> None:
     assert ends.of(5)["logins"] == {"0.jsonl": 80, "1.jsonl": 30}
     assert ends.of(4)["logins"] == {"0.jsonl": 80}, "an earlier one again"
     assert ends.of(77) == {}, "of which Spark says nothing any more"
+
+
+def test_a_fork_that_was_ended_is_lost_to_who_asks_it() -> None:
+    """On the loop that the API runs on: its transports raise RuntimeError when one writes to a closed one."""
+
+    async def work(folder: Path) -> None:
+        accepted: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_unix_server(lambda _, writer: accepted.set_result(writer), folder / "socket")
+        fork = Fork(Hello(FORK, 0, 0), *await asyncio.open_unix_connection(folder / "socket"), str(folder))
+        fork.close()
+        with pytest.raises(LostError, match="ended"):
+            await fork.ask(Ask(), 1.0)
+        other = await accepted
+        other.close()
+        await other.wait_closed()
+        server.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        uvloop.run(work(Path(folder)))

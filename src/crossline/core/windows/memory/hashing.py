@@ -9,10 +9,12 @@ from __future__ import annotations
 import secrets
 from contextlib import nullcontext
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 from numba import njit, types
 
 from crossline.core.basics.compiling import compiled_for
@@ -22,6 +24,8 @@ from crossline.core.windows.memory.sources import digest
 from crossline.core.windows.memory.watch import WATCHES, Piece, watching
 
 U64 = npt.NDArray[np.uint64]
+FEW = 5  # offsets, of which a call of the kernel takes longer than the hashing
+_WRONG = "offsets must ascend and stay within the data"
 
 # The five primes of the published algorithm.
 P1 = np.uint64(0x9E3779B185EBCA87)
@@ -174,11 +178,22 @@ def xxh64_many(data: U8, offsets: I64, seed: int = 0) -> U64:
     Raises:
         ValueError: offsets that descend or leave ``data``.
     """
+    if 0 < len(offsets) <= FEW:
+        return _of_few(data, offsets.tolist(), seed)
     data, offsets = _checked(data, offsets)
     out: U64 = np.empty(len(offsets) - 1, np.uint64)
     with watching(_pieces(data, offsets, out)) if WATCHES else nullcontext():
         _compiled()(data.ctypes.data, offsets.ctypes.data, len(out), np.uint64(seed), out.ctypes.data)
     return out
+
+
+def _of_few(data: U8, offsets: list[int], seed: int) -> U64:
+    """The same for so few that a call of the kernel would take longer."""
+    if offsets[0] < 0 or offsets[-1] > len(data) or any(end < start for start, end in pairwise(offsets)):
+        raise ValueError(_WRONG)
+    raw = data[offsets[0] : offsets[-1]].tobytes()
+    spans = pairwise(each - offsets[0] for each in offsets)
+    return np.array([xxhash.xxh64_intdigest(raw[start:end], seed) for start, end in spans], np.uint64)
 
 
 def _pieces(*arrays: np.ndarray[Any, np.dtype[Any]]) -> list[Piece]:
@@ -187,5 +202,5 @@ def _pieces(*arrays: np.ndarray[Any, np.dtype[Any]]) -> list[Piece]:
 
 def _checked(data: U8, offsets: I64) -> tuple[U8, I64]:
     if len(offsets) == 0 or offsets[0] < 0 or offsets[-1] > len(data) or bool((offsets[1:] < offsets[:-1]).any()):
-        raise ValueError("offsets must ascend and stay within the data")
+        raise ValueError(_WRONG)
     return np.require(data, np.uint8, ["C"]), np.require(offsets, np.int64, ["C"])

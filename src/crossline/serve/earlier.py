@@ -1,0 +1,113 @@
+"""What an earlier process of the API left: answers that were held to no batch yet, and records that no batch has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+
+from crossline.connectors.base import wall_clock_ms
+from crossline.connectors.feed.files import FeedBatch, batches_in, read_head
+from crossline.connectors.recordlog.filelog import FileRecordLog
+from crossline.core.basics.errors import StateError
+from crossline.core.settings.kafka import KafkaSourceSettings
+from crossline.core.settings.sources import Source
+from crossline.logs import get_logger
+from crossline.serve.decisions.records import StreamRecords
+from crossline.serve.decisions.settling import Settling
+from crossline.serve.decisions.values import RecordLog
+from crossline.serve.feed.reader import FeedReader
+from crossline.serve.replica.replicas import Replicas
+from crossline.serve.unread import Behind, lay_unread, of_files, of_topic, tell_places
+
+MARK = "settled.json"  # the batch up to which answers were held to what it gave
+LOOK_BACK = 10  # batches before it, of which some answers may have waited still
+NOTE_MS = 1_000  # between two marks
+BEFORE_MS, EXPECTED_MAX = 60_000, 100_000  # answers from so long before that batch, so many of them
+
+log = get_logger(__name__)
+
+
+class Unsettled(Protocol):
+    """The ledger, asked what was held to no batch yet."""
+
+    def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
+        """See ``read_unsettled``."""
+        ...
+
+
+class Mark:
+    """Where a process has got to, in a file in ``folder``: whoever comes next goes on from there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / MARK
+        self._noted_ms = 0
+
+    def note(self, batch: int) -> None:
+        """Answers up to this batch were held to what it gave; written once a second at most."""
+        now_ms = wall_clock_ms()
+        if abs(now_ms - self._noted_ms) < NOTE_MS:
+            return
+        aside = self._path.with_name(f".{MARK}.tmp")
+        try:
+            aside.write_bytes(orjson.dumps({"batch": batch}))
+            aside.replace(self._path)
+        except OSError as error:
+            log.warning("it cannot be noted which answers were compared", path=str(self._path), error=str(error))
+        self._noted_ms = now_ms
+
+    def read(self) -> int | None:
+        """The batch; None where there is no mark that can be read: after a kill of the machine it may be empty."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return int(orjson.loads(self._path.read_bytes())["batch"])
+        return None
+
+
+def begin_of(feed: Path, mark: Mark, newest: FeedBatch | None) -> FeedBatch | None:
+    """The batch behind which answers are to be compared: the newest, or an earlier one where the mark is before it."""
+    noted = mark.read()
+    if newest is None or noted is None or noted > newest.number:  # the checkpoint is another one
+        return newest
+    for number in batches_in(feed):
+        if noted - LOOK_BACK <= number < newest.number:
+            with suppress(OSError, StateError):
+                return read_head(feed, number)
+    return newest
+
+
+async def take_up(
+    sources: Mapping[str, Source],
+    logs: Mapping[str, RecordLog],
+    records: StreamRecords,
+    reader: FeedReader,
+    mark: Mark,
+    answers: Unsettled,
+    settling: Settling,
+    replicas: Replicas,
+) -> int:
+    """Go on where an earlier process ended; the number of the batch behind which the feed is to be followed."""
+    newest = await reader.newest()
+    begin = await asyncio.to_thread(begin_of, reader.folder, mark, newest)
+    since_ms = 0 if begin is None else int(begin.head["planned_ms"]) - BEFORE_MS
+    for each in reversed(await asyncio.to_thread(answers.unsettled, since_ms, EXPECTED_MAX)):
+        settling.expect(*each, None)
+    for stream, each_log in logs.items():
+        behind = _behind_of(sources[stream], each_log)
+        if behind is not None:
+            await lay_unread(replicas, newest, records, stream, behind)
+            if settling.waiting:
+                await tell_places(begin, records, stream, behind, settling.placed)
+    return -1 if begin is None else begin.number
+
+
+def _behind_of(source: Source, each: RecordLog) -> Behind | None:
+    if isinstance(each, FileRecordLog):
+        return of_files(each.folder)
+    if isinstance(source, KafkaSourceSettings):
+        return of_topic(source, source.topic.split(",")[0].strip(), os.environ)
+    return None

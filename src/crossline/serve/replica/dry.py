@@ -1,0 +1,154 @@
+"""Dry runs as the process of the API has them: judged apart, and never at the cost of those who really ask.
+
+A fork makes a copy of itself for all that wait, which answers by itself while the fork goes on. That costs the fork
+some milliseconds. So one copy is under way at a time, and the next begins late enough that they take no more than a
+share of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Verdict
+from crossline.serve.replica.answers import verdict_of
+from crossline.serve.replica.messages import WITHIN_S, Answer, Hello, received
+from crossline.serve.replica.overlay import Laid
+
+AT_ONCE = 20  # dry runs that one copy judges
+SHARE = 0.2  # of the time, at most, one is under way
+
+
+@dataclass(eq=False)
+class Dry:
+    """Records of a dry run, and who waits for what is said of them."""
+
+    asked: Sequence[Asked]
+    answer: asyncio.Future[list[Verdict | NotJudgedError]]
+
+
+@dataclass(eq=False)
+class _UnderWay:
+    token: int
+    dry: Sequence[Dry]
+    begun_s: float
+    timer: asyncio.TimerHandle
+    as_of: asyncio.Future[AsOf]
+
+
+class DryRuns:
+    """Those that wait, and those that are judged now. ``wake``: called where some may begin; ``learn``: of bases."""
+
+    def __init__(self, wake: Callable[[], None], learn: Callable[[Sequence[Basis]], None]) -> None:
+        self._wake, self._learn = wake, learn
+        self._waiting: list[Dry] = []
+        self._under_way: _UnderWay | None = None
+        self._tokens = count(1)
+        self._not_before_s = 0.0
+        self.copies = 0
+
+    def put(self, asked: Sequence[Asked]) -> asyncio.Future[list[Verdict | NotJudgedError]]:
+        """What is said of ``asked``, once it is there."""
+        answer: asyncio.Future[list[Verdict | NotJudgedError]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Dry(asked, answer))
+        self._wake()
+        return answer
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> list[Dry]:
+        """Those that are to begin now; who does not wait any more is left out."""
+        self._waiting = [each for each in self._waiting if not each.answer.done()]
+        if self._under_way is not None or not self._waiting or self._left_s() > 0:
+            return []
+        taken, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
+        return taken
+
+    def begin(self, dry: Sequence[Dry]) -> int:
+        """They are judged now; the token by which the copy tells what it found."""
+        loop, token = asyncio.get_running_loop(), next(self._tokens)
+        timer = loop.call_later(WITHIN_S, self._end, token, "a dry run took too long")
+        self._under_way = _UnderWay(token, dry, loop.time(), timer, loop.create_future())
+        self.copies += 1
+        return token
+
+    def judged_on(self, token: int, as_of: AsOf) -> None:
+        """Those under way by ``token`` are judged on this state."""
+        mine = self._under_way
+        if mine is not None and mine.token == token and not mine.as_of.done():
+            mine.as_of.set_result(as_of)
+
+    def lost(self, token: int) -> None:
+        """Who was to make a copy for those under way by ``token`` is gone: another one does."""
+        mine = self._under_way
+        if mine is not None and mine.token == token:
+            mine.timer.cancel()
+            self._under_way, self._waiting = None, [*mine.dry, *self._waiting]
+
+    async def hear(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A copy says what it found, or ends without."""
+        why = "the process that judged it ended"
+        try:
+            said: Answer = await asyncio.wait_for(received(reader), WITHIN_S)
+            mine = self._under_way
+            if mine is not None and mine.token == hello.token and not said.error:
+                self._learn(said.known)
+                as_of = await asyncio.wait_for(asyncio.shield(mine.as_of), WITHIN_S)
+                for one, found in zip(mine.dry, said.dry, strict=True):
+                    if not one.answer.done():
+                        one.answer.set_result([verdict_of(judged, digest, as_of) for judged, digest in found])
+            why = said.error or why
+        except TimeoutError:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(hello.pid, signal.SIGKILL)
+        except (EOFError, ConnectionError, OSError):
+            pass
+        finally:
+            writer.close()
+            self._end(hello.token, why)
+
+    def fail(self, why: str) -> None:
+        """Nobody judges them."""
+        for each in self._waiting:
+            _say(each, "replica", why)
+        self._waiting = []
+
+    def close(self) -> None:
+        """Those under way, too, are told so."""
+        if self._under_way is not None:
+            self._end(self._under_way.token, "the API ends")
+        self.fail("the API ends")
+
+    def _end(self, token: int, why: str) -> None:
+        """What was under way by this token is over; whoever has no answer yet is told ``why``."""
+        mine = self._under_way
+        if mine is None or mine.token != token:
+            return
+        mine.timer.cancel()
+        for each in mine.dry:
+            _say(each, "record", f"a dry run failed: {why}")
+        loop = asyncio.get_running_loop()
+        took_s = loop.time() - mine.begun_s
+        self._under_way, self._not_before_s = None, loop.time() + took_s * (1 / SHARE - 1)
+        loop.call_later(max(0.0, self._left_s()), self._wake)
+
+    def _left_s(self) -> float:
+        return self._not_before_s - asyncio.get_running_loop().time()
+
+
+def laid_of(dry: Sequence[Dry]) -> list[list[Laid]]:
+    """The records of each, as they are told to who judges them."""
+    return [[Laid(each.stream, each.record_id, each.raw, each.ingest_ms) for each in one.asked] for one in dry]
+
+
+def _say(dry: Dry, part: str, why: str) -> None:
+    if not dry.answer.done():
+        found: list[Any] = [NotJudgedError(part, why)] * len(dry.asked)
+        dry.answer.set_result(found)

@@ -1,0 +1,138 @@
+"""A producer that has a fatal error is replaced; what it held fails, and is taken when it comes again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from crossline.connectors.recordlog import topic as of_topics
+from crossline.connectors.recordlog.topic import KafkaRecordLog
+from crossline.core.basics.errors import RetryableError
+from crossline.core.settings.kafka import KafkaSourceSettings
+from crossline.core.streams.asked import Asked, Place
+
+SETTINGS = KafkaSourceSettings.model_validate({"kind": "kafka", "brokers": "localhost:1", "topic": "payments"})
+
+
+class Message:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class FakeProducer:
+    """Delivers at the next poll; ``error``: that instead. ``raises``: at once. ``silent``: nothing, until purged."""
+
+    made: list[FakeProducer]
+    error: KafkaError | None = None
+    raises: KafkaError | None = None
+    silent = False
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[..., None]] = []
+        self._lock = threading.Lock()
+        self.purged = False
+
+    def produce(self, *_: Any, on_delivery: Callable[..., None], **__: Any) -> None:
+        if self.raises is not None:
+            raise KafkaException(self.raises)
+        with self._lock:
+            self._waiting.append(on_delivery)
+
+    def poll(self, _: float) -> None:
+        with self._lock:
+            mine, self._waiting = ([], self._waiting) if self.silent and not self.purged else (self._waiting, [])
+        for number, tell in enumerate(mine):
+            error = KafkaError(KafkaError._PURGE_INFLIGHT) if self.purged else self.error
+            tell(error, Message(number))
+
+    def flush(self, timeout_s: float) -> None:
+        self.poll(timeout_s)
+
+    def purge(self) -> None:
+        self.purged = True
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
+    found: list[FakeProducer] = []
+
+    def client_of(*_: Any) -> FakeProducer:
+        found.append(FakeProducer())
+        return found[-1]
+
+    monkeypatch.setattr(of_topics, "client_of", client_of)
+    return found
+
+
+def record(number: int) -> Asked:
+    return Asked(number, "payments", f"t{number}", b'{"account": "a"}', "", 5)
+
+
+FATAL = KafkaError(KafkaError._FATAL, "the sequence of a partition was lost", fatal=True)
+
+
+@pytest.mark.parametrize("how", ["delivery", "at once"])
+def test_another_producer_takes_over(made: list[FakeProducer], how: str) -> None:
+    async def play() -> None:
+        log = KafkaRecordLog(SETTINGS, "payments", "account")
+        try:
+            assert await log.append([record(1)]) == [Place("payments-0", 0)]
+            (first,) = made
+            first.error, first.raises = (FATAL, None) if how == "delivery" else (None, FATAL)
+            with pytest.raises(RetryableError, match="the sequence of a partition was lost"):
+                await log.append([record(2)])
+            assert len(made) == 2
+            assert await log.append([record(2)]) == [Place("payments-0", 0)]
+            assert await log.append([record(1)]) == [Place("payments-0", 0)], "known since before"
+            assert len(made) == 2
+        finally:
+            await log.close()
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_what_the_first_still_held_fails_and_may_come_again(made: list[FakeProducer]) -> None:
+    async def play() -> None:
+        log = KafkaRecordLog(SETTINGS, "payments", "account")
+        try:
+            made[0].silent = True
+            held = asyncio.create_task(log.append([record(1)]))
+            await asyncio.sleep(0)
+            made[0].raises = FATAL
+            with pytest.raises(RetryableError):
+                await log.append([record(2)])
+            with pytest.raises(RetryableError):
+                await held
+            assert made[0].purged
+            assert len(await log.append([record(1), record(2)])) == 2
+        finally:
+            await log.close()
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_an_error_that_passes_replaces_nothing(made: list[FakeProducer]) -> None:
+    async def play() -> None:
+        log = KafkaRecordLog(SETTINGS, "payments", "account")
+        try:
+            made[0].error = KafkaError(KafkaError._MSG_TIMED_OUT)
+            with pytest.raises(RetryableError):
+                await log.append([record(1)])
+            made[0].error = None
+            assert await log.append([record(1)]) == [Place("payments-0", 0)]
+            assert len(made) == 1
+        finally:
+            await log.close()
+
+    asyncio.run(asyncio.wait_for(play(), 30))

@@ -1,0 +1,112 @@
+"""A disk that stands still holds no request beyond its deadline; what could not be judged in part says so."""
+
+from __future__ import annotations
+
+import asyncio
+
+from crossline.core.basics.errors import RetryableError
+from crossline.serve.decisions.values import Degraded
+
+from .fakes import Desk, payment
+from .test_service import LONG_S, SHORT_S, said, with_desk
+
+MODEL = Degraded("rule:scored", "a score that is no finite number")
+
+
+def test_an_answer_that_is_not_kept_in_time_is_told_to_who_asks_again() -> None:
+    async def work(desk: Desk) -> None:
+        desk.ledger.keeps.clear()
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", SHORT_S)
+        assert loop.time() - begun_s < LONG_S / 2, "the ledger stands still for ever here"
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+        assert "nothing was decided" not in said(reply)["detail"]
+        assert (desk.log.there, desk.answers) == (["t1"], [])
+        desk.ledger.keeps.set()
+        await desk.decisions.close()
+        again = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        assert (again.status, dict(again.headers)) == (200, {"Idempotency-Replayed": "true"})
+        assert said(again)["decision"] == "review"
+        assert desk.log.there == ["t1"], "it is in its stream once"
+        assert [answer.asked.record_id for answer, _ in desk.answers] == ["t1"], "it is held to what the stream decides"
+
+    with_desk(work)
+
+
+def test_an_answer_that_cannot_be_kept_after_all_is_given_up() -> None:
+    async def work(desk: Desk) -> None:
+        desk.ledger.keeps.clear()
+        assert (await desk.decisions.decide("payments", payment("t1"), "peek", SHORT_S)).status == 503
+        desk.ledger.fails = RetryableError("the disk is gone")
+        desk.ledger.keeps.set()
+        await desk.decisions.close()
+        assert desk.ledger.known == {}
+        desk.ledger.fails = None
+        again = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        assert (again.status, said(again)["answered"]) == (200, "peek")
+
+    with_desk(work)
+
+
+def test_a_claim_that_cannot_be_given_up_in_time_holds_nobody() -> None:
+    async def work(desk: Desk) -> None:
+        desk.ledger.frees.clear()
+        desk.log.error = RetryableError("the disk is full")
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", SHORT_S)
+        assert reply.status == 503
+        assert ("payments", "t1") in desk.ledger.known
+        desk.ledger.frees.set()
+        await desk.decisions.close()
+        assert desk.ledger.known == {}
+
+    with_desk(work)
+
+
+def test_an_outbox_that_stands_still_holds_nobody() -> None:
+    async def work(desk: Desk) -> None:
+        desk.log.held.clear()
+        desk.outbox.takes.clear()
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", SHORT_S)
+        assert reply.status == 503
+        assert "neither its stream nor the outbox takes it now" in said(reply)["detail"]
+
+    with_desk(work)
+
+
+def test_a_disk_that_was_slow_lately_gets_more_of_the_time_of_the_next_request() -> None:
+    """It is a part of the time of all who come after, and a fifth of it at most."""
+
+    async def work(desk: Desk) -> None:
+        desk.decisions._keeping_s = 0.015
+        desk.judge.held.clear()
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        asked = asyncio.create_task(desk.decisions.decide("payments", payment("t1"), "peek", 0.2))
+        await desk.judge.asked.wait()
+        (flight,) = desk.decisions._flights.values()
+        assert abs(flight.until_s - begun_s - 0.2) < 0.05
+        assert abs(flight.until_s - flight.deadline_s - 0.030) < 1e-6
+        assert said(await asked)["answered"] == "fallback"
+
+    with_desk(work)
+
+
+def test_where_a_rule_could_not_be_judged_the_graver_of_two_words_is_answered() -> None:
+    """The fallback says review above 50,000 cents, and else allow."""
+
+    async def work(desk: Desk) -> None:
+        desk.judge.says, desk.judge.degraded = "allow", (MODEL,)
+        small = said(await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S))
+        large = said(await desk.decisions.decide("payments", payment("t2", 60_000), "peek", LONG_S))
+        desk.judge.says = "block"
+        blocked = said(await desk.decisions.decide("payments", payment("t3", 60_000), "peek", LONG_S))
+        for body in (small, large, blocked):
+            assert body["degraded"] == [{"part": "rule:scored", "why": "a score that is no finite number"}]
+        assert [(each["decision"], each["answered"]) for each in (small, large, blocked)] == [
+            ("allow", "peek"),
+            ("review", "fallback"),
+            ("block", "peek"),
+        ]
+
+    with_desk(work)
