@@ -63,6 +63,8 @@ def test_what_is_put_is_there_whole_and_is_replaced_whole(store: FileStore) -> N
     assert store.names() == []
     assert store.folders("a") == ["b"]
     assert store.folders() == ["a"]
+    assert store.below("a") == ["b/three", "one", "two"]
+    assert store.below("never") == []
 
 
 def test_what_is_deleted_is_gone_and_what_is_not_there_is_told(store: FileStore) -> None:

@@ -30,16 +30,17 @@ from crossline.serve.decisions.service import Decisions, Parts
 from crossline.serve.decisions.settling import Settling
 from crossline.serve.decisions.values import RecordLog
 from crossline.serve.earlier import Mark, take_up
+from crossline.serve.elsewhere.following import StoreFollower
 from crossline.serve.feed.exact import Exact
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.signing import Signer
-from crossline.serve.ledger.sqlite import SqliteLedger
+from crossline.serve.ledger.opening import ledger_of
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
+from crossline.serve.replica.setup import pipeline_of
 from crossline.serve.revising import Revising
 
-LEDGER, OUTBOX = "ledger.db", "outbox.db"
+OUTBOX = "outbox.db"
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
 
 log = get_logger(__name__)
@@ -57,7 +58,9 @@ class Api:
     reader: FeedReader
     settling: Settling
     path: Path
+    answers: LedgerDecisions
     streams: frozenset[str] = field(default_factory=frozenset)
+    replica_of: str | None = None
 
 
 def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
@@ -67,41 +70,43 @@ def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
             f"pipeline {config.name}: found no serve, or no policy; expected both: serve: {{listen: 127.0.0.1:8080}}, "
             "and policy: FILE, by which the API answers"
         )
-    if is_uri(config.engine.checkpoint):
+    if is_uri(config.engine.checkpoint) and config.tables:
         raise UsageError(
-            f"pipeline {config.name}: found checkpoint {config.engine.checkpoint}, expected a folder of this machine: "
-            "replicas follow the pipeline's own files there, in this version"
+            f"pipeline {config.name}: found enrich and checkpoint {config.engine.checkpoint}; expected a checkpoint in "
+            "a folder that this machine sees under the same path: replicas have no tables from a store, in this version"
         )
     return config.serve, config.policy
 
 
 @asynccontextmanager
-async def running(config: PipelineConfig) -> AsyncIterator[Api]:
+async def running(config: PipelineConfig, replica_of: str | None = None) -> AsyncIterator[Api]:
     """The parts of the API over the pipeline of ``config``, whose paths are absolute; they end with the context.
 
+    ``replica_of``: the checkpoint, where it is told apart from the pipeline file; the pipeline runs elsewhere then.
     Raises UsageError where it cannot be; StateError where another process has what it needs.
     """
     settings, policy = checked(config)
     path = Path(settings.path)
     await asyncio.to_thread(path.mkdir, mode=0o700, parents=True, exist_ok=True)
-    checkpoint = config.engine.checkpoint
     records = StreamRecords(config.streams)
     async with AsyncExitStack() as held:
         logs = {stream: log for stream in config.sources if (log := _log(config, stream)) is not None}
         for log in logs.values():
             held.push_async_callback(log.close)
             if isinstance(log, FileRecordLog):
-                await log.open()  # that another process has it is told at the start
-        signer = None if settings.signing_key_file is None else Signer.from_file(settings.signing_key_file)
-        group = LedgerGroup(SqliteLedger(path / LEDGER, signer))
+                await _held(log)
+        group, answers = await asyncio.to_thread(ledger_of, settings, config.streams)
+        held.callback(answers.close)
         held.push_async_callback(group.close)
+        checkpoint, unseen_ms = await _followed(held, config, replica_of)
         reader = FeedReader(Path(checkpoint) / FEED)
         held.push_async_callback(reader.close)
-        replicas = Replicas(checkpoint, count=settings.replicas, bounds=Bounds(behind_max_ms=settings.behind_max))
+        bounds = Bounds(behind_max_ms=settings.behind_max, unseen_ms=unseen_ms)
+        replicas = Replicas(checkpoint, count=settings.replicas, bounds=bounds)
         await replicas.start()
         held.push_async_callback(replicas.close)
         settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
-        mark, answers = Mark(path), LedgerDecisions(path / LEDGER, config.streams)
+        mark = Mark(path)
         after = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
         by_broker = frozenset(
             stream
@@ -128,7 +133,36 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
             _forgetting(group, settings.keep),
             Revising(reader, settling, group, settings, path, after, mark),
         ):
-            yield Api(config, settings, decisions, replicas, group, reader, settling, path, frozenset(logs))
+            parts = (decisions, replicas, group, reader, settling, path, answers)
+            yield Api(config, settings, *parts, frozenset(logs), replica_of)
+
+
+async def _held(log: FileRecordLog) -> None:
+    """That another process has it is told at the start."""
+    try:
+        await log.open()
+    except StateError as error:
+        raise StateError(f"{error}; several APIs at once need a source of kind kafka") from None
+
+
+async def _followed(
+    held: AsyncExitStack, config: PipelineConfig, replica_of: str | None
+) -> tuple[str, Callable[[], int]]:
+    """The checkpoint's folder, a copy of one on a store, and how old what it says is."""
+    place = replica_of or config.engine.checkpoint
+    if is_uri(place):
+        follower = StoreFollower(place)
+        held.callback(follower.close)
+        await follower.start()
+        folder, unseen_ms = str(follower.folder), follower.unseen_ms
+    else:
+        folder, unseen_ms = place, lambda: 0
+    owner = pipeline_of(folder)
+    if replica_of is not None and owner not in {None, config.name}:
+        raise UsageError(
+            f"{replica_of} is the checkpoint of pipeline {owner}, found {config.name}: name the pipeline file of that"
+        )
+    return folder, unseen_ms
 
 
 def _log(config: PipelineConfig, stream: str) -> RecordLog | None:

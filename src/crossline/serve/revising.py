@@ -85,9 +85,13 @@ class Revising:
 
     async def _keep(self, revised: Sequence[Revised]) -> None:
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between
-            part = [(each.decision_id, revision_of(each)) for each in revised[at : at + AT_ONCE]]
-            await _until_taken(partial(self._ledger.call, partial(_revise, part)))
-        await self._push([made for each in revised if (made := pushed_of(each)) is not None])
+            part = revised[at : at + AT_ONCE]
+            said = [(each.decision_id, revision_of(each)) for each in part]
+            new: set[int] = set()
+            await _until_taken(partial(self._ledger.call, partial(_revise, said, new)))
+            # Of APIs that share a ledger one tells of it.
+            told = [pushed_of(each) for number, each in enumerate(part) if number in new]
+            await self._push([made for made in told if made is not None])
 
     async def _keep_own(self, batch: FeedBatch) -> None:
         """What the stream itself revised, of decisions that were answered here."""
@@ -100,7 +104,8 @@ class Revising:
             if answer is None:
                 continue
             last = answer.revisions[-1]["decision"] if answer.revisions else None
-            new = await _until_taken(partial(self._ledger.call, partial(_revise, [(first, said)])))
+            new: set[int] = set()
+            await _until_taken(partial(self._ledger.call, partial(_revise, [(first, said)], new)))
             made = made_of(orjson.loads(answer.body), said, last) if new else None
             await self._push([] if made is None else [made])
 
@@ -120,9 +125,11 @@ class Revising:
             await asyncio.to_thread(self._pusher.close)
 
 
-def _revise(part: Sequence[tuple[str, Mapping[str, Any]]], ledger: DecisionLedger) -> int:
-    """How many of them were new."""
-    return sum(ledger.revise(*each) for each in part)
+def _revise(part: Sequence[tuple[str, Mapping[str, Any]]], new: set[int], ledger: DecisionLedger) -> None:
+    """Keep them; the numbers of those that were new go into ``new``, over calls that fail half way."""
+    for number, each in enumerate(part):
+        if ledger.revise(*each):
+            new.add(number)
 
 
 def _answer(decision_id: str, ledger: DecisionLedger) -> Answer | None:

@@ -6,15 +6,19 @@ import asyncio
 import json
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from crossline.cli.serve.setting import serve_settings
+from crossline.connectors.objects.place import is_uri
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.watch import Place
+from crossline.core.texts.uris import check_uri
 
 
 def register(app: typer.Typer) -> None:
@@ -25,20 +29,57 @@ def register(app: typer.Typer) -> None:
 
 def start(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
+    replica_of: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-of",
+            metavar="CHECKPOINT",
+            help="The checkpoint of a pipeline that runs elsewhere: a folder that is mounted here, or a URI.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
 ) -> None:
-    """Answer requests for decisions, by the pipeline file's section serve."""
-    config, _ = serve_settings(pipeline)
+    """Answer requests for decisions, by the pipeline file's section serve.
+
+    With --replica-of it is an API of its own, on a machine that the pipeline does not know of: it reads the checkpoint
+    and writes nothing there.
+    """
+    config, settings = serve_settings(pipeline)
+    config = followed(config, settings, replica_of)
     try:
         import uvloop
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the API needs {error.name}, which is not installed: pip install 'crossline[serve]'"
         ) from None
-    uvloop.run(_serve(pipeline.absolute(), config, as_json=as_json))
+    uvloop.run(_serve(pipeline.absolute(), config, replica_of, as_json=as_json))
 
 
-async def _serve(pipeline: Path, config: PipelineConfig, *, as_json: bool) -> None:
+def followed(config: PipelineConfig, settings: ServeSettings, replica_of: str | None) -> PipelineConfig:
+    """The configuration over the checkpoint ``replica_of``, where one is given.
+
+    Raises UsageError where that cannot be one.
+    """
+    if replica_of is None:
+        return config
+    place = replica_of
+    if is_uri(place):
+        if (wrong := check_uri(place)) is not None:
+            raise UsageError(f"--replica-of: found {wrong[0]}; expected {wrong[1]}")
+    elif not (place := str(Path(place).absolute())) or not Path(place).is_dir():
+        raise UsageError(
+            f"--replica-of: found no folder {replica_of}; expected the pipeline's checkpoint (engine.checkpoint), "
+            "mounted here, or its URI"
+        )
+    if settings.ledger is None:
+        sys.stderr.write(
+            "serve.ledger is not set: what is answered here no other API knows, so the same id may be answered twice, "
+            "and otherwise. Where there is another API on this pipeline, give both one ledger in PostgreSQL.\n"
+        )
+    return replace(config, engine=config.engine.model_copy(update={"checkpoint": place}))
+
+
+async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None, *, as_json: bool) -> None:
     from crossline.serve.app.compose import app_of
     from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
@@ -48,7 +89,7 @@ async def _serve(pipeline: Path, config: PipelineConfig, *, as_json: bool) -> No
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with running(config) as api:
+    async with running(config, None if replica_of is None else config.engine.checkpoint) as api:
         app, close = app_of(api, pipeline)
         try:
             await serve(app, bound, settings, stop, lambda: _tell(config, place, as_json=as_json))

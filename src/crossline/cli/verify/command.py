@@ -46,7 +46,11 @@ def verify(
         Path | None, typer.Option(help="Pipeline file: its sources, rule log, lists and policy judge again.")
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Ledger file: its chains are checked; with a receipt, that it is in there.")
+        str | None,
+        typer.Option(
+            help="Ledger, a file or the address of a database: its chains are checked; with a receipt, that it is in "
+            "there."
+        ),
     ] = None,
     public_key: Annotated[
         Path | None, typer.Option(help="Ed25519 public key, in PEM form, that signatures are checked with.")
@@ -88,7 +92,7 @@ def verify(
 
 
 def _result(
-    receipt: Mapping[str, Any], faults: Sequence[ChainFault], verifier: Verifier | None, ledger: Path | None
+    receipt: Mapping[str, Any], faults: Sequence[ChainFault], verifier: Verifier | None, ledger: str | None
 ) -> dict[str, Any]:
     decision = receipt.get("decision")
     answered: Mapping[str, Any] = decision if isinstance(decision, dict) else {}
@@ -110,7 +114,7 @@ def _result(
     }
 
 
-def _in_ledger(receipt: Mapping[str, Any], ledger: Path) -> Iterator[ChainFault]:
+def _in_ledger(receipt: Mapping[str, Any], ledger: str) -> Iterator[ChainFault]:
     mine = receipt_of(ledger, str(receipt["decision"].get("decision_id")))
     place = (str(receipt["replica"]), int(receipt["sequence"]))
     if mine is None:
@@ -186,7 +190,7 @@ def _short(value: Any) -> str:
     return "none" if value is None else orjson.dumps(value).decode()
 
 
-def _report_ledger(check: LedgerCheck, path: Path, *, as_json: bool) -> int:
+def _report_ledger(check: LedgerCheck, path: str, *, as_json: bool) -> int:
     said = check.to_json()
     if as_json:
         sys.stdout.write(orjson.dumps(said).decode() + "\n")
@@ -195,7 +199,7 @@ def _report_ledger(check: LedgerCheck, path: Path, *, as_json: bool) -> int:
     return OTHERWISE if check.faults else SAME
 
 
-def _of_ledger(check: LedgerCheck, path: Path) -> Iterator[tuple[str, str]]:
+def _of_ledger(check: LedgerCheck, path: str) -> Iterator[tuple[str, str]]:
     yield "ledger", str(path)
     for replica, count in check.chains.items():
         yield "chain", f"{replica}: {count:,} receipts"

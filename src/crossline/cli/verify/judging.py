@@ -183,13 +183,14 @@ def _with_places(log: Log, again: Again, receipt: Mapping[str, Any]) -> Again:
 
 
 def _later(log: Log, answered: Mapping[str, Any], ids: Collection[str]) -> frozenset[str]:
-    """The ids that the pipeline's ledger answered after ``answered``, where it is on this machine."""
+    """The ids that the pipeline's ledger answered after ``answered``, where it is shared or on this machine."""
     serve = log.config.serve
-    path = Path(serve.path) / LEDGER_FILE if serve is not None else None
-    if path is None or not path.is_file():
+    if serve is None or (serve.ledger is None and not (Path(serve.path) / LEDGER_FILE).is_file()):
         return frozenset()
     try:
-        return answered_later(path, answered["stream"], answered["record_id"], ids)
+        return answered_later(
+            serve.ledger or Path(serve.path) / LEDGER_FILE, answered["stream"], answered["record_id"], ids
+        )
     except CrosslineError as error:
         log.notes.append(f"which records came after the answer is not known: {error}")
         return frozenset()

@@ -69,6 +69,10 @@ class FileStore(Protocol):
         """The names of the folders that lie in ``folder`` itself, sorted."""
         ...
 
+    def below(self, folder: str) -> list[str]:
+        """The names of all files at any depth below ``folder``, as paths below it, sorted."""
+        ...
+
     def delete(self, name: str) -> None:
         """Remove the file, where it is there."""
         ...
@@ -123,6 +127,11 @@ class LocalFiles:
     def folders(self, folder: str = "") -> list[str]:
         """As said."""
         return [path.name for path in self._there(folder) if path.is_dir()]
+
+    def below(self, folder: str) -> list[str]:
+        """As said."""
+        base = self.root / folder
+        return sorted(str(p.relative_to(base)) for p in base.rglob("*") if p.suffix != ASIDE and p.is_file())
 
     def delete(self, name: str) -> None:
         """As said."""
@@ -203,6 +212,12 @@ class ObjectFiles:
         """As said."""
         return sorted(each.base_name for each in self._there(folder, pafs.FileType.Directory))
 
+    def below(self, folder: str) -> list[str]:
+        """As said."""
+        base = self._path(folder)
+        found = self._there(folder, pafs.FileType.File, recursive=True)
+        return sorted(each.path.removeprefix(f"{base}/") for each in found)
+
     def delete(self, name: str) -> None:
         """As said."""
         with suppress(FileNotFoundError):
@@ -216,8 +231,8 @@ class ObjectFiles:
     def __str__(self) -> str:
         return self._shown
 
-    def _there(self, folder: str, kind: pafs.FileType) -> list[pafs.FileInfo]:
-        selector = pafs.FileSelector(self._path(folder), allow_not_found=True)
+    def _there(self, folder: str, kind: pafs.FileType, *, recursive: bool = False) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(self._path(folder), allow_not_found=True, recursive=recursive)
         found = self._tried(lambda: in_time(lambda: self._place.fs.get_file_info(selector)), folder)
         return [each for each in found if each.type == kind and not each.base_name.endswith(ASIDE)]
 

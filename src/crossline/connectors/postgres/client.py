@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from crossline.connectors.net.deadline import Cutting, Deadline, NoAnswerError, within
 from crossline.connectors.postgres.rows import TABLES
 from crossline.core.basics.errors import CrosslineError, PermanentError, SinkError, StateError, UsageError
-from crossline.core.settings.postgres import SCHEMA, PostgresSettings, is_schema_name
+from crossline.core.settings.postgres import SCHEMA, DatabaseSettings, is_schema_name
 
 try:
     import psycopg
@@ -113,8 +113,8 @@ class Place:
         return int.from_bytes(digest, "big", signed=True)
 
 
-def place_of(settings: PostgresSettings, environment: Mapping[str, str] = os.environ) -> Place:
-    """The place that a sink names; raises PermanentError where its password is not to be had."""
+def place_of(settings: DatabaseSettings, environment: Mapping[str, str] = os.environ) -> Place:
+    """The place that settings name; raises PermanentError where its password is not to be had."""
     if settings.dsn_env is not None:
         return Place(_read_dsn(_variable(environment, settings.dsn_env), settings.dsn_env), settings.schema_name)
     options: dict[str, Any] = {"host": settings.host, "port": settings.port, "user": settings.user}

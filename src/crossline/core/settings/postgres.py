@@ -11,21 +11,14 @@ from crossline.core.settings.secrets import Password
 from crossline.core.settings.sinks_base import BEHIND, SinkSettings
 from crossline.core.texts.problems import Finding, shown
 
-SCHEMA = "crossline"
+SCHEMA, LEDGER_SCHEMA = "crossline", "crossline_ledger"
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _PARTS = ("host", "dbname", "user", "password_env", "password_file", "sslmode", "ca_file")
 
 
-class PostgresSettings(SinkSettings, Password):
-    """A PostgreSQL database: alerts, shadow alerts, corrections, decisions, dead letters, late records, rule events.
+class DatabaseSettings(Password):
+    """Where a PostgreSQL database is, and who asks there."""
 
-    It is read by `crossline alerts` and `crossline decisions`. See [postgres.md](postgres.md).
-    """
-
-    PLACE: ClassVar = ("dsn_env", "host", "port", "dbname", "user", "schema_name")
-
-    kind: Literal["postgres"] = Field(description="Which kind of sink this is.")
-    behind: bool = Field(default=True, description=BEHIND)
     dsn_env: str | None = Field(
         default=None,
         min_length=1,
@@ -44,10 +37,6 @@ class PostgresSettings(SinkSettings, Password):
         default=SCHEMA, alias="schema", description="Schema of its tables; made where it is not there."
     )
 
-    def takes_decisions(self) -> bool:
-        """It keeps all of them."""
-        return True
-
     def findings(self) -> list[Finding]:
         """Two ways to the database or none, a password from two places, a schema that needs quotes."""
         found = super().findings()
@@ -62,6 +51,30 @@ class PostgresSettings(SinkSettings, Password):
             expected = "a name of lower-case letters, digits and _, which does not begin with pg_"
             found.append(Finding(("schema",), shown(self.schema_name), expected))
         return found
+
+
+class PostgresSettings(SinkSettings, DatabaseSettings):
+    """A PostgreSQL database: alerts, shadow alerts, corrections, decisions, dead letters, late records, rule events.
+
+    It is read by `crossline alerts` and `crossline decisions`. See [postgres.md](postgres.md).
+    """
+
+    PLACE: ClassVar = ("dsn_env", "host", "port", "dbname", "user", "schema_name")
+
+    kind: Literal["postgres"] = Field(description="Which kind of sink this is.")
+    behind: bool = Field(default=True, description=BEHIND)
+
+    def takes_decisions(self) -> bool:
+        """It keeps all of them."""
+        return True
+
+
+class LedgerSettings(DatabaseSettings):
+    """A PostgreSQL database with the answers of all APIs of a pipeline: an id has one answer, whichever was asked."""
+
+    schema_name: str = Field(
+        default=LEDGER_SCHEMA, alias="schema", description="Schema of its tables, for a ledger alone; made if missing."
+    )
 
 
 def is_schema_name(text: str) -> bool:

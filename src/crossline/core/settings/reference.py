@@ -23,6 +23,7 @@ from crossline.core.settings.config import PipelineDefaults, PipelineFile
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
+from crossline.core.settings.postgres import LedgerSettings
 from crossline.core.settings.process.engine import EngineSettings
 from crossline.core.settings.process.serve import (
     LimitSettings,
@@ -118,6 +119,7 @@ def reference() -> str:
     parts += _section("`otlp`, in `watch`", OtlpSettings)
     parts += _section("`serve`", ServeSettings)
     parts += _section("`tls`, in `serve`", TlsSettings)
+    parts += _section("`ledger`, in `serve`", LedgerSettings)
     parts += _section("`oidc`, in `serve`", OidcSettings)
     parts += _section("`limits`, in `serve`", LimitSettings)
     parts += _section("`revisions`, in `serve`", RevisionSettings)

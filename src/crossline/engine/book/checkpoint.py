@@ -69,6 +69,9 @@ class Checkpoint:
         """Where what waits for a sink lies."""
         return LocalFiles(self.folder / "behind" / name)
 
+    def keep_feed(self, batch: int, data: bytes) -> None:
+        """Have what a batch gave be where the checkpoint is: the feed lies in its folder, which is there."""
+
     def sinks_waiting(self) -> list[str]:
         """The names of those."""
         return LocalFiles(self.folder / "behind").folders()

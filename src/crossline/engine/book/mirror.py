@@ -46,7 +46,7 @@ _LOGS = frozenset({"spark/offsets", "spark/commits"})
 
 
 @dataclass(slots=True)
-class _Known:
+class Known:
     """A file as the store has it: ``parts`` (object, bytes), then ``tail``. ``stamp``: how the file looked then."""
 
     stamp: tuple[int, int, int]
@@ -56,10 +56,11 @@ class _Known:
 
     @property
     def size(self) -> int:
+        """In bytes."""
         return sum(size for _, size in self.parts) + len(self.tail)
 
 
-class _GoneError(Exception):
+class GoneError(Exception):
     """An object is not there that was named a moment ago."""
 
 
@@ -70,7 +71,7 @@ class Mirror:
         self._store = store
         self._folder = folder
         self._shown = shown
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
         # Objects that nothing needs, and those that nothing needs once there is another note.
         self._garbage: list[str] = []
         self._leaving: list[str] = []
@@ -79,9 +80,9 @@ class Mirror:
 
     def epochs(self) -> list[int]:
         """The numbers of drivers of which there are notes."""
-        return [int(name.partition("-")[0]) for name in self._notes()]
+        return [int(name.partition("-")[0]) for name in self.notes()]
 
-    def _notes(self) -> list[str]:
+    def notes(self) -> list[str]:
         """The names of the notes, the one that counts last; other files are none of ours."""
         return [name for name in self._store.names(NOTES) if _NOTE.fullmatch(name)]
 
@@ -107,12 +108,12 @@ class Mirror:
         While another driver writes, what it replaced may be gone before it is read: then all is read anew.
         """
         before: list[str] = []
-        while notes := self._notes():
+        while notes := self.notes():
             self._clear()  # of what was read before, and is not there now
             try:
-                for path, known in self._noted(notes[-1]).items():
+                for path, known in self.noted(notes[-1]).items():
                     self._fill(path, known)
-            except _GoneError as gone:
+            except GoneError as gone:
                 if notes[-1:] == before[-1:]:  # nobody is at work: it is gone for good
                     raise StateError(str(gone)) from None
                 before = notes
@@ -156,38 +157,47 @@ class Mirror:
                 self._garbage.append(name)
                 raise
 
-    def _noted(self, name: str) -> dict[str, _Known]:
+    def discard(self, name: str) -> None:
+        """Have ``tidy`` delete an object that nothing needs; from any thread."""
+        self._garbage.append(name)
+
+    def noted(self, name: str) -> dict[str, Known]:
+        """The files that a note names. Raises GoneError where it went meanwhile, StateError where it is damaged."""
         where = f"{self._shown}, {NOTES}/{name}"
         try:
             note = orjson.loads(self._got(f"{NOTES}/{name}"))
             if note["format"] != FORMAT:
                 raise StateError(f"{where}: of format {note['format']}; this crossline reads {FORMAT}")
             return {
-                path: _Known((0, 0, 0), [(part, size) for part, size in each["parts"]], base64.b64decode(each["tail"]))
+                path: Known((0, 0, 0), [(part, size) for part, size in each["parts"]], base64.b64decode(each["tail"]))
                 for path, each in note["files"].items()
             }
         except (ValueError, KeyError, TypeError) as error:
             raise StateError(f"{where}: damaged ({error!r}); restore it from a copy, or start anew") from None
 
-    def _fill(self, path: str, known: _Known) -> None:
+    def _fill(self, path: str, known: Known) -> None:
         file = self._folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("wb") as out:
             for part, size in known.parts:
-                data = self._got(f"{PARTS}/{part}")
-                if len(data) != size:
-                    raise StateError(
-                        f"{self._shown}, {PARTS}/{part}: found {len(data)} bytes of {path}, expected {size}; restore "
-                        "it from a copy, or start anew"
-                    )
-                out.write(data)
+                out.write(self.part(path, part, size))
             out.write(known.tail)
+
+    def part(self, path: str, part: str, size: int) -> bytes:
+        """A part of the file ``path``. Raises GoneError where it went meanwhile, StateError where it is damaged."""
+        data = self._got(f"{PARTS}/{part}")
+        if len(data) != size:
+            raise StateError(
+                f"{self._shown}, {PARTS}/{part}: found {len(data)} bytes of {path}, expected {size}; restore it from a "
+                "copy, or start anew"
+            )
+        return data
 
     def _got(self, name: str) -> bytes:
         try:
             return self._store.get(name)
         except FileNotFoundError:
-            raise _GoneError(f"{self._shown}, {name}: missing; restore it from a copy, or start anew") from None
+            raise GoneError(f"{self._shown}, {name}: missing; restore it from a copy, or start anew") from None
 
     def _seen(self) -> Iterator[tuple[str, tuple[int, int, int]]]:
         """The files that count, each with how it looks."""
@@ -207,7 +217,7 @@ class Mirror:
             else:
                 yield path + each.name, _stamp(each.stat())
 
-    def _put(self, path: str, stamp: tuple[int, int, int], known: _Known | None) -> _Known:
+    def _put(self, path: str, stamp: tuple[int, int, int], known: Known | None) -> Known:
         file, size = self._folder / path, stamp[2]
         parts: list[tuple[str, int]] = []
         grew = known is not None and self._grew(file, stamp, known)
@@ -227,9 +237,9 @@ class Mirror:
             tail = opened.read(size - done)
         if known is not None and not grew:
             self._leave(known)
-        return _Known(stamp, parts, tail, _end_of(file, size))
+        return Known(stamp, parts, tail, _end_of(file, size))
 
-    def _grew(self, file: Path, stamp: tuple[int, int, int], known: _Known) -> bool:
+    def _grew(self, file: Path, stamp: tuple[int, int, int], known: Known) -> bool:
         """Whether it is the file that it was, with more at its end."""
         if stamp[0] != known.stamp[0] or stamp[2] < known.size or len(known.parts) >= PARTS_MAX:
             return False
@@ -252,7 +262,7 @@ class Mirror:
         self._garbage += leaving
         self._noted_all = True
 
-    def _leave(self, known: _Known) -> None:
+    def _leave(self, known: Known) -> None:
         self._leaving += [f"{PARTS}/{part}" for part, _ in known.parts]
 
 

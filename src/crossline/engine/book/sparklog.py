@@ -29,6 +29,11 @@ def last_committed(checkpoint: str) -> int:
     return _newest(checkpoint, "commits")
 
 
+def last_planned(checkpoint: str) -> int:
+    """The newest batch that Spark planned; -1: none."""
+    return _newest(checkpoint, "offsets")
+
+
 def offsets_of(checkpoint: str, batch: int) -> list[dict[str, Any] | None]:
     """Where ``batch`` ends in each source, in their order; None for one that has given nothing yet."""
     return [None if line == "-" else orjson.loads(line) for line in _planned(checkpoint, batch)[2:]]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import orjson
 
+from crossline.connectors.feed.copies import FOLDER as FEED_COPIES
+from crossline.connectors.feed.copies import FeedCopies
 from crossline.connectors.objects.files import FileStore, StoreAwayError, file_store, patiently
 from crossline.connectors.objects.place import is_uri, under
 from crossline.core.basics.errors import StateError
@@ -16,6 +18,7 @@ from crossline.engine.book.checkpoint import Checkpoint, claim
 from crossline.engine.book.lease import Lease, released
 from crossline.engine.book.mirror import NOTES, Mirror
 from crossline.engine.book.rulelogs import RuleLogCopy
+from crossline.engine.book.sparklog import last_planned
 from crossline.engine.machine.temp import OwnFolder, own_folder
 from crossline.logs import get_logger
 
@@ -32,6 +35,7 @@ class StoredCheckpoint(Checkpoint):
 
     def __init__(self, uri: str) -> None:
         self._log: RuleLogCopy | None = None
+        self._feed: FeedCopies | None = None
         self._own: OwnFolder = own_folder("checkpoint")
         try:
             here = claim(str(self._own.path / "work"))
@@ -91,6 +95,8 @@ class StoredCheckpoint(Checkpoint):
         for name in self._store.folders():
             if name != current and (name == STATE or name.startswith(f"{STATE}-")):
                 self._store.clear(name)
+        if last_planned(str(self.folder)) < 0:  # what a checkpoint gave that stood here before is not of this one
+            self._store.clear(FEED_COPIES)
 
     @property
     def tables(self) -> str:
@@ -104,6 +110,12 @@ class StoredCheckpoint(Checkpoint):
     def sink_store(self, name: str) -> FileStore:
         """On the store too: what waits for a sink must outlive this machine."""
         return file_store(under(self.shown, "behind", name))
+
+    def keep_feed(self, batch: int, data: bytes) -> None:
+        """Put it on the store, before anybody is told that the batch is done. Raises StoreAwayError."""
+        if self._feed is None:
+            self._feed = FeedCopies(self._store, self._mirror.discard, batch)
+        self._feed.add(batch, data)
 
     def sinks_waiting(self) -> list[str]:
         """The names of those."""

@@ -182,7 +182,8 @@ def _assembled(
     run = (options.on_batch, held, before, options.sink_watch)
     in_force = InForce()
     if config.serve is not None:
-        sinks.append(FeedSink(held.folder / FEED, SourceEnds(checkpoint, order), in_force))
+        ends = SourceEnds(checkpoint, order)
+        sinks.append(FeedSink(held.folder / FEED, ends, in_force, copy=held.keep_feed))
     pipeline = Pipeline(spark, settings, book, sources, feed, sinks, *run)
     in_force.book = lambda: pipeline.book
     return pipeline

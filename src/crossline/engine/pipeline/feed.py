@@ -10,8 +10,9 @@ from typing import Any, Self
 import orjson
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
-from crossline.connectors.feed.files import Ends, Kept, write_batch
+from crossline.connectors.feed.files import Ends, Kept, batch_path, write_batch
 from crossline.connectors.files.listing import ChunkList
+from crossline.connectors.objects.files import StoreAwayError
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import SinkError, UsageError
 from crossline.core.basics.times import format_instant
@@ -134,7 +135,8 @@ class FeedSink:
 
     Guarantee: a batch's file is there, whole, before Spark is told that the batch is done; one that is run again writes
     it again, with the same meaning. The oldest files go, beyond ``batches_max`` and ``bytes_max``: a reader that is
-    that far behind is told so. Shadow alerts, and those of rules that only feed others, are left out.
+    that far behind is told so. ``copy`` puts a file where the checkpoint is, where that is not here. Shadow alerts, and
+    those of rules that only feed others, are left out.
     """
 
     def __init__(
@@ -146,8 +148,10 @@ class FeedSink:
         batches_max: int = BATCHES_MAX,
         bytes_max: int = BYTES_MAX,
         clock_ms: Callable[[], int] = wall_clock_ms,
+        copy: Callable[[int, bytes], None] = lambda _, __: None,
     ) -> None:
         self._folder = folder
+        self._copy = copy
         self._ends = ends
         self._in_force = in_force
         self._kept = Kept(folder, batches_max, bytes_max)
@@ -182,6 +186,11 @@ class FeedSink:
                 "counts": _counts(delivery, sections),
             }
             self._kept.add(delivery.batch_id, write_batch(self._folder, head, sections))
+            self._copy(delivery.batch_id, batch_path(self._folder, delivery.batch_id).read_bytes())
+        except StoreAwayError as error:
+            raise SinkError(
+                f"what batch {delivery.batch_id} gave cannot be kept for the decision API: {error}"
+            ) from error
         except OSError as error:
             raise SinkError(
                 f"{self._folder}: what batch {delivery.batch_id} gave cannot be kept for the decision API: "

@@ -13,13 +13,13 @@ from crossline.connectors.base import wall_clock_ms
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app.audited import Audited
+from crossline.serve.app.elsewhere import ReadsAlone
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.openapi_hot import HOT_PATHS
 from crossline.serve.app.stored import FeedEvents, StoredCases
-from crossline.serve.assembly import LEDGER, Api
+from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE as CASES
 from crossline.serve.cases.cases import Cases
-from crossline.serve.decisions.adapters import LedgerDecisions
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
@@ -41,7 +41,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
             pipeline=pipeline,
             config=api.config,
             path=api.path,
-            decisions=LedgerDecisions(api.path / LEDGER, api.config.streams),
+            decisions=api.answers,
             cases=StoredCases(cases),
             events=FeedEvents(api.reader),
             audit=audit.path,
@@ -49,7 +49,10 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         ),
         extra=HOT_PATHS,
     )
-    app = Starlette(routes=[Mount("/", app=Audited(rest, audit))])
+    others: Any = Audited(rest, audit)
+    if api.replica_of is not None:
+        others = ReadsAlone(others)
+    app = Starlette(routes=[Mount("/", app=others)])
     install(app)
     hot = HotRoutes(api.decisions, settings.mode, settings.timeout, app)
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import orjson
@@ -100,17 +100,35 @@ class PolicyFallback:
         return self._of[asked.stream].decide(fields, self._lists(), asked.ingest_ms).decision
 
 
-class LedgerDecisions:
-    """What was answered, as the routes read it: each call has a connection of its own, from whichever thread.
+class LedgerReads(Protocol):
+    """What was answered, from whichever thread."""
 
-    Args:
-        path: The ledger's file.
-        streams: Those that records may be of.
-    """
+    def answer(self, decision_id: str) -> Kept | None:
+        """The answer with this id."""
+        ...
 
-    def __init__(self, path: Path, streams: Iterable[str]) -> None:
+    def by_record(self, stream: str, record_id: str) -> Kept | None:
+        """The answer about a record."""
+        ...
+
+    def receipt(self, decision_id: str) -> dict[str, Any] | None:
+        """The receipt of an answer."""
+        ...
+
+    def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
+        """See ``read_unsettled``."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held."""
+        ...
+
+
+class SqliteReads:
+    """Implements LedgerReads over the ledger's file: each call has a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._streams = tuple(streams)
 
     def _read(self, ask: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -119,33 +137,67 @@ class LedgerDecisions:
         except sqlite3.Error as error:
             raise SourceError(f"the ledger {self._path} cannot be read now: {error}") from None
 
+    def answer(self, decision_id: str) -> Kept | None:
+        """As said."""
+        return self._read(lambda ledger: read_answer(ledger, "decision_id = ?", (decision_id,)))
+
+    def by_record(self, stream: str, record_id: str) -> Kept | None:
+        """As said."""
+        given = (stream, record_id)
+        return self._read(lambda ledger: read_answer(ledger, "stream = ? AND record_id = ?", given))
+
+    def receipt(self, decision_id: str) -> dict[str, Any] | None:
+        """As said."""
+        return self._read(lambda ledger: read_receipt(ledger, decision_id))
+
+    def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
+        """As said."""
+        return self._read(lambda ledger: read_unsettled(ledger, since_ms, most))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class LedgerDecisions:
+    """What was answered, as the routes read it, from whichever thread.
+
+    Args:
+        reads: The ledger.
+        streams: Those that records may be of.
+    """
+
+    def __init__(self, reads: LedgerReads, streams: Iterable[str]) -> None:
+        self._reads = reads
+        self._streams = tuple(streams)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._reads.close()
+
     def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
         """See ``read_unsettled``."""
-        return self._read(lambda ledger: read_unsettled(ledger, since_ms, most))
+        return self._reads.unsettled(since_ms, most)
 
     def decision(self, decision_id: str) -> Mapping[str, Any] | None:
         """As it was answered; None where it never was."""
-        found = self._read(lambda ledger: read_answer(ledger, "decision_id = ?", (decision_id,)))
+        found = self._reads.answer(decision_id)
         return None if found is None else _said(found)
 
     def decisions(self, record_id: str, stream: str | None, after: str | None, limit: int) -> list[Mapping[str, Any]]:
         """Those on a record, in order of their ids."""
-
-        def ask(ledger: sqlite3.Connection) -> list[Kept | None]:
-            streams = self._streams if stream is None else (stream,)
-            return [read_answer(ledger, "stream = ? AND record_id = ?", (each, record_id)) for each in streams]
-
-        said = sorted((_said(each) for each in self._read(ask) if each is not None), key=_id)
+        streams = self._streams if stream is None else (stream,)
+        found = [self._reads.by_record(each, record_id) for each in streams]
+        said = sorted((_said(each) for each in found if each is not None), key=_id)
         return [each for each in said if after is None or _id(each) > after][:limit]
 
     def revisions(self, decision_id: str) -> list[Mapping[str, Any]]:
         """What the stream decided otherwise since."""
-        found = self._read(lambda ledger: read_answer(ledger, "decision_id = ?", (decision_id,)))
+        found = self._reads.answer(decision_id)
         return [] if found is None else list(found.revisions)
 
     def receipt(self, decision_id: str) -> Mapping[str, Any] | None:
         """Its receipt."""
-        return self._read(lambda ledger: read_receipt(ledger, decision_id))
+        return self._reads.receipt(decision_id)
 
 
 def _said(answer: Kept) -> Mapping[str, Any]:

@@ -46,8 +46,9 @@ class LedgerGroup:
         ...     return claimed.body
     """
 
-    def __init__(self, ledger: DecisionLedger) -> None:
+    def __init__(self, ledger: DecisionLedger, look_s: float = LOOK_S) -> None:
         self._ledger = ledger
+        self._look_s = look_s
         self._thread = ThreadPoolExecutor(1, "ledger")
         self._next = _Turn()
         self._turning: asyncio.Task[None] | None = None
@@ -100,7 +101,7 @@ class LedgerGroup:
                 if claimed.outcome != "pending" or left_s <= 0:
                     return claimed
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), min(LOOK_S, left_s))
+                    await asyncio.wait_for(event.wait(), min(self._look_s, left_s))
         finally:
             self._waiting.pop(key, None)  # whoever else waits for it looks again
 

@@ -8,20 +8,35 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
 from crossline.core.basics.errors import StateError
+from crossline.core.settings.postgres import LedgerSettings
 from crossline.serve.ledger.base import Answer, Counts
 from crossline.serve.ledger.chain import ChainFault, check_chain
 from crossline.serve.ledger.receipts import FIELDS, OF_ANSWER, Link
 from crossline.serve.ledger.schema import check_schema, reported
 from crossline.serve.ledger.signing import Verifier
 
+
+class Rows(Protocol):
+    """What a ledger is asked: a connection of SQLite, or what stands for one. Values stand where ``?`` is."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any:
+        """The cursor of what was asked."""
+        ...
+
+
+# A file, a database as settings name it, or as its address does.
+LedgerPlace = str | Path | LedgerSettings
+_POSTGRES = ("postgresql://", "postgres://")
 _PART = 10_000  # receipts that are held at once
 _COUNTED = """INSERT INTO counts VALUES (?, ?, ?)
     ON CONFLICT (name, answered) DO UPDATE SET number = number + excluded.number"""
+# Of a ledger in PostgreSQL each process counts by itself.
+_COUNTS = "SELECT name, answered, CAST(sum(number) AS BIGINT) FROM counts GROUP BY name, answered ORDER BY answered"
 _ANSWER = "SELECT stream, record_id, decision_id, body, answered_ms FROM answers WHERE body IS NOT NULL AND"
 _BODY = """SELECT r.rest, b.body, a.body, r.replica, r.sequence, r.digest FROM receipts AS r
     LEFT JOIN answers AS a ON a.decision_id = r.decision_id LEFT JOIN bases AS b ON b.digest = r.basis"""
@@ -33,16 +48,16 @@ def add_count(connection: sqlite3.Connection, name: str, answered: str, number: 
         connection.execute(_COUNTED, (name, answered, number))
 
 
-def read_counts(connection: sqlite3.Connection) -> Counts:
+def read_counts(connection: Rows) -> Counts:
     """How much was answered, since the ledger was made; what was removed since is still counted."""
     found: dict[str, dict[str, int]] = {"answered": {}, "revised": {}, "differs": {}}
-    for name, answered, number in connection.execute("SELECT name, answered, number FROM counts ORDER BY answered"):
+    for name, answered, number in connection.execute(_COUNTS):
         found[name][answered] = number
     pending = connection.execute("SELECT count(*) FROM answers WHERE body IS NULL").fetchone()[0]
     return Counts(**found, pending=pending)
 
 
-def read_answer(connection: sqlite3.Connection, where: str, values: Sequence[str]) -> Answer | None:
+def read_answer(connection: Rows, where: str, values: Sequence[str]) -> Answer | None:
     """The answer that ``where`` finds; None where there is none yet."""
     row = connection.execute(f"{_ANSWER} {where}", values).fetchone()
     if row is None:
@@ -53,7 +68,7 @@ def read_answer(connection: sqlite3.Connection, where: str, values: Sequence[str
     return Answer(stream, record_id, decision_id, body, answered_ms, orjson.loads(body)[OF_ANSWER], revisions)
 
 
-def read_unsettled(connection: sqlite3.Connection, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
+def read_unsettled(connection: Rows, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
     """Answers since ``since_ms`` that the stream did not give itself, and that have no revision, the latest first.
 
     Of each its stream, record id, decision id, how it was answered, and the decision.
@@ -68,7 +83,7 @@ def read_unsettled(connection: sqlite3.Connection, since_ms: int, most: int) -> 
     return [(str(a), str(b), str(c), str(d), str(e)) for a, b, c, d, e in rows]
 
 
-def read_receipt(connection: sqlite3.Connection, decision_id: str) -> dict[str, Any] | None:
+def read_receipt(connection: Rows, decision_id: str) -> dict[str, Any] | None:
     """The receipt of an answer, whole and in the order promised; None where there is none."""
     row = connection.execute(f"{_BODY} WHERE r.decision_id = ?", (decision_id,)).fetchone()
     return None if row is None else whole(row)
@@ -119,41 +134,45 @@ class LedgerCheck:
         }
 
 
-def check_ledger(path: str | Path, verifier: Verifier | None = None) -> LedgerCheck:
+def check_ledger(path: LedgerPlace, verifier: Verifier | None = None) -> LedgerCheck:
     """Check each chain of a ledger, which may be in use, from the oldest receipt that it has to the last.
 
     Raises StateError where it is no ledger, RetryableError where it cannot be read now.
     """
-    with _read_only(Path(path)) as connection:
-        connection.execute("BEGIN")  # one moment, for all that is read
-        found = LedgerCheck({}, 0, 0, [], read_counts(connection))
-        names = "SELECT replica, sequence, digest, gone_sequence, gone_digest FROM chains ORDER BY slot"
-        for replica, sequence, digest, gone_sequence, gone_digest in connection.execute(names).fetchall():
-            begin, end = Link(replica, gone_sequence, gone_digest), Link(replica, sequence, digest)
-            found.chains[replica] = 0
-            receipts = _chain(connection, replica)
-            while part := list(islice(receipts, _PART)):
-                checked = check_chain(part, begin=begin, verifier=verifier)
-                found.chains[replica] += checked.receipts
-                found.signed += checked.signed
-                found.unchecked += checked.unchecked
-                found.faults += checked.faults
-                begin = checked.end or begin
-            found.faults += check_chain([], begin=begin, end=end).faults
-        found.faults += _strangers(connection, list(found.chains))
+    with _read_only(path) as connection:
+        return check_chains(connection, verifier)
+
+
+def check_chains(connection: Rows, verifier: Verifier | None = None) -> LedgerCheck:
+    """Check each chain of the ledger that ``connection`` reads, as of one moment."""
+    found = LedgerCheck({}, 0, 0, [], read_counts(connection))
+    names = "SELECT replica, sequence, digest, gone_sequence, gone_digest FROM chains ORDER BY slot"
+    for replica, sequence, digest, gone_sequence, gone_digest in connection.execute(names).fetchall():
+        begin, end = Link(replica, gone_sequence, gone_digest), Link(replica, sequence, digest)
+        found.chains[replica] = 0
+        receipts = _chain(connection, replica)
+        while part := list(islice(receipts, _PART)):
+            checked = check_chain(part, begin=begin, verifier=verifier)
+            found.chains[replica] += checked.receipts
+            found.signed += checked.signed
+            found.unchecked += checked.unchecked
+            found.faults += checked.faults
+            begin = checked.end or begin
+        found.faults += check_chain([], begin=begin, end=end).faults
+    found.faults += _strangers(connection, list(found.chains))
     return found
 
 
-def receipt_of(path: str | Path, decision_id: str) -> dict[str, Any] | None:
+def receipt_of(path: LedgerPlace, decision_id: str) -> dict[str, Any] | None:
     """The receipt of a decision, from a ledger that may be in use; None where it has none."""
-    with _read_only(Path(path)) as connection:
+    with _read_only(path) as connection:
         return read_receipt(connection, decision_id)
 
 
-def answered_later(path: str | Path, stream: str, record_id: str, ids: Collection[str]) -> frozenset[str]:
+def answered_later(path: LedgerPlace, stream: str, record_id: str, ids: Collection[str]) -> frozenset[str]:
     """Of ``ids`` those that were answered after a record, or were claimed and are not answered; raises as above."""
     asked = "SELECT answered_ms FROM answers WHERE stream = ? AND record_id = ?"
-    with _read_only(Path(path)) as connection:
+    with _read_only(path) as connection:
         mine = connection.execute(asked, (stream, record_id)).fetchone()
         if mine is None or mine[0] is None:
             return frozenset()
@@ -162,21 +181,30 @@ def answered_later(path: str | Path, stream: str, record_id: str, ids: Collectio
 
 
 @contextmanager
-def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
+def _read_only(where: LedgerPlace) -> Iterator[Rows]:
+    """One moment of the ledger."""
+    if isinstance(where, LedgerSettings) or str(where).startswith(_POSTGRES):
+        from crossline.serve.ledger.postgres.reads import ledger_at, reading  # noqa: PLC0415 - an extra that few have
+
+        with reading(ledger_at(where)) as rows:
+            yield rows
+        return
+    path = Path(where)
     if not path.is_file():
         raise StateError(f"found no ledger {path}; expected the file that crossline serve writes")
     uri = f"{path.absolute().as_uri()}?mode=ro"
     with reported(path), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
         check_schema(connection, path)
+        connection.execute("BEGIN")
         yield connection
 
 
-def _chain(connection: sqlite3.Connection, replica: str) -> Iterator[dict[str, Any]]:
+def _chain(connection: Rows, replica: str) -> Iterator[dict[str, Any]]:
     for row in connection.execute(f"{_BODY} WHERE r.replica = ? ORDER BY r.sequence", (replica,)):
         yield whole(row)
 
 
-def _strangers(connection: sqlite3.Connection, known: Sequence[str]) -> list[ChainFault]:
+def _strangers(connection: Rows, known: Sequence[str]) -> list[ChainFault]:
     """Receipts of chains that the ledger does not have, and answers without a receipt."""
     found = []
     for replica, count in connection.execute("SELECT replica, count(*) FROM receipts GROUP BY replica"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
@@ -26,6 +27,7 @@ class Bounds:
 
     ``ready_max_s``: how long somebody waits for a replica where there is none; where there was none for so long, nobody
     waits. ``laid_max``: records laid over at once. ``pause_ms``: at least between two forks of a follower.
+    ``unseen_ms``: how old what the checkpoint's folder says is, where that is a copy of one on a store.
     """
 
     behind_max_ms: int = 1_000
@@ -33,6 +35,7 @@ class Bounds:
     ready_max_s: float = 2.0
     laid_max: int = 50_000
     pause_ms: int = PAUSE_MS
+    unseen_ms: Callable[[], int] = lambda: 0
 
 
 def or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedError]:

@@ -161,11 +161,10 @@ class Replicas:
         active = self._active
         if active is None:
             return Lag(0, -1, ready=False)
-        try:
+        behind_ms = self._bounds.unseen_ms()
+        with suppress(OSError):
             planned = (Path(self._checkpoint) / "spark" / "offsets" / str(active.batch + 1)).stat()
-        except OSError:
-            return Lag(0, active.batch, ready=True)
-        behind_ms = max(0, round(time.time() * 1e3 - planned.st_mtime * 1e3))
+            behind_ms = max(behind_ms, round(time.time() * 1e3 - planned.st_mtime * 1e3))
         return Lag(behind_ms, active.batch, behind_ms <= self._bounds.behind_max_ms)
 
     def _check_behind(self) -> None:
@@ -225,7 +224,7 @@ class Replicas:
             if last_committed(self._checkpoint) >= self._pruned:
                 fork.close()  # an earlier one that comes late: what it would need laid over is forgotten
                 return
-            self._pruned = fork.batch  # the checkpoint is another one now
+            self._pruned, self._ends = fork.batch, None  # the checkpoint is another one now
         before = self._forks.get(fork.number)
         self._forks[fork.number] = fork
         fork.ends = self._ends_of(fork.batch)

@@ -41,8 +41,8 @@ class Setup:
         for place in (self.checkpoint, self.state_root):
             if is_uri(place):
                 raise UsageError(
-                    f"{place}: found a checkpoint on a store, expected a folder that this machine sees: replicas of "
-                    "one on a store are not in this version; give engine.checkpoint a folder, shared if need be"
+                    f"{place}: found a checkpoint on a store, expected a folder: followers read the copy of one that "
+                    "serve.elsewhere keeps"
                 )
         return self
 
@@ -62,6 +62,14 @@ class Source:
 
     stream: str
     kind: str
+
+
+def pipeline_of(checkpoint: str) -> str | None:
+    """The name of the pipeline whose checkpoint it is; None where none has begun on it."""
+    try:
+        return str(orjson.loads((Path(checkpoint) / OWNER).read_bytes())["pipeline"])
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return None
 
 
 def sources_of(checkpoint: str) -> Sequence[Source]:

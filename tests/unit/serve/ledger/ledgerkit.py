@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,26 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from crossline.serve.decisions.values import Asked, Basis
+from crossline.serve.ledger.base import DecisionLedger
+from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.receipts import Entry
+
+Open = Callable[..., PostgresLedger]
+
+
+class Clock:
+    """Stands until it is moved."""
+
+    now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def outcomes(ledger: DecisionLedger, *questions: Asked) -> list[str]:
+    """Of claims."""
+    return [each.outcome for each in ledger.claim(questions)]
+
 
 BASIS = Basis(
     "b1",

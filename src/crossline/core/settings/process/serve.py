@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from crossline.core.basics.times import format_duration
 from crossline.core.settings.fields import DurationMs, Settings
+from crossline.core.settings.postgres import LedgerSettings
 from crossline.core.settings.watch import LOOPBACK, Place, checked_place, place_of
 from crossline.core.settings.webhook import PostingSettings
 from crossline.core.texts.problems import Finding, shown
@@ -83,6 +84,11 @@ class ServeSettings(Settings):
     )
     path: str = Field(
         default="out/serve", min_length=1, description="Folder of what was answered: ledger, receipts, audit, cases."
+    )
+    ledger: LedgerSettings | None = Field(
+        default=None,
+        description="PostgreSQL with the answers of all APIs of this pipeline; without it they are in `path`, for the "
+        "processes of this machine.",
     )
     keep: DurationMs = Field(
         default=90 * 86_400_000,

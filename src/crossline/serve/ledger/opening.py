@@ -1,0 +1,28 @@
+"""The ledger that settings name: a file of this machine, or a database that several machines share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from crossline.core.settings.process.serve import ServeSettings
+from crossline.serve.decisions.adapters import LedgerDecisions, SqliteReads
+from crossline.serve.ledger.group import LedgerGroup
+from crossline.serve.ledger.schema import LEDGER_FILE
+from crossline.serve.ledger.signing import Signer
+from crossline.serve.ledger.sqlite import SqliteLedger
+
+
+def ledger_of(settings: ServeSettings, streams: Iterable[str]) -> tuple[LedgerGroup, LedgerDecisions]:
+    """The ledger, and what reads it beside. Raises as the ledgers do where it cannot be opened."""
+    signer = None if settings.signing_key_file is None else Signer.from_file(settings.signing_key_file)
+    if settings.ledger is None:
+        path = Path(settings.path) / LEDGER_FILE
+        return LedgerGroup(SqliteLedger(path, signer)), LedgerDecisions(SqliteReads(path), streams)
+    from crossline.connectors.postgres.client import place_of  # noqa: PLC0415 - an extra that few have
+    from crossline.serve.ledger.postgres.ledger import LOOK_S, PostgresLedger  # noqa: PLC0415 - as above
+    from crossline.serve.ledger.postgres.reads import PostgresReads  # noqa: PLC0415 - as above
+
+    place = place_of(settings.ledger)
+    group = LedgerGroup(PostgresLedger(place, signer), look_s=LOOK_S)
+    return group, LedgerDecisions(PostgresReads(place), streams)

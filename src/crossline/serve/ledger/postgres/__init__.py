@@ -1,0 +1,1 @@
+"""A ledger in PostgreSQL, for the APIs of several machines."""

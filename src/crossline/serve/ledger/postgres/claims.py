@@ -1,0 +1,87 @@
+"""How ids are claimed in PostgreSQL: one statement for all that are fresh, one look at the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crossline.connectors.postgres.client import Place
+from crossline.connectors.postgres.texts import indexed
+from crossline.serve.decisions.values import Asked
+from crossline.serve.ledger.base import Claimed
+from crossline.serve.ledger.postgres.schema import slots_key
+from crossline.serve.ledger.postgres.session import Session
+
+# In the order of the key, so that two who claim the same ids do not wait for each other in a circle.
+_CLAIM = b"""INSERT INTO answers (stream, record_id, body_digest, slot, incarnation, claimed_ms)
+    SELECT s, r, d, %s, %s, %s FROM unnest(%s::text[], %s::text[], %s::text[]) AS u (s, r, d) ORDER BY s, r
+    ON CONFLICT (stream, record_id) DO NOTHING RETURNING stream, record_id"""
+# ``alive``: the process that made a claim holds its slot, and is the one that held it then.
+_FOUND = b"""SELECT a.stream, a.record_id, a.body_digest, a.slot, a.incarnation, a.claimed_ms, a.decision_id, a.body,
+    CASE WHEN a.body IS NULL AND a.slot IS NOT NULL THEN EXISTS (
+        SELECT 1 FROM chains AS c, pg_locks AS l WHERE c.slot = a.slot AND c.incarnation = a.incarnation
+        AND l.locktype = 'advisory' AND l.granted AND l.classid = %s::bigint::oid AND l.objid = a.slot::bigint::oid
+        AND l.objsubid = 2 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())) END
+    FROM answers AS a JOIN (SELECT DISTINCT * FROM unnest(%s::text[], %s::text[]) AS v (s, r)) AS u
+    ON a.stream = u.s AND a.record_id = u.r"""
+_TAKEN = b"""UPDATE answers SET slot = %s, incarnation = %s, claimed_ms = %s WHERE stream = %s AND record_id = %s
+    AND body IS NULL AND slot IS NOT DISTINCT FROM %s AND incarnation IS NOT DISTINCT FROM %s AND claimed_ms = %s
+    RETURNING 1"""
+_ROUNDS = 5  # looks at an id that others claim and give up meanwhile
+
+Key = tuple[str, str]
+
+
+def claim_all(session: Session, place: Place, asked: Sequence[Asked], now_ms: int, claim_ms_max: int) -> list[Claimed]:
+    """What became of the claims, in their order. Raises what psycopg raises."""
+    given: dict[Key, Asked] = {}
+    for each in asked:
+        given.setdefault((each.stream, indexed(each.record_id)), each)
+    fresh: dict[Key, Claimed] = {}
+    settled: dict[Key, Any] = {}
+    for _ in range(_ROUNDS):
+        left = [key for key in given if key not in fresh and key not in settled]
+        if not left:
+            break
+        for key in _inserted(session, given, left, now_ms):
+            fresh[key] = Claimed("fresh")
+        rest = [key for key in left if key not in fresh]
+        for key, row in _rows(session, place, rest).items():
+            digest, slot, incarnation, claimed_ms, _, body, alive = row
+            mine = given[key].digest == digest
+            if mine and body is None and not (now_ms - claimed_ms < claim_ms_max and alive):
+                values = (session.slot, session.incarnation, now_ms, *key, slot, incarnation, claimed_ms)
+                if session.connection.execute(_TAKEN, values).fetchone() is not None:
+                    fresh[key] = Claimed("fresh", again=True)
+                continue  # else another was quicker: it is looked at again
+            settled[key] = row
+    return [_told(each, given, fresh, settled) for each in asked]
+
+
+def _told(each: Asked, given: dict[Key, Asked], fresh: dict[Key, Claimed], settled: dict[Key, Any]) -> Claimed:
+    """An id that stands twice among those that are asked at once is fresh the first time."""
+    key = (each.stream, indexed(each.record_id))
+    if key in fresh:
+        if given[key] is each:
+            return fresh[key]
+        return Claimed("pending" if given[key].digest == each.digest else "differs")
+    row = settled.get(key)
+    if row is None:
+        return Claimed("pending")
+    if row[0] != each.digest:
+        return Claimed("differs", decision_id=row[4])
+    return Claimed("pending") if row[5] is None else Claimed("answered", bytes(row[5]), row[4])
+
+
+def _inserted(session: Session, given: dict[Key, Asked], keys: Sequence[Key], now_ms: int) -> list[Key]:
+    columns = ([key[0] for key in keys], [key[1] for key in keys], [given[key].digest for key in keys])
+    rows = session.connection.execute(_CLAIM, (session.slot, session.incarnation, now_ms, *columns)).fetchall()
+    return [(str(stream), str(record_id)) for stream, record_id in rows]
+
+
+def _rows(session: Session, place: Place, keys: Sequence[Key]) -> dict[Key, Any]:
+    if not keys:
+        return {}
+    columns = ([key[0] for key in keys], [key[1] for key in keys])
+    rows = session.connection.execute(_FOUND, (slots_key(place), *columns)).fetchall()
+    return {(str(row[0]), str(row[1])): row[2:] for row in rows}

@@ -1,0 +1,218 @@
+"""A ledger in PostgreSQL, shared by the APIs of several machines: an id has one answer, whichever was asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import psycopg
+
+from crossline.connectors.base import wall_clock_ms
+from crossline.connectors.postgres.client import Place, told
+from crossline.connectors.postgres.texts import indexed
+from crossline.core.basics.errors import RetryableError, StateError
+from crossline.serve.decisions.values import Asked
+from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
+from crossline.serve.ledger.postgres.claims import claim_all
+from crossline.serve.ledger.postgres.cutting import Cutter
+from crossline.serve.ledger.postgres.keeping import LostSlotError, keep_all, remove_oldest, revise_one
+from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
+from crossline.serve.ledger.postgres.session import Session, begun
+from crossline.serve.ledger.receipts import Entry, Link
+from crossline.serve.ledger.signing import Signer
+from crossline.serve.ledger.sqlite import CLAIM_MS_MAX
+
+CALL_S_MAX = 5.0  # of one call: a server that says nothing more is not waited for
+AGAIN_S = 0.2  # after a connection failed, before another is tried: who asks meanwhile is told at once
+TRIES = 3  # of a transaction that another one stood in the way of
+T = TypeVar("T")
+LOOK_S = 0.02  # between two looks at an id that another process has under way
+
+
+class _InTheWayError(RetryableError):
+    """Another transaction stood in the way of this one, which is begun again."""
+
+
+class PostgresLedger:
+    """See ``DecisionLedger``. Calls come from one thread at a time.
+
+    Guarantee: what ``answer`` returns is committed, as durable as the server makes it. Of an id one answer is ever
+    kept: the primary key decides who claims it, a lock on its row who answers it; whoever comes second is given that
+    answer.
+
+    A process is known by a session that holds an advisory lock. Where that ends (the process is killed, its machine or
+    its connection is gone) its claims are for whoever asks next, and its chain goes on with the next that takes the
+    slot. A process that lives and lost its connection takes a slot anew. A claim that was not answered in
+    ``claim_ms_max`` is given away in any case; that is told by the clocks of the machines, and nothing breaks where
+    they differ.
+
+    Answers and then claims are two transactions here: who is told that the ledger takes nothing asks again, and gets
+    what was kept.
+
+    Args:
+        place: The schema that holds the ledger, made where it is not there.
+        signer: Signs receipts.
+        clock_ms: When claims and answers are made.
+        claim_ms_max: After which a claim that nobody answered is given away.
+
+    Example:
+        >>> ledger = PostgresLedger(place_of(settings))  # doctest: +SKIP
+        >>> ledger.claim([asked])[0].outcome  # doctest: +SKIP
+        'fresh'
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        signer: Signer | None = None,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+        claim_ms_max: int = CLAIM_MS_MAX,
+    ) -> None:
+        """Connect, and take a slot.
+
+        Raises StateError where the schema is that of something else, PermanentError where somebody has to mend
+        something first, RetryableError where the server takes nothing now.
+        """
+        self.place = place
+        self._signer, self._clock_ms, self._claim_ms_max = signer, clock_ms, claim_ms_max
+        self._failed_s = float("-inf")
+        self._bases: set[str] = set()  # that are known to be there
+        with told(place, writing=True, opening=True):
+            self._session: Session | None = begun(place)
+        self._replica = self._session.replica
+        self._cutter = Cutter()
+        self._open = True
+
+    @property
+    def replica(self) -> str:
+        """The name of the chain that this process writes; another one after its slot was lost."""
+        return self._replica
+
+    @property
+    def link(self) -> Link:
+        """Where the chain of this process stands."""
+        with self._connected() as session:
+            found = "SELECT sequence, digest FROM chains WHERE slot = %s"
+            row = session.connection.execute(found, (session.slot,)).fetchone()
+        if row is None:
+            raise StateError(f"the ledger {self.place.name} has lost the chain of {session.replica}")
+        return Link(session.replica, int(row[0]), str(row[1]))
+
+    def claim(self, asked: Sequence[Asked]) -> list[Claimed]:
+        """See ``DecisionLedger``."""
+        return self.exchange(asked, ())[0]
+
+    def answer(self, entries: Sequence[Entry]) -> list[Kept | None]:
+        """See ``DecisionLedger``."""
+        return self.exchange((), entries)[1]
+
+    def exchange(self, asked: Sequence[Asked], entries: Sequence[Entry]) -> tuple[list[Claimed], list[Kept | None]]:
+        """Keep answers, then claim ids. Raises RetryableError where the server takes nothing now."""
+        now_ms = self._clock_ms()
+        kept: list[Kept | None] = []
+        claimed: list[Claimed] = []
+        if entries:
+            kept = self._tried(lambda session: keep_all(session, entries, now_ms, self._signer, self._bases))
+        if asked:
+            claimed = self._tried(lambda session: claim_all(session, self.place, asked, now_ms, self._claim_ms_max))
+        return claimed, kept
+
+    def release(self, asked: Sequence[Asked], *, forget: bool = False) -> None:
+        """See ``DecisionLedger``."""
+        if not asked:
+            return
+        how = (
+            "DELETE FROM answers AS a USING"
+            if forget
+            else "UPDATE answers AS a SET slot = NULL, incarnation = NULL FROM"
+        )
+        given = ([each.stream for each in asked], [indexed(each.record_id) for each in asked])
+        mine = f"""{how} unnest(%s::text[], %s::text[]) AS u (s, r) WHERE a.stream = u.s AND a.record_id = u.r
+            AND a.body IS NULL AND a.slot = %s AND a.incarnation = %s"""
+        with self._connected() as session:
+            session.connection.execute(mine.encode(), (*given, session.slot, session.incarnation))
+
+    def decision(self, decision_id: str) -> Answer | None:
+        """See ``DecisionLedger``."""
+        with self._connected() as session:
+            return answer_in(session.connection, "decision_id = ?", (indexed(decision_id),))
+
+    def by_record(self, stream: str, record_id: str) -> Answer | None:
+        """See ``DecisionLedger``."""
+        with self._connected() as session:
+            return answer_in(session.connection, "stream = ? AND record_id = ?", (stream, indexed(record_id)))
+
+    def receipt(self, decision_id: str) -> dict[str, Any] | None:
+        """See ``DecisionLedger``."""
+        with self._connected() as session:
+            return receipt_in(session.connection, indexed(decision_id))
+
+    def revise(self, decision_id: str, revision: Mapping[str, Any]) -> bool:
+        """See ``DecisionLedger``. Of several APIs that tell the same revision, one is told that it is new."""
+        return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms()))
+
+    def counts(self) -> Counts:
+        """See ``DecisionLedger``: of all processes together."""
+        with self._connected() as session:
+            return counts_in(session.connection)
+
+    def expire(self, before_ms: int, most: int = 500) -> int:
+        """See ``DecisionLedger``. One process at a time does it; 0 where another is at it."""
+        return self._tried(lambda session: remove_oldest(session, self.place, before_ms, most))
+
+    def close(self) -> None:
+        """Let go of the slot and of the connection; safe to call twice."""
+        self._open = False
+        self._drop()
+        self._cutter.close()
+
+    def _tried(self, call: Callable[[Session], T]) -> T:
+        """``call`` in a transaction, again where another one stood in its way or its slot was lost."""
+        for left in reversed(range(TRIES)):
+            try:
+                with self._connected() as session:
+                    return call(session)
+            except LostSlotError:  # the server took this process for dead: another has the chain
+                self._drop()
+                if not left:
+                    raise
+            except _InTheWayError:
+                if not left:
+                    raise
+        raise AssertionError
+
+    @contextmanager
+    def _connected(self) -> Iterator[Session]:
+        if not self._open:
+            raise StateError(f"the ledger {self.place.name} is not open")
+        with told(self.place, writing=True):
+            session = self._session or self._again()
+            try:
+                with self._cutter.within(session.connection, CALL_S_MAX):
+                    yield session
+            except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
+                raise _InTheWayError(f"the ledger {self.place.name} takes nothing now: {error}") from error
+            except BaseException:
+                if session.connection.broken or session.connection.closed:
+                    self._failed_s = time.monotonic()
+                    self._drop()
+                raise
+
+    def _again(self) -> Session:
+        if time.monotonic() - self._failed_s < AGAIN_S:
+            raise psycopg.OperationalError("the connection was lost a moment ago")
+        try:
+            self._session = begun(self.place)
+        except psycopg.Error:
+            self._failed_s = time.monotonic()
+            raise
+        self._replica = self._session.replica
+        return self._session
+
+    def _drop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(psycopg.Error, OSError):
+                session.connection.close()

@@ -1,0 +1,81 @@
+"""The tables of a ledger in PostgreSQL: those of ``serve.ledger.schema``, by which both are read alike."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from crossline.connectors.postgres.client import Connection, Place
+from crossline.connectors.postgres.migrate import Migration, migrate
+from crossline.core.basics.errors import StateError
+
+_ID_BYTES = 4
+_TABLES = """
+CREATE TABLE meta (name text PRIMARY KEY, value text NOT NULL);
+-- A chain a slot. The slot's process is known by the incarnation, and alive while its session holds the slot's lock.
+CREATE TABLE chains (slot integer PRIMARY KEY, replica text NOT NULL UNIQUE, incarnation bigint NOT NULL,
+    process text NOT NULL, sequence bigint NOT NULL, digest text NOT NULL, gone_sequence bigint NOT NULL,
+    gone_digest text NOT NULL);
+-- Without body: claimed. Slot null: claimed by nobody any more.
+CREATE TABLE answers (stream text NOT NULL, record_id text NOT NULL, body_digest text NOT NULL, slot integer,
+    incarnation bigint, claimed_ms bigint NOT NULL, decision_id text, answered text, decision text, body bytea,
+    answered_ms bigint, PRIMARY KEY (stream, record_id));
+CREATE INDEX answers_by_decision ON answers (decision_id) WHERE decision_id IS NOT NULL;
+CREATE INDEX answers_pending ON answers (claimed_ms) WHERE body IS NULL;
+CREATE INDEX answers_by_time ON answers (answered_ms) WHERE answered_ms IS NOT NULL;
+CREATE TABLE receipts (replica text NOT NULL, sequence bigint NOT NULL, decision_id text NOT NULL,
+    digest text NOT NULL, basis text NOT NULL, rest bytea NOT NULL, at_ms bigint NOT NULL,
+    PRIMARY KEY (replica, sequence));
+CREATE UNIQUE INDEX receipts_by_decision ON receipts (decision_id);
+CREATE TABLE bases (digest text PRIMARY KEY, body bytea NOT NULL);
+CREATE TABLE revisions (decision_id text NOT NULL, revision_id text NOT NULL, revision bigint NOT NULL,
+    body bytea NOT NULL, at_ms bigint NOT NULL, PRIMARY KEY (decision_id, revision_id));
+-- By slot, so that processes do not wait for each other.
+CREATE TABLE counts (slot integer NOT NULL, name text NOT NULL, answered text NOT NULL, number bigint NOT NULL,
+    PRIMARY KEY (slot, name, answered));
+"""
+STEPS = (Migration(1, "ledger", _TABLES),)
+
+
+class Rows:
+    """A connection as ``serve.ledger.reading`` asks one: values stand where ``?`` is."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any:
+        """The cursor of what was asked. Raises what psycopg raises."""
+        return self._connection.execute(statement.replace("?", "%s").encode(), values)
+
+
+def ensure_ledger(connection: Connection, place: Place) -> str:
+    """Make the tables where there are none; the ledger's id, which its chains are named after.
+
+    Raises StateError where the schema is that of something else, or of a later version.
+    """
+    migrate(connection, place, STEPS)
+    check_ledger_schema(connection, place)
+    made = "INSERT INTO meta VALUES ('ledger_id', %s) ON CONFLICT (name) DO NOTHING"
+    connection.execute(made, (secrets.token_hex(_ID_BYTES),))
+    row = connection.execute("SELECT value FROM meta WHERE name = 'ledger_id'").fetchone()
+    assert row is not None  # noqa: S101 - it was put there
+    return str(row[0])
+
+
+def check_ledger_schema(connection: Connection, place: Place) -> None:
+    """Raises StateError unless the schema holds a ledger."""
+    row = connection.execute(
+        "SELECT to_regclass('chains') IS NOT NULL AND to_regclass('answers') IS NOT NULL"
+    ).fetchone()
+    if row is None or not row[0]:
+        raise StateError(
+            f"schema {place.schema} of {place.name} holds no ledger; give serve.ledger a schema of its own"
+        )
+
+
+def slots_key(place: Place) -> int:
+    """The first of the two numbers of a slot's advisory lock; the second is the slot's own."""
+    digest = hashlib.blake2b(f"crossline slots\x1f{place.schema}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -1,0 +1,40 @@
+"""A ledger in PostgreSQL, opened as often as a test wants, by a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.connectors.postgres_kit import place_in
+
+from crossline.connectors.postgres.client import Place
+from crossline.serve.ledger.postgres.ledger import PostgresLedger
+
+from .ledgerkit import Clock, Open
+
+if TYPE_CHECKING:
+    from crossline.services.postgres import LocalPostgres
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def place(postgres_server: LocalPostgres, postgres_schema: str) -> Place:
+    return place_in(postgres_server, postgres_schema)
+
+
+@pytest.fixture
+def opened(place: Place, clock: Clock) -> Iterator[Open]:
+    with ExitStack() as stack:
+
+        def opening(**more: Any) -> PostgresLedger:
+            ledger = PostgresLedger(place, clock_ms=clock, **more)
+            stack.callback(ledger.close)
+            return ledger
+
+        yield opening
