@@ -1,0 +1,36 @@
+"""Whether this process was run when it wanted to be: a timer in its event loop, and how late it came."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+BEAT_S = 0.005
+LATE_S = 0.001  # of a timer's own
+KEPT_S = 60.0
+
+
+@dataclass(slots=True)
+class Pace:
+    """``stalls``: from when a beat was due until it came, on the monotonic clock, where that took long."""
+
+    stalls: deque[tuple[float, float]] = field(default_factory=deque)
+    due_s: float = field(default_factory=time.monotonic)
+
+    async def beat(self) -> None:
+        """For as long as anybody asks."""
+        while True:
+            self.due_s = time.monotonic() + BEAT_S
+            await asyncio.sleep(BEAT_S)
+            now_s = time.monotonic()
+            if now_s - self.due_s > LATE_S:
+                self.stalls.append((self.due_s, now_s))
+            while self.stalls and self.stalls[0][1] < now_s - KEPT_S:
+                self.stalls.popleft()
+
+    def late_s(self, from_s: float, until_s: float) -> float:
+        """For how long between the two nothing was run here that was due."""
+        spans = [*self.stalls, (self.due_s, until_s)]
+        return sum(max(0.0, min(until, until_s) - max(since, from_s)) for since, until in spans)
