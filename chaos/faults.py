@@ -17,8 +17,8 @@ FREEZES = (
 )
 DISKS = ("disk-full",)
 RECORDS = ("poison", "storm", "clock-ahead", "clock-behind", "clock-far")
-# Those of the decision API: its processes killed; callers cut off, and the replica from its checkpoint; processes frozen,
-# the whole pipeline among them, so that the log lags; no byte for its ledger; event times of callers hours off.
+# Those of the decision API: its processes killed; callers cut off, and the replica from its checkpoint; its processes
+# frozen, or all of the pipeline, so that the log lags; no byte for its ledger; event times of callers hours off.
 API_KILLS = ("api", "follower", "fork")
 API_FREEZES = ("freeze-api", "freeze-follower", "freeze-fork", "freeze-run")
 OF_THE_API = (*API_KILLS, "cut-api", "stall-api", "cut-follower", *API_FREEZES, "disk-api", "clock-caller")

@@ -10,7 +10,6 @@ import asyncio
 import random
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ DEADLINES_S = {"peek": (0.05, 0.1, 0.25, 1.0), "exact": (1.0, 2.0, 5.0)}
 # Of asks: the same again later; twice at once; another body under the id, once it is answered.
 AGAIN, TWICE, OTHER = 0.05, 0.02, 0.02
 PAUSE_S = (0.5, 3.0)  # before an ask that comes again
+AGAIN_S, AGAIN_S_MAX = 2.0, 16.0  # where nobody answered: ever longer, or all of them would keep a server down
 PATIENCE_S = 120.0  # at the end: for answers to all that nobody answered yet
 LAST_DEADLINE_S = 5.0  # of asks that come again
 CONNECTIONS = 100
@@ -74,7 +74,6 @@ class Asker:
     _asks: int = 0
     _records: int = 0
     _open: set[asyncio.Task[Any]] = field(default_factory=set)
-    _unanswered: deque[tuple[Record, str]] = field(default_factory=deque)
 
     async def run(self, per_s: float) -> None:
         """An open loop: who is not answered holds up nobody."""
@@ -116,8 +115,10 @@ class Asker:
         if fate < TWICE:
             self._begin(self._ask(record, "twice", mode, deadline_s, clock_ms))
         answer = await self._ask(record, "first", mode, deadline_s, clock_ms)
+        pause_s = AGAIN_S
         while answer.answered == "unreachable":
-            await asyncio.sleep(self.draw.uniform(*PAUSE_S))
+            await asyncio.sleep(self.draw.uniform(pause_s / 2, pause_s))
+            pause_s = min(2 * pause_s, AGAIN_S_MAX)
             answer = await self._ask(record, "again", mode, LAST_DEADLINE_S, clock_ms)
         if not answer.by_the_api or fate < 1 - AGAIN - OTHER:
             return

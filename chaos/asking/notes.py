@@ -30,7 +30,8 @@ class Answer:
     """How an ask ended, ``waited_ms`` after it began.
 
     ``late_ms``: for how much of what is beyond the deadline this process was not run, by its own timer. ``statuses``:
-    of each try, 0 where there was no answer of HTTP. ``answered``: ``exact``, ``peek``, ``fallback``, ``unreachable``, or ``refused`` by ``problem``.
+    of each try, 0 where there was no answer of HTTP. ``answered``: ``exact``, ``peek``, ``fallback``, ``unreachable``,
+    or ``refused`` by ``problem``.
     """
 
     waited_ms: float

@@ -1,4 +1,4 @@
-"""The decision API as a part of the drill: ``crossline serve`` under a supervisor, and a caller who asks it all along."""
+"""The decision API as a part of the drill: ``crossline serve`` under a supervisor, and a caller who asks it."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def api_text(outcome: Outcome) -> str:
         f"statuses of tries (0: none): {_counts(found['statuses'])}",
         f"degraded: {_counts(found['degraded'])}",
         f"beyond the deadline {found['beyond_the_deadline']:,}, by more than 20 ms {found['beyond_it_by_20_ms']:,}",
-        f"at most {found['most_beyond_ms']:g} ms beyond it; the caller itself was run {found['most_late_ms']:g} ms late",
+        f"at most {found['most_beyond_ms']:g} ms beyond it; the caller was run {found['most_late_ms']:g} ms late",
         f"{found['ids_answered']:,} ids answered; their records in the topic: {_counts(found['in_the_topic'])}",
         f"{found['kept']:,} answers kept, {found['revised']:,} with revisions",
         f"the stream decided about: {_counts(found['compared_with_the_stream'])}",
