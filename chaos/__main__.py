@@ -16,6 +16,7 @@ from pathlib import Path
 from chaos.calibration import FIRST_PER_S
 from chaos.drill import Plan, drill, say
 from chaos.faults import KINDS, drawn, possible
+from chaos.parts.api import ASKS_PER_S
 from chaos.parts.services import serving
 from chaos.pipeline import Settings
 from chaos.told.report import api_text, findings_table, write
@@ -37,6 +38,7 @@ def main() -> int:
     )
     parser.add_argument("--format", choices=("avro", "json"), help="of the records; by default json with the API")
     parser.add_argument("--api", choices=("yes", "no"), help="the decision API; by default where a folder is")
+    parser.add_argument("--asks", type=float, default=ASKS_PER_S, help="of the API, a second")
     parser.add_argument("--kinds", help=f"out of {', '.join(KINDS)}")
     parser.add_argument("--master", default="local[2]", help="with local-cluster[2,1,1024] there are executors to kill")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "chaos", help="folder of the report")
@@ -67,6 +69,7 @@ def main() -> int:
         options.minutes,
         settings=Settings(options.master),
         of_peak=options.share if at_peak else None,
+        asks_per_s=options.asks,
     )
     with contextlib.ExitStack() as stack:
         root = stack.enter_context(own_folder_for("chaos"))

@@ -21,7 +21,7 @@ from chaos.count.judging import Sorter, compare, expected_of
 from chaos.count.ledger import Finding
 from chaos.faults import AT_ONCE, OF_THE_REGISTRY, Fault
 from chaos.load.producer import Load
-from chaos.parts.api import REVISED_S, Api, write_keys
+from chaos.parts.api import ASKS_PER_S, REVISED_S, Api, write_keys
 from chaos.parts.services import Services
 from chaos.parts.supervised import Start, Supervised
 from chaos.pipeline import ALERTS, DEAD, DECISIONS, Settings, write_pipeline
@@ -43,7 +43,8 @@ class Plan:
     """What is drilled: ``minutes``: no fault begins later than that; ``warm_s``: load before the first fault.
 
     ``ends_killed``: the driver is killed at the end, with records waiting, in place of being asked to stop.
-    ``of_peak``: the share of what the machine sustains that is sent, in place of ``rate_per_s``.
+    ``of_peak``: the share of what the machine sustains that is sent, in place of ``rate_per_s``. ``asks_per_s``: of the
+    API, where it is a part.
     """
 
     seed: int
@@ -54,6 +55,7 @@ class Plan:
     ends_killed: bool = False
     settings: Settings = field(default_factory=Settings)
     of_peak: float | None = None
+    asks_per_s: float = ASKS_PER_S
 
 
 @dataclass(slots=True)
@@ -165,7 +167,7 @@ def _api_of(plan: Plan, root: Path, pipeline: Path, services: Services, accounts
         return None
     write_keys(root)
     proxy = services.proxies["api"]
-    return Api.of(root, pipeline, (proxy.target, proxy.port), plan.seed, accounts)
+    return Api.of(root, pipeline, (proxy.target, proxy.port), plan.seed, accounts, plan.asks_per_s)
 
 
 def _memory_mb() -> float:

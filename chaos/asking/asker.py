@@ -10,7 +10,8 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +33,9 @@ AGAIN, TWICE, OTHER = 0.05, 0.02, 0.02
 PAUSE_S = (0.5, 3.0)  # before an ask that comes again
 AGAIN_S, AGAIN_S_MAX = 2.0, 16.0  # where nobody answered: ever longer, or all of them would keep a server down
 PATIENCE_S = 120.0  # at the end: for answers to all that nobody answered yet
-LAST_DEADLINE_S = 5.0  # of asks that come again
-CONNECTIONS = 100
+LAST_DEADLINE_S = 2.0  # of asks that come again
+# The pool of connections of one client looks at each of them for each try: where hundreds wait, that is all it does.
+CLIENTS, CONNECTIONS = 8, 50
 
 Record = dict[str, Any]
 _statuses: ContextVar[list[int]] = ContextVar("statuses")
@@ -64,7 +66,7 @@ class Noting(httpx.AsyncBaseTransport):
 class Asker:
     """Asks until it is stopped. ``clock``: by how much event times are off, until when (monotonic)."""
 
-    client: AsyncClient
+    clients: Sequence[AsyncClient]
     notes: Notes
     draw: random.Random
     accounts: int
@@ -148,7 +150,8 @@ class Asker:
         began_s = time.monotonic()
         said: dict[str, Any]
         try:
-            decided = await self.client.decide(STREAM, record, mode=mode, timeout=deadline_s)  # type: ignore[arg-type]
+            client = self.clients[number % len(self.clients)]
+            decided = await client.decide(STREAM, record, mode=mode, timeout=deadline_s)  # type: ignore[arg-type]
         except ApiError as error:
             said = {"answered": "refused", "problem": str(error)[:500]}
         else:
@@ -185,13 +188,16 @@ async def _obey(asker: Asker) -> None:
 
 async def ask(settings: dict[str, Any]) -> None:
     """Until the standard input ends."""
-    options = {"transport": Noting()}
-    with Notes(Path(settings["notes"])) as notes:
-        async with AsyncClient(settings["url"], fallback="review", options=options) as client:
-            asker = Asker(client, notes, random.Random(settings["seed"]), settings["accounts"])
-            obeying = asyncio.create_task(_obey(asker))
-            await asker.run(settings["per_s"])
-            obeying.cancel()
+    async with AsyncExitStack() as stack:
+        notes = stack.enter_context(Notes(Path(settings["notes"])))
+        made = [
+            AsyncClient(settings["url"], fallback="review", options={"transport": Noting()}) for _ in range(CLIENTS)
+        ]
+        clients = [await stack.enter_async_context(each) for each in made]
+        asker = Asker(clients, notes, random.Random(settings["seed"]), settings["accounts"])
+        obeying = asyncio.create_task(_obey(asker))
+        await asker.run(settings["per_s"])
+        obeying.cancel()
 
 
 if __name__ == "__main__":

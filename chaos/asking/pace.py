@@ -32,5 +32,9 @@ class Pace:
 
     def late_s(self, from_s: float, until_s: float) -> float:
         """For how long between the two nothing was run here that was due."""
-        spans = [*self.stalls, (self.due_s, until_s)]
-        return sum(max(0.0, min(until, until_s) - max(since, from_s)) for since, until in spans)
+        late_s = max(0.0, until_s - max(self.due_s, from_s))  # the beat that is to come
+        for since, until in reversed(self.stalls):
+            if until <= from_s:
+                break
+            late_s += max(0.0, min(until, until_s) - max(since, from_s))
+        return late_s

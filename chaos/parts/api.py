@@ -44,10 +44,12 @@ class Api:
     _asker: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def of(cls, root: Path, pipeline: Path, ports: tuple[int, int], seed: int, accounts: int) -> Api:
+    def of(
+        cls, root: Path, pipeline: Path, ports: tuple[int, int], seed: int, accounts: int, per_s: float = ASKS_PER_S
+    ) -> Api:
         """That of the pipeline in ``root``. ``ports``: its own, and the proxy's."""
         served = Supervised(root, pipeline, command="serve", log="serve.log")
-        return cls(served, f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}", seed, accounts)
+        return cls(served, f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}", seed, accounts, per_s)
 
     @property
     def notes(self) -> Path:
