@@ -32,6 +32,7 @@ from crossline.serve.decisions.settling import Settling
 from crossline.serve.decisions.values import RecordLog
 from crossline.serve.feed.exact import Exact
 from crossline.serve.feed.reader import FeedReader
+from crossline.serve.followed import FOLLOWED, Followed
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
@@ -41,7 +42,7 @@ from crossline.serve.revising import Revising
 from crossline.serve.unread import lay_unread
 
 LEDGER, OUTBOX = "ledger.db", "outbox.db"
-BEFORE_MS, EXPECTED_MAX = 60_000, 100_000  # answers from so long before the newest batch, so many of them
+BEFORE_MS, EXPECTED_MAX = 60_000, 100_000  # answers from so long before the batch to go on behind, so many of them
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
 
 log = get_logger(__name__)
@@ -104,7 +105,8 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         held.push_async_callback(replicas.close)
         settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
         newest = await reader.newest()
-        await _expect(settling, LedgerDecisions(path / LEDGER, config.streams), newest)
+        followed = await Followed(path / FOLLOWED).batch(reader)
+        await _expect(settling, LedgerDecisions(path / LEDGER, config.streams), followed)
         for stream, each in logs.items():
             if isinstance(each, FileRecordLog):
                 await lay_unread(replicas, newest, records, stream, each.folder, settling.placed)
@@ -128,7 +130,7 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         )
         held.push_async_callback(decisions.close)
         await _warmed(records, group)
-        after = -1 if newest is None else newest.number
+        after = -1 if followed is None else followed.number
         async with (
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep),
@@ -152,9 +154,9 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
     return None
 
 
-async def _expect(settling: Settling, answers: LedgerDecisions, newest: FeedBatch | None) -> None:
-    """What an earlier process answered about records that may be in no batch yet is held to the batches that come."""
-    since_ms = 0 if newest is None else int(newest.head["planned_ms"]) - BEFORE_MS
+async def _expect(settling: Settling, answers: LedgerDecisions, followed: FeedBatch | None) -> None:
+    """What an earlier process answered about records that may be in no batch up to ``followed`` is held to the next."""
+    since_ms = 0 if followed is None else int(followed.head["planned_ms"]) - BEFORE_MS
     for each in reversed(await asyncio.to_thread(answers.unsettled, since_ms, EXPECTED_MAX)):
         settling.expect(*each, None)
 

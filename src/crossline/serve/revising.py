@@ -20,6 +20,7 @@ from crossline.logs import get_logger
 from crossline.serve.decisions.settling import Revised, Settling
 from crossline.serve.decisions.values import Place
 from crossline.serve.feed.reader import FeedReader
+from crossline.serve.followed import FOLLOWED, Followed
 from crossline.serve.ledger.base import Answer, DecisionLedger
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.revisions.pusher import RevisionPusher
@@ -53,6 +54,7 @@ class Revising:
         # Nothing is opened where nobody is to be told.
         self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
         self._followed = after
+        self._noted = Followed(path / FOLLOWED)
         self._tasks: list[asyncio.Task[None]] = []
         self._covered: asyncio.Queue[tuple[str, Place]] = asyncio.Queue()
         settling.on_covered = lambda stream, place: self._covered.put_nowait((stream, place))
@@ -69,6 +71,8 @@ class Revising:
             await self._keep(self._settling.batch(batch))
             await self._keep_own(batch)
             self._followed = batch.number
+            self._noted.note(batch.number)
+            await asyncio.sleep(0)  # many that are there already hold up no request
 
     async def _look_back(self) -> None:
         """Answers that came after the batch of their record: a slow answer, or one by the fallback at its deadline."""
@@ -112,6 +116,7 @@ class Revising:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._noted.write()
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.close)
 
