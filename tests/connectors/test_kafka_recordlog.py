@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import orjson
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from crossline.connectors.recordlog.places import places_since
 from crossline.connectors.recordlog.topic import KafkaRecordLog
 from crossline.core.basics.errors import PermanentError, RetryableError, UsageError
 from crossline.core.settings.kafka import KafkaSourceSettings
@@ -159,3 +160,38 @@ def test_what_is_no_record_is_refused(raw: bytes) -> None:
         await log.close()
 
     run(put())
+
+
+@pytest.mark.kafka
+def test_places_are_found_again_by_ids(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> None:
+    """Among records of others, some that nobody can read; from a time on; of an id that is there twice the first."""
+    topic = kafka_topic(3, append_time=False)
+    given = [asked(number, f"a{number % 7}") for number in range(60)]
+
+    async def put() -> list[Place]:
+        log, later = (log_of(kafka_broker.brokers, topic) for _ in range(2))
+        places = await log.append(given)
+        await later.append(given[50:])
+        await log.close()
+        await later.close()
+        return places
+
+    places = dict(zip((each.record_id for each in given), run(put()), strict=True))
+    other = Producer({"bootstrap.servers": kafka_broker.brokers})
+    for number in range(3):
+        for value in (b"[1]", b"{", None, b"{}"):
+            other.produce(topic, value, partition=number)
+    assert other.flush(WAIT_S) == 0
+    setting = source(kafka_broker.brokers, topic)
+    wanted = [f"t{number}" for number in range(40, 60)]
+    found = dict(places_since(setting, topic, "id", [*wanted, "nowhere"], NOW_MS, {}))
+    assert found == {name: places[name] for name in wanted}
+    since = dict(places_since(setting, topic, "id", ["t40", "t45", "t59"], NOW_MS + 45, {}))
+    assert since == {name: places[name] for name in ("t45", "t59")}
+    assert list(places_since(setting, topic, "id", [], NOW_MS, {})) == []
+
+
+def test_places_of_brokers_that_are_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crossline.connectors.recordlog.places.ASK_S", 0.2)
+    with pytest.raises(RetryableError, match="topic t cannot be read now"):
+        list(places_since(source("127.0.0.1:1", "t"), "t", "id", ["t1"], NOW_MS, {}))

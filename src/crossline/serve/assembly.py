@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crossline.connectors.base import wall_clock_ms
-from crossline.connectors.feed.files import FeedBatch
 from crossline.connectors.objects.place import is_uri
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.recordlog.topic import KafkaRecordLog
@@ -36,6 +35,7 @@ from crossline.serve.followed import FOLLOWED, Followed
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
+from crossline.serve.placing import placing
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.revising import Revising
@@ -106,7 +106,8 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
         newest = await reader.newest()
         followed = await Followed(path / FOLLOWED).batch(reader)
-        await _expect(settling, LedgerDecisions(path / LEDGER, config.streams), followed)
+        since_ms = 0 if followed is None else int(followed.head["planned_ms"]) - BEFORE_MS
+        expected = await _expect(settling, LedgerDecisions(path / LEDGER, config.streams), since_ms)
         for stream, each in logs.items():
             if isinstance(each, FileRecordLog):
                 await lay_unread(replicas, newest, records, stream, each.folder, settling.placed)
@@ -135,6 +136,7 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep),
             Revising(reader, settling, group, settings, path, after),
+            placing(config, settling, expected, since_ms),
         ):
             yield Api(config, settings, decisions, replicas, group, reader, settling, path, frozenset(logs))
 
@@ -154,11 +156,13 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
     return None
 
 
-async def _expect(settling: Settling, answers: LedgerDecisions, followed: FeedBatch | None) -> None:
-    """What an earlier process answered about records that may be in no batch up to ``followed`` is held to the next."""
-    since_ms = 0 if followed is None else int(followed.head["planned_ms"]) - BEFORE_MS
+async def _expect(settling: Settling, answers: LedgerDecisions, since_ms: int) -> dict[str, list[str]]:
+    """What an earlier process answered since then is held to the batches that come; the ids, by stream."""
+    expected: dict[str, list[str]] = {}
     for each in reversed(await asyncio.to_thread(answers.unsettled, since_ms, EXPECTED_MAX)):
         settling.expect(*each, None)
+        expected.setdefault(each[0], []).append(each[1])
+    return expected
 
 
 async def _warmed(records: StreamRecords, group: LedgerGroup) -> None:
