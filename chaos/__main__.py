@@ -25,8 +25,7 @@ from crossline.engine.machine.temp import own_folder_for
 ROOT = Path(__file__).parent.parent
 
 
-def main() -> int:
-    """Run a drill."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--seed", type=int, help="of the faults and the records; by default, drawn and printed")
     parser.add_argument("--faults", type=int, default=100)
@@ -43,6 +42,12 @@ def main() -> int:
     parser.add_argument("--master", default="local[2]", help="with local-cluster[2,1,1024] there are executors to kill")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "chaos", help="folder of the report")
     parser.add_argument("--keep", type=Path, help="folder for all that the pipeline left, to look into")
+    return parser
+
+
+def main() -> int:
+    """Run a drill."""
+    parser = _parser()
     options = parser.parse_args()
     if options.api == "yes" and (options.store == "yes" or options.format == "avro"):
         parser.error("the API follows a checkpoint in a folder, and puts JSON into topics: --store no, --format json")

@@ -14,10 +14,10 @@ import psutil
 from confluent_kafka import KafkaException
 
 from chaos.calibration import Peak, calibrated
-from chaos.count.answering import Answering, answering_of
+from chaos.count.answering import RECEIPTS, Answering, answering_of
 from chaos.count.contents import all_contents, arrived
 from chaos.count.hanging import mended
-from chaos.count.judging import Sorter, compare, expected_of
+from chaos.count.judging import Expected, Sorter, compare, expected_of
 from chaos.count.ledger import Finding
 from chaos.faults import AT_ONCE, OF_THE_REGISTRY, Fault
 from chaos.load.producer import Load
@@ -44,7 +44,7 @@ class Plan:
 
     ``ends_killed``: the driver is killed at the end, with records waiting, in place of being asked to stop.
     ``of_peak``: the share of what the machine sustains that is sent, in place of ``rate_per_s``. ``asks_per_s``: of the
-    API, where it is a part.
+    API, where it is a part; ``receipts``: of each way to answer, so many are judged again.
     """
 
     seed: int
@@ -56,6 +56,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings)
     of_peak: float | None = None
     asks_per_s: float = ASKS_PER_S
+    receipts: int = RECEIPTS
 
 
 @dataclass(slots=True)
@@ -132,16 +133,9 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
     expected = expected_of(root, sorter, arrived(services.brokers), services.format.decode)
     topic = sorter.of_the_topic()
     findings = [topic, *compare(expected, all_contents(root, services))]
-    answering = None if api is None else answering_of(root, api, services.brokers, sorter.asked)
-    findings += answering.findings if answering is not None else []
+    answering = _answering(plan, root, api, services, sorter)
+    findings += answering.findings if answering else []
     memory["after the count"] = _memory_mb()
-    counts = {
-        "decided about": len(expected.in_time),
-        "late": len(expected.late),
-        "dead": len(expected.dead),
-        "alerts": len(expected.alerts.ledger),
-        "decisions with hits": len(expected.with_hits.ledger),
-    }
     return Outcome(
         plan=plan,
         passed=passed,
@@ -150,7 +144,7 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
         lags=watching.lags,
         latencies=watching.latencies,
         sent=len(load.log),
-        counts=counts,
+        counts=_counts(expected),
         seconds=run.seconds,
         faults_of_drill=run.wrong,
         rate_per_s=load.rate_per_s,
@@ -160,6 +154,22 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
         memory_mb=memory,
         api=answering,
     )
+
+
+def _counts(expected: Expected) -> dict[str, int]:
+    return {
+        "decided about": len(expected.in_time),
+        "late": len(expected.late),
+        "dead": len(expected.dead),
+        "alerts": len(expected.alerts.ledger),
+        "decisions with hits": len(expected.with_hits.ledger),
+    }
+
+
+def _answering(plan: Plan, root: Path, api: Api | None, services: Services, sorter: Sorter) -> Answering | None:
+    if api is None:
+        return None
+    return answering_of(root, api, services.brokers, sorter.asked, plan.receipts)
 
 
 def _api_of(plan: Plan, root: Path, pipeline: Path, services: Services, accounts: int) -> Api | None:

@@ -17,6 +17,8 @@ from chaos.parts.api import Api
 from chaos.parts.supervised import Start
 from chaos.pipeline import NAME, PUBLIC_KEY, write_replay
 
+RECEIPTS = 3  # each is a backtest up to its record
+
 
 @dataclass(frozen=True, slots=True)
 class Answering:
@@ -27,12 +29,15 @@ class Answering:
     starts: list[Start]
 
 
-def answering_of(root: Path, api: Api, brokers: str, topic: Mapping[int, str]) -> Answering:
-    """Count; ``topic``: what must become of each record that came through the API. Nothing runs any more."""
+def answering_of(root: Path, api: Api, brokers: str, topic: Mapping[int, str], receipts: int = RECEIPTS) -> Answering:
+    """Count; ``topic``: what must become of each record that came through the API. Nothing runs any more.
+
+    ``receipts``: of each way to answer, so many are judged again.
+    """
     facts = Facts(read_notes(api.notes), topic, decided_on(brokers), kept_in(api.ledger))
     findings = [*findings_of(facts), chained(api.ledger, len(facts.kept), root / PUBLIC_KEY)]
     replay = write_replay(root, root / "replay" / "log.jsonl", name=NAME)
-    again, said = judged_again(facts, root, replay)
+    again, said = judged_again(facts, root, replay, receipts)
     return Answering([*findings, again], {**figures(facts), "receipts_judged_again": dict(said)}, api.served.starts)
 
 

@@ -24,8 +24,8 @@ from chaos.count.judging import DECIDED, IN_TIME
 from chaos.count.ledger import Finding
 from chaos.load.log import record_of
 from chaos.pipeline import DECISIONS, SERVED
-from crossline.serve.assembly import LEDGER
 from crossline.serve.ledger.reading import check_ledger, receipt_of
+from crossline.serve.ledger.schema import LEDGER_FILE
 from crossline.serve.ledger.signing import Verifier
 
 SINK = "api"
@@ -33,7 +33,6 @@ SINK = "api"
 BEYOND_MS = 20.0
 CONFLICT = "409 "
 REFUSED = "422 "
-JUDGED_AGAIN = 3  # of receipts of each way to answer: each is a backtest up to its record
 JUDGE_S_MAX = 900.0
 _MARK = b'"record_id":"' + asked_id(0)[:8].encode()
 
@@ -235,8 +234,8 @@ def chained(ledger: Path, kept: int, public_key: Path) -> Finding:
     return finding
 
 
-def judged_again(facts: Facts, root: Path, replay: Path) -> tuple[Finding, Counter[str]]:
-    """Some receipts through ``crossline verify``; the finding, and how often it said what.
+def judged_again(facts: Facts, root: Path, replay: Path, count: int) -> tuple[Finding, Counter[str]]:
+    """Of each way to answer ``count`` receipts through ``crossline verify``; the finding, and how often it said what.
 
     Each holds or is found altered, which none may be. Where the log gives something else than a peek, which was made
     before all of it was there, `verify` says what.
@@ -244,7 +243,7 @@ def judged_again(facts: Facts, root: Path, replay: Path) -> tuple[Finding, Count
     chosen: list[Kept] = []
     for how in ("exact", "peek", "fallback"):
         mine = [facts.kept[name] for name in facts.answered if name in facts.kept and facts.stream.get(name)]
-        chosen += [kept for kept in mine if kept.answered == how][:JUDGED_AGAIN]
+        chosen += [kept for kept in mine if kept.answered == how][:count]
     finding, said = Finding(SINK, "receipts, judged again", len(chosen)), Counter[str]()
     for kept in chosen:
         result = _verified(kept, root, replay)
@@ -261,7 +260,7 @@ def judged_again(facts: Facts, root: Path, replay: Path) -> tuple[Finding, Count
 
 def _verified(kept: Kept, root: Path, replay: Path) -> dict[str, Any]:
     receipt = root / "receipt.json"
-    receipt.write_bytes(orjson.dumps(receipt_of(root / SERVED / LEDGER, kept.decision_id)))
+    receipt.write_bytes(orjson.dumps(receipt_of(root / SERVED / LEDGER_FILE, kept.decision_id)))
     command = [sys.executable, "-m", "crossline.cli.main", "verify", str(receipt), "--pipeline", str(replay)]
     done = subprocess.run(
         [*command, "--then", "--json"], capture_output=True, text=True, check=False, timeout=JUDGE_S_MAX, cwd=root

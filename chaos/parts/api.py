@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from chaos.parts.supervised import Supervised
 from chaos.pipeline import PUBLIC_KEY, SERVED, SIGNING_KEY
-from crossline.serve.assembly import LEDGER, OUTBOX
+from crossline.serve.assembly import OUTBOX
+from crossline.serve.ledger.schema import LEDGER_FILE
 
 ROOT = Path(__file__).parents[2]
 NOTES, CALLER_LOG = "asks.jsonl", "asker.log"
@@ -59,7 +60,7 @@ class Api:
     @property
     def ledger(self) -> Path:
         """What the API says that it answered."""
-        return self.served.root / SERVED / LEDGER
+        return self.served.root / SERVED / LEDGER_FILE
 
     def start(self) -> None:
         """Serve; there must be a pipeline."""

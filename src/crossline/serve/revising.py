@@ -17,8 +17,9 @@ from crossline.core.basics.errors import RetryableError
 from crossline.core.basics.times import instant_text
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.logs import get_logger
-from crossline.serve.decisions.settling import Revised, Settling
+from crossline.serve.decisions.settling import Expected, Revised, Settling
 from crossline.serve.decisions.values import Place
+from crossline.serve.feed.exact import first_decision
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.followed import FOLLOWED, Followed
 from crossline.serve.ledger.base import Answer, DecisionLedger
@@ -57,12 +58,14 @@ class Revising:
         self._noted = Followed(path / FOLLOWED)
         self._tasks: list[asyncio.Task[None]] = []
         self._covered: asyncio.Queue[tuple[str, Place]] = asyncio.Queue()
+        self._copies: asyncio.Queue[Expected] = asyncio.Queue()
+        settling.on_copy = self._copies.put_nowait
         settling.on_covered = lambda stream, place: self._covered.put_nowait((stream, place))
 
     async def __aenter__(self) -> Self:
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.open)
-        works = (lambda: self._follow(self._followed), self._look_back)
+        works = (lambda: self._follow(self._followed), self._look_back, self._look_for_first)
         self._tasks = [asyncio.create_task(_on_and_on(work)) for work in works]
         return self
 
@@ -82,6 +85,14 @@ class Revising:
             if batch is not None and batch.has(stream, place):
                 await self._keep(self._settling.batch(batch))
             self._settling.forget(stream, place)
+
+    async def _look_for_first(self) -> None:
+        """Answers about a record that came twice to its stream, since a process ended between: the first counts."""
+        while True:
+            known = await self._copies.get()
+            decided = await first_decision(self._reader, known.stream, known.record_id)
+            if decided is not None:
+                await self._keep(self._settling.first(known, decided, self._followed))
 
     async def _keep(self, revised: Sequence[Revised]) -> None:
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between

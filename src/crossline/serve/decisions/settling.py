@@ -12,6 +12,7 @@ from crossline.connectors.feed.files import FeedBatch
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.values import Place
 
+COPY = "duplicate_id"
 OPEN_MAX = 1_000_000  # answers that wait for their batch; of more, the oldest are not compared
 
 
@@ -26,6 +27,17 @@ class Revised:
     was: str
     decision: Mapping[str, Any]
     batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An answer: what was decided about which record, and how."""
+
+    decision_id: str
+    stream: str
+    record_id: str
+    answered: str
+    decision: str
 
 
 @dataclass(slots=True)
@@ -50,10 +62,13 @@ class Settling:
     """Answers that no batch has covered yet, by stream and record.
 
     ``on_covered``: told of one whose batch came before its answer, with stream and place: give that batch again.
+    ``on_copy``: told of one that its stream refused since the id came before: what the first one was decided counts,
+    and is given to ``first``.
     """
 
     counts: Counts = field(default_factory=Counts)
     on_covered: Callable[[str, Place], None] = lambda _, __: None
+    on_copy: Callable[[Expected], None] = lambda _: None
     _last: FeedBatch | None = None
     _open: dict[tuple[str, str], _Open] = field(default_factory=dict)
 
@@ -111,23 +126,33 @@ class Settling:
             if which in said or (each.place is not None and batch.has(which[0], each.place))
         ]
         undecided = {
-            (each["stream"], each["log"], each["at"])
+            (each["stream"], each["log"], each["at"]): each.get("reason")
             for name in ("dead", "late")
             for each in map(orjson.loads, batch.section(name))
         }
         found = []
         for which, each in covered:
             del self._open[which]
-            if which not in said and each.place is not None and (which[0], each.place.log, each.place.at) in undecided:
-                continue  # the stream decides nothing about it
+            at = None if each.place is None else (which[0], each.place.log, each.place.at)
+            if which not in said and at in undecided:  # the stream decides nothing about it
+                if undecided[at] == COPY:
+                    self.on_copy(Expected(each.decision_id, *which, each.answered, each.decision))
+                continue
             decided = said.get(which) or _allowed(each.decision_id, *which)
-            _add(self.counts.compared, each.answered)
-            if decided["decision"] != each.decision:
-                _add(self.counts.differed, each.answered)
-                found.append(Revised(each.decision_id, *which, each.answered, each.decision, decided, batch.number))
+            known = Expected(each.decision_id, *which, each.answered, each.decision)
+            found += self.first(known, decided, batch.number)
         for which in list(self._open):
             self._look(which, batch)
         return found
+
+    def first(self, known: Expected, decided: Mapping[str, Any], batch: int) -> list[Revised]:
+        """What an answer is held to; revised where it differs."""
+        _add(self.counts.compared, known.answered)
+        if decided["decision"] == known.decision:
+            return []
+        _add(self.counts.differed, known.answered)
+        which = (known.decision_id, known.stream, known.record_id)
+        return [Revised(*which, known.answered, known.decision, decided, batch)]
 
     @property
     def waiting(self) -> int:

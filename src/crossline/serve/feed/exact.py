@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from crossline.connectors.feed.files import FeedBatch
-from crossline.core.basics.errors import PermanentError, StoppedError
+from crossline.connectors.feed.files import FeedBatch, batches_in, read_batch
+from crossline.core.basics.errors import PermanentError, StateError, StoppedError
 from crossline.core.decide.decision import decide
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy
 from crossline.core.streams.asked import Place
 from crossline.serve.feed.reader import FeedReader
+
+COPY = "duplicate_id"
+BACK_MAX = 2_000  # batches that are looked through
 
 
 class NotDecidedError(PermanentError):
@@ -28,6 +33,11 @@ class NotDecidedError(PermanentError):
     def __init__(self, record: DecidedRecord, reason: str, detail: str) -> None:
         super().__init__(f"stream {record.stream}, record {record.record_id!r}: not decided ({reason}): {detail}")
         self.stream, self.record_id, self.reason, self.detail = record.stream, record.record_id, reason, detail
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether its id came before: the first record of that id counts."""
+        return self.reason == COPY
 
 
 class Exact:
@@ -52,9 +62,20 @@ class Exact:
             The decision, as ``core.decide.decision`` makes it; never a revision.
 
         Raises:
-            NotDecidedError: the record is late or dead, or its batch is not kept any more.
+            NotDecidedError: the record is late or dead, or its batch is not kept any more. Of a copy, whose first
+                record was decided in one of the last batches, that decision is returned.
             StoppedError: the reader was closed meanwhile.
         """
+        try:
+            return await self._decision(record, place)
+        except NotDecidedError as error:
+            # An earlier process may have put it there, and have ended before it answered: the first copy is decided.
+            first = await first_decision(self._reader, record.stream, record.record_id) if error.is_copy else None
+            if first is None:
+                raise
+            return first
+
+    async def _decision(self, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
         newest = await self._reader.newest()
         if newest is not None and newest.covers(record.stream, place):
             return self._of(await self._reader.batch_of(record.stream, place) or newest, record, place)
@@ -83,6 +104,23 @@ class Exact:
         digest = _at(batch.head["rules"][record.stream], record.ingest_ms)
         decision = replace(decide(self._policy, record, ()), policy_version=batch.head["policy_version"])
         return decision.to_json(digest, batch.head["delivered_ms"])
+
+
+async def first_decision(reader: FeedReader, stream: str, record_id: str) -> Mapping[str, Any] | None:
+    """The decision of the first record of an id, of which a copy was refused: out of the last batches that are kept.
+
+    None where none of them has it: no rule holds at it, or it came before them.
+    """
+
+    def found() -> Mapping[str, Any] | None:
+        for number in reversed(batches_in(reader.folder)[-BACK_MAX:]):
+            with suppress(FileNotFoundError, StateError):
+                said = decided_in(read_batch(reader.folder, number), stream, record_id)
+                if said is not None:
+                    return said
+        return None
+
+    return await asyncio.to_thread(found)
 
 
 def decided_in(batch: FeedBatch, stream: str, record_id: str) -> Mapping[str, Any] | None:
