@@ -105,7 +105,7 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         held.push_async_callback(replicas.close)
         settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
         newest = await reader.newest()
-        followed = await Followed(path / FOLLOWED).batch(reader)
+        followed, after = await Followed(path / FOLLOWED).batch(reader)
         since_ms = 0 if followed is None else int(followed.head["planned_ms"]) - BEFORE_MS
         expected = await _expect(settling, LedgerDecisions(path / LEDGER, config.streams), since_ms)
         for stream, each in logs.items():
@@ -131,7 +131,6 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         )
         held.push_async_callback(decisions.close)
         await _warmed(records, group)
-        after = -1 if followed is None else followed.number
         async with (
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep),

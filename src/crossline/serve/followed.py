@@ -44,20 +44,23 @@ class Followed:
             log.warning("up to which batch answers were compared cannot be noted now", error=str(error))
         self._noted_s = time.monotonic()
 
-    async def batch(self, reader: FeedReader) -> FeedBatch | None:
-        """The batch behind which to go on: the noted one, or the next one after it that the feed still has.
+    async def batch(self, reader: FeedReader) -> tuple[FeedBatch | None, int]:
+        """The batch from whose time on answers count, and the number behind which to go on.
 
-        Without a note, or with one of another checkpoint, it is the newest batch.
+        That is the noted batch; where the feed does not have it any more, the next one that it has, which is followed
+        then. Without a note, or with one of another checkpoint, it is the newest batch.
         """
         newest = await reader.newest()
         noted = self._read()
-        if newest is None or noted is None or noted > newest.number:
-            return newest
+        if newest is None:
+            return None, -1
+        if noted is None or noted > newest.number:
+            return newest, newest.number
         for number in batches_in(reader.folder):
             if number >= noted:
                 with suppress(FileNotFoundError, StateError):
-                    return await reader.batch(number)
-        return newest
+                    return await reader.batch(number), number if number == noted else number - 1
+        return newest, newest.number
 
     def _read(self) -> int | None:
         try:

@@ -30,6 +30,7 @@ from crossline.serve.revisions.values import revision_of as made_of
 
 PAUSE_S = 0.5
 PUSHED = "revisions.db"
+COPIES_MAX = 1_000  # answers whose first record is to be looked for
 AT_ONCE = 20  # revisions in one call of the ledger
 _REVISION = b'"kind":"revision"'
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class Revising:
         self._tasks: list[asyncio.Task[None]] = []
         self._covered: asyncio.Queue[tuple[str, Place]] = asyncio.Queue()
         self._copies: asyncio.Queue[Expected] = asyncio.Queue()
-        settling.on_copy = self._copies.put_nowait
+        settling.on_copy = self._look_at
         settling.on_covered = lambda stream, place: self._covered.put_nowait((stream, place))
 
     async def __aenter__(self) -> Self:
@@ -85,6 +86,12 @@ class Revising:
             if batch is not None and batch.has(stream, place):
                 await self._keep(self._settling.batch(batch))
             self._settling.forget(stream, place)
+
+    def _look_at(self, copy: Expected) -> None:
+        if self._copies.qsize() < COPIES_MAX:
+            self._copies.put_nowait(copy)
+        else:
+            log.warning("an answer about a copy is not compared: too many wait", id=copy.record_id)
 
     async def _look_for_first(self) -> None:
         """Answers about a record that came twice to its stream, since a process ended between: the first counts."""

@@ -20,12 +20,14 @@ def feed_of(root: Path, *numbers: int) -> Path:
     return folder
 
 
-def goes_on_behind(root: Path, feed: Path) -> int | None:
-    async def ask() -> int | None:
+def goes_on_behind(root: Path, feed: Path) -> int:
+    async def ask() -> int:
         reader = FeedReader(feed)
-        found = await Followed(root / "followed").batch(reader)
+        found, after = await Followed(root / "followed").batch(reader)
         await reader.close()
-        return None if found is None else found.number
+        assert (found is None) == (after < 0)
+        assert found is None or found.number - after in {0, 1}
+        return after
 
     return asyncio.run(ask())
 
@@ -36,7 +38,7 @@ def goes_on_behind(root: Path, feed: Path) -> int | None:
         (None, 9),  # nobody followed anything yet
         (7, 7),
         (9, 9),
-        (3, 6),  # gone from the feed, and those up to 6 with it
+        (3, 5),  # gone from the feed: what it still has is followed, 6 the first
         (12, 9),  # the checkpoint is another one
     ],
     ids=["none", "there", "newest", "gone", "other"],
@@ -55,10 +57,10 @@ def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     feed = feed_of(tmp_path, 6, 7, 8)
     (tmp_path / "followed").write_text("6\n")
     batch_path(feed, 6).write_bytes(b"{")
-    assert goes_on_behind(tmp_path, feed) == 7
+    assert goes_on_behind(tmp_path, feed) == 6
     (tmp_path / "followed").write_text("six")
     assert goes_on_behind(tmp_path, feed) == 8
-    assert goes_on_behind(tmp_path, tmp_path / "none") is None
+    assert goes_on_behind(tmp_path, tmp_path / "none") == -1
 
 
 def test_a_disk_that_is_full_is_tried_again(tmp_path: Path) -> None:

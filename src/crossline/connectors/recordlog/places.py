@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -26,6 +26,7 @@ def places_since(
     ids: Collection[str],
     since_ms: int,
     environment: Mapping[str, str] = os.environ,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[str, Place]]:
     """The place of each of ``ids`` that stands in ``topic`` with a time from ``since_ms`` on: of several the first.
 
@@ -38,6 +39,7 @@ def places_since(
         ids: Those that are looked for.
         since_ms: Epoch milliseconds, on the clock of the messages' times.
         environment: Where passwords are.
+        stopped: Asked now and then; once it says so, no more is read.
 
     Raises:
         SourceError: the brokers do not answer.
@@ -49,7 +51,7 @@ def places_since(
         partitions = consumer.list_topics(topic, ASK_S).topics[topic].partitions
         asked = [TopicPartition(topic, number, since_ms) for number in partitions]
         for begin in consumer.offsets_for_times(asked, ASK_S) if asked else ():
-            for message_id, place in _read(consumer, begin, id_field) if begin.offset >= 0 else ():
+            for message_id, place in _read(consumer, begin, id_field, stopped) if begin.offset >= 0 else ():
                 if message_id in wanted:
                     wanted.discard(message_id)
                     yield message_id, place
@@ -61,12 +63,14 @@ def places_since(
         consumer.close()
 
 
-def _read(consumer: Consumer, begin: TopicPartition, id_field: str) -> Iterator[tuple[object, Place]]:
+def _read(
+    consumer: Consumer, begin: TopicPartition, id_field: str, stopped: Callable[[], bool]
+) -> Iterator[tuple[object, Place]]:
     """The id of each record of a partition from there to its end of now."""
     end = consumer.get_watermark_offsets(begin, ASK_S)[1]
     consumer.assign([begin])
     at, came_s = begin.offset, time.monotonic()
-    while at < end:
+    while at < end and not stopped():
         messages = consumer.consume(AT_ONCE, LOOK_S)
         if messages:
             came_s = time.monotonic()

@@ -46,6 +46,7 @@ class Exact:
     def __init__(self, reader: FeedReader, policy: Policy) -> None:
         self._reader = reader
         self._policy = policy
+        self._looking = asyncio.Lock()  # copies are rare, and looking back is long: one at a time
 
     async def decision(self, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
         """The decision of ``record``, which stands at ``place``, as soon as a batch has it; may be cancelled.
@@ -70,7 +71,10 @@ class Exact:
             return await self._decision(record, place)
         except NotDecidedError as error:
             # An earlier process may have put it there, and have ended before it answered: the first copy is decided.
-            first = await first_decision(self._reader, record.stream, record.record_id) if error.is_copy else None
+            if not error.is_copy:
+                raise
+            async with self._looking:
+                first = await first_decision(self._reader, record.stream, record.record_id)
             if first is None:
                 raise
             return first
