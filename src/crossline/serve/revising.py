@@ -30,7 +30,7 @@ from crossline.serve.revisions.values import revision_of as made_of
 
 PAUSE_S = 0.5
 PUSHED = "revisions.db"
-COPIES_MAX = 1_000  # answers whose first record is to be looked for
+COPY_S, COPIES_MAX = 0.05, 1_000  # answers whose first record is to be looked for
 AT_ONCE = 20  # revisions in one call of the ledger
 _REVISION = b'"kind":"revision"'
 T = TypeVar("T")
@@ -100,6 +100,7 @@ class Revising:
             decided = await first_decision(self._reader, known.stream, known.record_id)
             if decided is not None:
                 await self._keep(self._settling.first(known, decided, self._followed))
+            await asyncio.sleep(COPY_S)  # where many come late, requests come first
 
     async def _keep(self, revised: Sequence[Revised]) -> None:
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between

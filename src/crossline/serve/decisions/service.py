@@ -297,12 +297,22 @@ class Decisions:
             log.warning("an answer could not be kept", error=str(error))
             return await self._undone(flight, "the ledger does not take the answer now")
         except TimeoutError:  # it may be kept after all: who asks again is told then
+            self._run(self._kept_late(answer, writing, kept))
             return _unkept("the ledger takes too long to keep the answer")
         if body is None:
             return _differs(flight.asked)
+        self._answered(answer, kept)
+        return Reply(HTTPStatus.OK, body)
+
+    async def _kept_late(self, answer: Answer, writing: asyncio.Task[bytes | None], kept: asyncio.Task[Place]) -> None:
+        """An answer that its client did not get, and that whoever asks again gets: it is held to the stream, too."""
+        with suppress(RetryableError):
+            if await writing is not None:
+                self._answered(answer, kept)
+
+    def _answered(self, answer: Answer, kept: asyncio.Task[Place]) -> None:
         placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
         self._parts.on_answer(answer, kept.result() if placed else None)
-        return Reply(HTTPStatus.OK, body)
 
     async def _dry(self, flight: Flight) -> Reply:
         """Judged, and nothing kept."""

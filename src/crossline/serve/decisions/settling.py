@@ -12,7 +12,7 @@ from crossline.connectors.feed.files import FeedBatch
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.values import Place
 
-COPY = "duplicate_id"
+COPIES = frozenset({"duplicate_id", "late"})  # why a stream refuses a record whose id came before
 OPEN_MAX = 1_000_000  # answers that wait for their batch; of more, the oldest are not compared
 
 
@@ -62,8 +62,8 @@ class Settling:
     """Answers that no batch has covered yet, by stream and record.
 
     ``on_covered``: told of one whose batch came before its answer, with stream and place: give that batch again.
-    ``on_copy``: told of one that its stream refused since the id came before: what the first one was decided counts,
-    and is given to ``first``.
+    ``on_copy``: told of one that its stream refused, perhaps since the id came before: what the first one was decided
+    counts, and is given to ``first``.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -135,7 +135,7 @@ class Settling:
             del self._open[which]
             at = None if each.place is None else (which[0], each.place.log, each.place.at)
             if which not in said and at in undecided:  # the stream decides nothing about it
-                if undecided[at] == COPY:
+                if undecided[at] in COPIES:
                     self.on_copy(Expected(each.decision_id, *which, each.answered, each.decision))
                 continue
             decided = said.get(which) or _allowed(each.decision_id, *which)

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.feed.files import FeedBatch, batches_in, read_batch
+from crossline.connectors.feed.files import FeedBatch, batch_path, batches_in, read_batch
 from crossline.core.basics.errors import PermanentError, StateError, StoppedError
 from crossline.core.decide.decision import decide
 from crossline.core.decide.hits import DecidedRecord
@@ -19,8 +19,8 @@ from crossline.core.decide.policy import Policy
 from crossline.core.streams.asked import Place
 from crossline.serve.feed.reader import FeedReader
 
-COPY = "duplicate_id"
-BACK_MAX = 2_000  # batches that are looked through
+COPIES = frozenset({"duplicate_id", "late"})  # why the stream refuses a copy
+BACK_MAX = 600  # batches that are looked through
 
 
 class NotDecidedError(PermanentError):
@@ -35,9 +35,9 @@ class NotDecidedError(PermanentError):
         self.stream, self.record_id, self.reason, self.detail = record.stream, record.record_id, reason, detail
 
     @property
-    def is_copy(self) -> bool:
-        """Whether its id came before: the first record of that id counts."""
-        return self.reason == COPY
+    def may_be_copy(self) -> bool:
+        """Whether its id may have come before: the first record of an id counts, and a copy may come late."""
+        return self.reason in COPIES
 
 
 class Exact:
@@ -71,7 +71,7 @@ class Exact:
             return await self._decision(record, place)
         except NotDecidedError as error:
             # An earlier process may have put it there, and have ended before it answered: the first copy is decided.
-            if not error.is_copy:
+            if not error.may_be_copy:
                 raise
             async with self._looking:
                 first = await first_decision(self._reader, record.stream, record.record_id)
@@ -115,10 +115,13 @@ async def first_decision(reader: FeedReader, stream: str, record_id: str) -> Map
 
     None where none of them has it: no rule holds at it, or it came before them.
     """
+    needle = orjson.dumps(record_id)
 
     def found() -> Mapping[str, Any] | None:
         for number in reversed(batches_in(reader.folder)[-BACK_MAX:]):
-            with suppress(FileNotFoundError, StateError):
+            with suppress(OSError, StateError):  # gone meanwhile, or damaged
+                if needle not in batch_path(reader.folder, number).read_bytes():
+                    continue
                 said = decided_in(read_batch(reader.folder, number), stream, record_id)
                 if said is not None:
                     return said

@@ -104,7 +104,9 @@ class FakeStream:
 
 @dataclass
 class FakeLedger:
-    """As the ledger, in memory."""
+    """As the ledger, in memory; it keeps no answer before ``held`` is set."""
+
+    held: asyncio.Event = field(default_factory=asyncio.Event)
 
     known: dict[tuple[str, str], tuple[str, bytes | None]] = field(default_factory=dict)
     error: RetryableError | None = None
@@ -121,6 +123,7 @@ class FakeLedger:
         return Claim("fresh") if body is None else Claim("answered", body)
 
     async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
+        await self.held.wait()
         asked, body = answer.asked, orjson.dumps({**said, "receipt": "r"})
         self.known[asked.stream, asked.record_id] = asked.digest, body
         return body
@@ -160,7 +163,7 @@ class Desk:
     answers: list[tuple[Answer, Place | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for each in (self.judge.held, self.log.held, self.stream.held):
+        for each in (self.judge.held, self.log.held, self.stream.held, self.ledger.held):
             each.set()
         records = StreamRecords({"payments": PAYMENTS})
         logs = {"payments": self.log}

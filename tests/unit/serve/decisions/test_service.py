@@ -11,7 +11,7 @@ import pytest
 
 from crossline.core.basics.errors import RetryableError
 from crossline.serve.decisions.replies import Reply
-from crossline.serve.decisions.values import NotJudgedError
+from crossline.serve.decisions.values import NotJudgedError, Place
 
 from .fakes import Desk, payment
 
@@ -147,6 +147,28 @@ def test_what_cannot_be_kept_is_not_answered_and_may_be_asked_again() -> None:
         assert desk.judge.gone == [1]
         desk.log.error = None
         assert (await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)).status == 200
+
+    with_desk(work)
+
+
+def test_an_answer_that_is_kept_after_its_client_has_gone_is_held_to_the_stream_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The ledger takes longer than anybody waits; who asks again gets that answer."""
+    monkeypatch.setattr("crossline.serve.decisions.service.KEEP_S_MAX", 0.001)
+
+    async def work(desk: Desk) -> None:
+        desk.ledger.held.clear()
+        assert (await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)).status == 503
+        assert desk.answers == []
+        desk.ledger.held.set()
+        async with asyncio.timeout(LONG_S):
+            while not desk.answers:  # noqa: ASYNC110 - its turn comes at the next step of the loop
+                await asyncio.sleep(0)
+        again = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        assert (again.status, again.headers) == (200, {"Idempotency-Replayed": "true"})
+        ((answer, place),) = desk.answers
+        assert (answer.asked.record_id, answer.answered, place) == ("t1", "peek", Place("log", 1))
 
     with_desk(work)
 

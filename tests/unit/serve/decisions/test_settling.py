@@ -88,7 +88,7 @@ def test_of_a_copy_what_the_first_record_was_decided_is_asked_for() -> None:
     settling.on_copy = copies.append
     settling.answered(answered("a", "allow", "fallback"), Place("p-0", 3))
     settling.answered(answered("b", "allow", "fallback"), Place("p-0", 2))
-    assert settling.batch(batch(5, 4, late=(2, 3), reasons=("late", "duplicate_id"))) == []
+    assert settling.batch(batch(5, 4, late=(2, 3), reasons=("wrong_type", "duplicate_id"))) == []
     (copy,) = copies
     assert (copy.record_id, copy.answered, copy.decision, settling.waiting) == ("a", "fallback", "allow", 0)
     (revised,) = settling.first(copy, of_stream("a", "block"), 5)
