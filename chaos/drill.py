@@ -169,7 +169,7 @@ def _counts(expected: Expected) -> dict[str, int]:
 def _answering(plan: Plan, root: Path, api: Api | None, services: Services, sorter: Sorter) -> Answering | None:
     if api is None:
         return None
-    return answering_of(root, api, services.brokers, sorter.asked, plan.receipts)
+    return answering_of(root, api, services.brokers, sorter, plan.receipts)
 
 
 def _api_of(plan: Plan, root: Path, pipeline: Path, services: Services, accounts: int) -> Api | None:

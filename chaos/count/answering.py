@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from bench.report import percentile
 
 from chaos.asking.notes import Ask, read_notes
 from chaos.count.answers import Facts, chained, decided_on, findings_of, judged_again, kept_in
+from chaos.count.judging import Sorter
 from chaos.count.ledger import Finding
+from chaos.load.log import id_of
 from chaos.parts.api import Api
 from chaos.parts.supervised import Start
 from chaos.pipeline import NAME, PUBLIC_KEY, write_replay
@@ -29,12 +31,13 @@ class Answering:
     starts: list[Start]
 
 
-def answering_of(root: Path, api: Api, brokers: str, topic: Mapping[int, str], receipts: int = RECEIPTS) -> Answering:
-    """Count; ``topic``: what must become of each record that came through the API. Nothing runs any more.
+def answering_of(root: Path, api: Api, brokers: str, sorter: Sorter, receipts: int = RECEIPTS) -> Answering:
+    """Count; ``sorter`` knows what must become of each record that came through the API. Nothing runs any more.
 
     ``receipts``: of each way to answer, so many are judged again.
     """
-    facts = Facts(read_notes(api.notes), topic, decided_on(brokers), kept_in(api.ledger))
+    copied = frozenset(map(id_of, sorter.copied))
+    facts = Facts(read_notes(api.notes), sorter.asked, decided_on(brokers), kept_in(api.ledger), copied)
     findings = [*findings_of(facts), chained(api.ledger, len(facts.kept), root / PUBLIC_KEY)]
     replay = write_replay(root, root / "replay" / "log.jsonl", name=NAME)
     again, said = judged_again(facts, root, replay, receipts)
@@ -64,6 +67,8 @@ def figures(facts: Facts) -> dict[str, Any]:
         "in_the_topic": dict(Counter(facts.topic.values())),
         "ids_answered": len(facts.answered),
         "kept": len(facts.kept),
+        "copied": len(facts.copied),
+        "not_compared": sum(bool(facts.stream.get(name)) for name in facts.kept) - len(facts.settled),
         "revised": sum(bool(kept.revisions) for kept in facts.kept.values()),
         "compared_with_the_stream": dict(compared),
         "decided_otherwise": dict(differ),

@@ -60,19 +60,32 @@ class Facts:
     """All that the answers are held to.
 
     ``topic``: by number, what must become of a record that came through the API; ``stream``: by record the stream's
-    decisions, the newest last.
+    decisions, the newest last. ``copied``: ids that stand in the topic more than once.
     """
 
     asks: Sequence[Ask]
     topic: Mapping[int, str]
     stream: Mapping[str, Sequence[Body]]
     kept: Mapping[str, Kept]
+    copied: frozenset[str] = frozenset()
     answered: dict[str, list[Ask]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         for ask in self.asks:
             if ask.answer is not None and ask.answer.by_the_api and ask.why != "other":
                 self.answered[ask.record_id].append(ask)
+
+    @property
+    def settled(self) -> list[Kept]:
+        """The answers that must be as the stream decided.
+
+        Of a copy at which no rule holds the API has no line to compare with, as docs/decision-api.md says.
+        """
+        return [
+            kept
+            for name, kept in self.kept.items()
+            if (said := self.stream.get(name)) and not (name in self.copied and not said[-1]["reasons"])
+        ]
 
 
 def decided_on(brokers: str) -> dict[str, list[Body]]:
@@ -184,7 +197,7 @@ def _as_kept(facts: Facts) -> Finding:
 
 def _settled(facts: Facts) -> Finding:
     """What holds in the ledger is what the stream decided last: its answer, or else a revision."""
-    decided = [kept for name, kept in facts.kept.items() if facts.stream.get(name)]
+    decided = facts.settled
     finding = Finding(SINK, "answers or revisions, as the stream", len(decided), len(decided))
     for kept in decided:
         stream = facts.stream[kept.record_id]

@@ -62,7 +62,8 @@ class Sorter:
 
     ``times``: how often each number arrived; ``other``: records that are not what was sent; ``dead``: with reasons, as
     ``told`` says them; ``late``: places; ``in_time``: by number of the record, whether it must be decided about.
-    ``asked``: what becomes of each record that came through the API: IN_TIME, ACCEPTED or what it is otherwise.
+    ``asked``: what becomes of each record that came through the API: IN_TIME, ACCEPTED or what it is otherwise;
+    ``copied``: those that stand there again.
     """
 
     log: Log
@@ -73,6 +74,7 @@ class Sorter:
     late: list[str] = field(default_factory=list)
     other: int = 0
     asked: dict[int, str] = field(default_factory=dict)
+    copied: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for each in (self.times, self.known, self.in_time):
@@ -107,6 +109,8 @@ class Sorter:
         """Whether it can be read; one that a sender other than the load put there, and that no poison is among."""
         body = orjson.loads(each.value or b"{}")
         number, behind_ms = record_of(body[ID]), each.ms - body["event_time"]
+        if number in self.asked:
+            self.copied.add(number)
         if -behind_ms > FUTURE_MS:
             self.dead.append(told(each.place, "time_in_future"))
             self.asked.setdefault(number, "time_in_future")

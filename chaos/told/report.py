@@ -218,6 +218,7 @@ def api_text(outcome: Outcome) -> str:
         f"at most {found['most_beyond_ms']:g} ms beyond it; the caller was run {found['most_late_ms']:g} ms late",
         f"{found['ids_answered']:,} ids answered; their records in the topic: {_counts(found['in_the_topic'])}",
         f"{found['kept']:,} answers kept, {found['revised']:,} with revisions",
+        f"{found['copied']:,} ids stand in the topic twice; {found['not_compared']:,} (no rule holds) not compared",
         f"the stream decided about: {_counts(found['compared_with_the_stream'])}",
         f"of these otherwise at first: {_counts(found['decided_otherwise'])}",
         f"receipts judged again: {_counts(found['receipts_judged_again'])}",

@@ -34,8 +34,8 @@ ID = asked_id(0)
 ANSWER = Answer(40.0, 0.0, "peek", "allow", "d0", "r0", statuses=(200,))
 ASK = Ask(0, ID, "first", "peek", 50.0, 1.0, answer=ANSWER)
 HELD = Kept(ID, "d0", "allow", "peek", "r0", 1_000)
-SAID = {"kind": "decision", "decision": "allow", "revision": 0}
-REVISED = {"kind": "revision", "decision": "review", "revision": 1}
+SAID = {"kind": "decision", "decision": "allow", "revision": 0, "reasons": []}
+REVISED = {"kind": "revision", "decision": "review", "revision": 1, "reasons": ["rule"]}
 
 
 def found(
@@ -115,6 +115,18 @@ def test_where_the_stream_decides_otherwise_a_revision_says_so() -> None:
     assert bad(found(kept=replace(HELD, revisions=({"decision": "review"},)))) == [SETTLED]
 
 
+def test_of_a_copy_at_which_no_rule_holds_nothing_is_compared() -> None:
+    def settled(*reasons: str) -> Finding:
+        said = {**SAID, "decision": "block", "reasons": list(reasons)}
+        facts = Facts([ASK], {FIRST: IN_TIME}, {ID: [said]}, {ID: HELD}, frozenset({ID}))
+        (one,) = (each for each in findings_of(facts) if each.what == SETTLED)
+        assert figures(facts)["not_compared"] == (not reasons)
+        return one
+
+    assert (settled().expected, settled().good) == (0, True)
+    assert (settled("rule").expected, settled("rule").good) == (1, False)
+
+
 def test_another_body_is_refused_and_no_other_ask_is() -> None:
     conflict = answered(answered="refused", problem="409 Conflict: x", statuses=(409,))
     other = replace(conflict, number=1, why="other")
@@ -149,6 +161,7 @@ def test_records_of_the_api_are_sorted_by_their_clocks() -> None:
     assert [each.offset for each in sorter.readable(records)] == [0, 1, 2, 4]
     assert sorter.asked == {FIRST: IN_TIME, FIRST + 1: ACCEPTED, FIRST + 2: "late", FIRST + 3: "time_in_future"}
     assert list(sorter.names_in_time()) == [ID]
+    assert sorter.copied == {FIRST}
     assert sorter.late == ["drill-payments-0:2"]
     assert sorter.dead == ["drill-payments-0:3 time_in_future", "drill-payments-0:4 duplicate_id"]
     assert sorter.of_the_topic().good  # they are none of the load's
