@@ -14,7 +14,10 @@ KEPT_S = 60.0
 
 @dataclass(slots=True)
 class Pace:
-    """``stalls``: from when a beat was due until it came, on the monotonic clock, where that took long."""
+    """``stalls``: from the beat before until one that came late, on the monotonic clock: within it nothing was run.
+
+    So what is said may be a beat too much, and where many are late in a row nothing between them is left out.
+    """
 
     stalls: deque[tuple[float, float]] = field(default_factory=deque)
     due_s: float = field(default_factory=time.monotonic)
@@ -26,13 +29,14 @@ class Pace:
             await asyncio.sleep(BEAT_S)
             now_s = time.monotonic()
             if now_s - self.due_s > LATE_S:
-                self.stalls.append((self.due_s, now_s))
+                self.stalls.append((self.due_s - BEAT_S, now_s))
             while self.stalls and self.stalls[0][1] < now_s - KEPT_S:
                 self.stalls.popleft()
 
     def late_s(self, from_s: float, until_s: float) -> float:
-        """For how long between the two nothing was run here that was due."""
-        late_s = max(0.0, until_s - max(self.due_s, from_s))  # the beat that is to come
+        """For how long between the two nothing was run here that was due, to within a beat."""
+        begun_s = self.due_s - BEAT_S
+        late_s = max(0.0, until_s - max(begun_s, from_s)) if until_s > self.due_s else 0.0  # the beat that is to come
         for since, until in reversed(self.stalls):
             if until <= from_s:
                 break
