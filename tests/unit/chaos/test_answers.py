@@ -35,7 +35,8 @@ ANSWER = Answer(40.0, 0.0, "peek", "allow", "d0", "r0", statuses=(200,))
 ASK = Ask(0, ID, "first", "peek", 50.0, 1.0, answer=ANSWER)
 HELD = Kept(ID, "d0", "allow", "peek", "r0", 1_000)
 SAID = {"kind": "decision", "decision": "allow", "revision": 0, "reasons": []}
-REVISED = {"kind": "revision", "decision": "review", "revision": 1, "reasons": ["rule"]}
+LATER, BEFORE = "1970-01-01T00:00:03.001Z", "1970-01-01T00:00:03.000Z"  # two seconds after the answer at most
+REVISED = {"kind": "revision", "decision": "review", "revision": 1, "reasons": ["rule"], "decided_at": LATER}
 
 
 def found(
@@ -111,6 +112,8 @@ def test_where_the_stream_decides_otherwise_a_revision_says_so() -> None:
     assert bad(found(stream=[otherwise])) == [SETTLED]
     assert bad(found(stream=[otherwise], kept=replace(HELD, revisions=({"decision": "block"},)))) == []
     assert bad(found(stream=[SAID, REVISED])) == [SETTLED]
+    assert bad(found(stream=[SAID, {**REVISED, "decided_at": BEFORE}])) == []  # there was nothing to keep it with
+    assert bad(found(stream=[otherwise, {**REVISED, "decided_at": BEFORE}])) == [SETTLED]
     assert bad(found(stream=[SAID, REVISED], kept=replace(HELD, revisions=({"decision": "review"},)))) == []
     assert bad(found(kept=replace(HELD, revisions=({"decision": "review"},)))) == [SETTLED]
 
