@@ -16,16 +16,16 @@ from pathlib import Path
 from chaos.calibration import FIRST_PER_S
 from chaos.drill import Plan, drill, say
 from chaos.faults import KINDS, drawn, possible
+from chaos.parts.api import ASKS_PER_S
 from chaos.parts.services import serving
 from chaos.pipeline import Settings
-from chaos.told.report import findings_table, write
+from chaos.told.report import api_text, findings_table, write
 from crossline.engine.machine.temp import own_folder_for
 
 ROOT = Path(__file__).parent.parent
 
 
-def main() -> int:
-    """Run a drill."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--seed", type=int, help="of the faults and the records; by default, drawn and printed")
     parser.add_argument("--faults", type=int, default=100)
@@ -35,24 +35,37 @@ def main() -> int:
     parser.add_argument(
         "--store", choices=("yes", "no"), help="the checkpoint on an object store; by default by the seed"
     )
-    parser.add_argument("--format", choices=("avro", "json"), default="avro", help="of the records")
+    parser.add_argument("--format", choices=("avro", "json"), help="of the records; by default json with the API")
+    parser.add_argument("--api", choices=("yes", "no"), help="the decision API; by default where a folder is")
+    parser.add_argument("--asks", type=float, default=ASKS_PER_S, help="of the API, a second")
     parser.add_argument("--kinds", help=f"out of {', '.join(KINDS)}")
     parser.add_argument("--master", default="local[2]", help="with local-cluster[2,1,1024] there are executors to kill")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "chaos", help="folder of the report")
     parser.add_argument("--keep", type=Path, help="folder for all that the pipeline left, to look into")
+    return parser
+
+
+def main() -> int:
+    """Run a drill."""
+    parser = _parser()
     options = parser.parse_args()
+    if options.api == "yes" and (options.store == "yes" or options.format == "avro"):
+        parser.error("the API follows a checkpoint in a folder, and puts JSON into topics: --store no, --format json")
     seed = options.seed if options.seed is not None else secrets.randbelow(1_000_000)
-    store = options.store == "yes" if options.store else seed % 2 == 1
+    store = options.store == "yes" if options.store else seed % 2 == 1 and options.api != "yes"
+    with_api = options.api != "no" and not store and options.format != "avro"
+    form = options.format or ("json" if with_api else "avro")
     usual = possible(
-        executors=options.master.startswith("local-cluster"), store=store, registry=options.format == "avro"
+        executors=options.master.startswith("local-cluster"), store=store, registry=form == "avro", api=with_api
     )
     kinds = options.kinds.split(",") if options.kinds else usual
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         parser.error(f"no fault is named {', '.join(unknown)}; known: {', '.join(KINDS)}")
     if impossible := [kind for kind in kinds if kind not in usual]:
-        parser.error(f"nothing is there to strike for {', '.join(impossible)}; see --store, --format and --master")
+        parser.error(f"nothing is there to strike for {', '.join(impossible)}; see --store, --format, --api, --master")
     where = "on an object store" if store else "in a folder"
-    say(f"chaos drill: seed {seed}, {options.faults} faults, rate {options.rate}, checkpoint {where}")
+    beside = ", with the API" if with_api else ""
+    say(f"chaos drill: seed {seed}, {options.faults} faults, rate {options.rate}, checkpoint {where}{beside}")
     at_peak = options.rate == "peak"
     plan = Plan(
         seed,
@@ -61,16 +74,21 @@ def main() -> int:
         options.minutes,
         settings=Settings(options.master),
         of_peak=options.share if at_peak else None,
+        asks_per_s=options.asks,
     )
     with contextlib.ExitStack() as stack:
         root = stack.enter_context(own_folder_for("chaos"))
         if options.keep is not None:
             stack.callback(shutil.copytree, root, options.keep, dirs_exist_ok=True)
         outcome = drill(
-            plan, root, stack.enter_context(serving(with_registry=options.format == "avro", with_store=store))
+            plan,
+            root,
+            stack.enter_context(serving(with_registry=form == "avro", with_store=store, with_api=with_api)),
         )
     report = write(outcome, options.out)
     print(findings_table(outcome))
+    if outcome.api is not None:
+        print(api_text(outcome))
     print(*outcome.faults_of_drill, sep="\n")
     print(f"{'good' if outcome.good else 'NOT GOOD'}: seed {seed}, report in {report}")
     return 0 if outcome.good else 1

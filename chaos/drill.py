@@ -14,12 +14,14 @@ import psutil
 from confluent_kafka import KafkaException
 
 from chaos.calibration import Peak, calibrated
+from chaos.count.answering import RECEIPTS, Answering, answering_of
 from chaos.count.contents import all_contents, arrived
 from chaos.count.hanging import mended
-from chaos.count.judging import Sorter, compare, expected_of
+from chaos.count.judging import Expected, Sorter, compare, expected_of
 from chaos.count.ledger import Finding
 from chaos.faults import AT_ONCE, OF_THE_REGISTRY, Fault
 from chaos.load.producer import Load
+from chaos.parts.api import ASKS_PER_S, REVISED_S, Api, write_keys
 from chaos.parts.services import Services
 from chaos.parts.supervised import Start, Supervised
 from chaos.pipeline import ALERTS, DEAD, DECISIONS, Settings, write_pipeline
@@ -41,7 +43,8 @@ class Plan:
     """What is drilled: ``minutes``: no fault begins later than that; ``warm_s``: load before the first fault.
 
     ``ends_killed``: the driver is killed at the end, with records waiting, in place of being asked to stop.
-    ``of_peak``: the share of what the machine sustains that is sent, in place of ``rate_per_s``.
+    ``of_peak``: the share of what the machine sustains that is sent, in place of ``rate_per_s``. ``asks_per_s``: of the
+    API, where it is a part; ``receipts``: of each way to answer, so many are judged again.
     """
 
     seed: int
@@ -52,6 +55,8 @@ class Plan:
     ends_killed: bool = False
     settings: Settings = field(default_factory=Settings)
     of_peak: float | None = None
+    asks_per_s: float = ASKS_PER_S
+    receipts: int = RECEIPTS
 
 
 @dataclass(slots=True)
@@ -86,6 +91,7 @@ class Outcome:
     mended: list[tuple[float, str]]
     counting_s: float
     memory_mb: dict[str, float]
+    api: Answering | None = None
 
     @property
     def good(self) -> bool:
@@ -100,9 +106,10 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
     pipeline = Supervised(root, written, services.environment, services.stored)
     accounts = ACCOUNTS if plan.of_peak is None else ACCOUNTS_AT_PEAK
     load = Load(services.brokers, plan.rate_per_s, plan.seed, services.format, accounts)
-    watching = Watching(services.brokers, load, pipeline.done)
-    striker = Striker(services, pipeline, load, random.Random(plan.seed))
-    run = Run(plan, pipeline, load, watching, striker)
+    api = _api_of(plan, root, written, services, accounts)
+    watching = Watching(services.brokers, load, pipeline.done, others=api is not None)
+    striker = Striker(services, pipeline, load, random.Random(plan.seed), api)
+    run = Run(plan, pipeline, load, watching, striker, api)
     memory = {"at the start": _memory_mb()}
     try:
         pipeline.start()
@@ -116,6 +123,8 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
         load.stop()
         pipeline.stop()
         watching.stop()
+        if api is not None:
+            api.kill()
     memory["at the end of the faults"] = _memory_mb()
     say("counting")
     counting_s = time.monotonic()
@@ -124,14 +133,9 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
     expected = expected_of(root, sorter, arrived(services.brokers), services.format.decode)
     topic = sorter.of_the_topic()
     findings = [topic, *compare(expected, all_contents(root, services))]
+    answering = _answering(plan, root, api, services, sorter)
+    findings += answering.findings if answering else []
     memory["after the count"] = _memory_mb()
-    counts = {
-        "decided about": len(expected.in_time),
-        "late": len(expected.late),
-        "dead": len(expected.dead),
-        "alerts": len(expected.alerts.ledger),
-        "decisions with hits": len(expected.with_hits.ledger),
-    }
     return Outcome(
         plan=plan,
         passed=passed,
@@ -140,7 +144,7 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
         lags=watching.lags,
         latencies=watching.latencies,
         sent=len(load.log),
-        counts=counts,
+        counts=_counts(expected),
         seconds=run.seconds,
         faults_of_drill=run.wrong,
         rate_per_s=load.rate_per_s,
@@ -148,7 +152,32 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
         mended=run.mended,
         counting_s=time.monotonic() - counting_s,
         memory_mb=memory,
+        api=answering,
     )
+
+
+def _counts(expected: Expected) -> dict[str, int]:
+    return {
+        "decided about": len(expected.in_time),
+        "late": len(expected.late),
+        "dead": len(expected.dead),
+        "alerts": len(expected.alerts.ledger),
+        "decisions with hits": len(expected.with_hits.ledger),
+    }
+
+
+def _answering(plan: Plan, root: Path, api: Api | None, services: Services, sorter: Sorter) -> Answering | None:
+    if api is None:
+        return None
+    return answering_of(root, api, services.brokers, sorter, plan.receipts)
+
+
+def _api_of(plan: Plan, root: Path, pipeline: Path, services: Services, accounts: int) -> Api | None:
+    if services.addresses.api is None:
+        return None
+    write_keys(root)
+    proxy = services.proxies["api"]
+    return Api.of(root, pipeline, (proxy.target, proxy.port), plan.seed, accounts, plan.asks_per_s)
 
 
 def _memory_mb() -> float:
@@ -165,6 +194,7 @@ class Run:
     load: Load
     watching: Watching
     striker: Striker
+    api: Api | None = None
     wrong: list[str] = field(default_factory=list)
     mended: list[tuple[float, str]] = field(default_factory=list)
     seconds: float = 0.0
@@ -177,6 +207,8 @@ class Run:
                 tail = (self.pipeline.root / "run.log").read_text(errors="replace")[-3000:]
                 raise RuntimeError(f"no batch in {START_S_MAX:.0f} s, {len(self.pipeline.starts)} starts:\n{tail}")
             time.sleep(LOOK_S)
+        if self.api is not None:
+            self.api.start()
         self._settled()
         time.sleep(self.plan.warm_s)
 
@@ -198,6 +230,8 @@ class Run:
     def faults(self) -> list[Passed]:
         """Strike all of them; what came of each."""
         passed: list[Passed] = []
+        if self.api is not None:
+            self.api.ask()
         for fault in self.plan.faults:
             time.sleep(fault.pause_s)
             if self.plan.minutes is not None and self.watching.now_s() > self.plan.minutes * 60:
@@ -211,11 +245,14 @@ class Run:
     def end(self) -> None:
         """No more records, and all of them at all sinks."""
         self.seconds = self.watching.now_s()
+        if self.api is not None:
+            self.api.stop_asking()
         if self.plan.ends_killed:
             self.pipeline.stop(signal.SIGKILL)
             self.load.stop()
         else:
             self.load.stop()
+            self.watching.renew()
             if not self._settled(0, self.pipeline.begun):
                 waiting = self.watching.lag()
                 self.wrong.append(f"{waiting} records were not judged {RECOVER_S_MAX:.0f} s after the last was sent")
@@ -224,6 +261,10 @@ class Run:
         self.mend()
         if code := self.pipeline.drain():
             self.wrong.append(f"`run --drain` ended with {code}")
+        if self.api is not None:
+            time.sleep(REVISED_S)  # it follows the last batch, too
+            self.api.stop()
+            self.wrong += self.api.wrong
         self.wrong += self.load.failed
 
     def mend(self) -> None:
@@ -271,10 +312,10 @@ class Run:
         ``begun`` it is enough that a batch was begun with it: whoever asks the pipeline to stop waits for its end.
         """
         lag_max = self.load.rate_per_s * SETTLED_S if lag_max is None else lag_max
-        watching, by_now = self.watching, self.load.acknowledged
+        watching, by_now = self.watching, self.watching.acknowledged()
         deadline_s, moved_s, at = time.monotonic() + RECOVER_S_MAX, time.monotonic(), watching.committed
         while (now_s := time.monotonic()) < deadline_s:
-            if watching.lag() <= lag_max and watching.committed >= by_now:
+            if watching.lag() <= lag_max and watching.committed >= by_now and (self.api is None or self.api.ready()):
                 return True
             if begun is not None and begun() >= by_now:
                 return True

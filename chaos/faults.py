@@ -17,9 +17,14 @@ FREEZES = (
 )
 DISKS = ("disk-full",)
 RECORDS = ("poison", "storm", "clock-ahead", "clock-behind", "clock-far")
-KINDS = (*KILLS, *SERVICES, *CUTS, *STALLS, *FREEZES, *DISKS, *RECORDS)
+# Those of the decision API: its processes killed; callers cut off, and the replica from its checkpoint; its processes
+# frozen, or all of the pipeline, so that the log lags; no byte for its ledger; event times of callers hours off.
+API_KILLS = ("api", "follower", "fork")
+API_FREEZES = ("freeze-api", "freeze-follower", "freeze-fork", "freeze-run")
+OF_THE_API = (*API_KILLS, "cut-api", "stall-api", "cut-follower", *API_FREEZES, "disk-api", "clock-caller")
+KINDS = (*KILLS, *SERVICES, *CUTS, *STALLS, *FREEZES, *DISKS, *RECORDS, *OF_THE_API)
 # Those that only take a moment; all others are over after ``seconds``.
-AT_ONCE = frozenset(KILLS)
+AT_ONCE = frozenset((*KILLS, *API_KILLS))
 # Before one of them is struck the senders get a new schema: one that is known is asked for once.
 OF_THE_REGISTRY = frozenset(kind for kind in KINDS if kind.rpartition("-")[2] == "registry")
 SECONDS = (1.0, 8.0)
@@ -45,10 +50,10 @@ class Fault:
         return " + ".join(self.kinds)
 
 
-def possible(*, executors: bool, store: bool, registry: bool) -> list[str]:
+def possible(*, executors: bool, store: bool, registry: bool, api: bool) -> list[str]:
     """The kinds that there is something to strike for."""
     there = {"executor": executors, "store": store, "registry": registry}
-    return [kind for kind in KINDS if there.get(kind.rpartition("-")[2], True)]
+    return [kind for kind in KINDS if there.get(kind.rpartition("-")[2], True) and (api or kind not in OF_THE_API)]
 
 
 def drawn(seed: int, count: int, kinds: Sequence[str] = KINDS) -> list[Fault]:

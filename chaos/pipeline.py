@@ -91,6 +91,12 @@ POLICY: Body = {
         {"from": 90, "decision": "block"},
     ],
 }
+# By what the API answers where nothing can be judged in time.
+FALLBACK: list[Body] = [{"when": "amount > 30000", "decision": "review"}, {"decision": "allow"}]
+# How old a replica's state may be: beyond what a batch takes on two cores that do all of the drill.
+BEHIND_MAX = "3s"
+SERVED = "out/serve"
+SIGNING_KEY, PUBLIC_KEY = "signing.pem", "signing.pub.pem"
 _FIELDS = {ID: "string", "account": "string", "amount": "integer", "kind": "string", "event_time": "integer"}
 
 
@@ -99,6 +105,7 @@ class Addresses:
     """Where the pipeline finds its services; ``redis`` and ``postgres``: what the sinks of these kinds are told.
 
     With a ``registry`` records are Avro, else JSON; ``store``: the URI of the checkpoint, else it is a folder.
+    ``api``: where the decision API listens, if it is a part of the drill.
     """
 
     brokers: str
@@ -107,6 +114,7 @@ class Addresses:
     webhook: str | None = None
     registry: str | None = None
     store: str | None = None
+    api: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +169,11 @@ def write_pipeline(root: Path, addresses: Addresses, settings: Settings) -> Path
     """The project in ``root``; the path of its pipeline file."""
     (root / "rules").mkdir(parents=True, exist_ok=True)
     _write(root / "rules" / "rules.yaml", RULES)
-    _write(root / "policy.yaml", POLICY)
+    with_api = addresses.api is not None
+    _write(root / "policy.yaml", {**POLICY, "fallback": FALLBACK} if with_api else POLICY)
     source = {"kind": "kafka", "brokers": addresses.brokers, "topic": TOPIC, **settings.source}
+    if with_api:
+        source["key"] = "account"  # as the other senders key
     if addresses.registry is not None:
         source["registry"] = {"url": addresses.registry}
     body = {
@@ -184,14 +195,26 @@ def write_pipeline(root: Path, addresses: Addresses, settings: Settings) -> Path
             "partition_lag": "2m",
         },
     }
+    if with_api:
+        body["serve"] = {
+            "listen": addresses.api,
+            "open": True,
+            "timeout": "1s",
+            "behind_max": BEHIND_MAX,
+            "path": SERVED,
+            "signing_key_file": SIGNING_KEY,
+        }
     return _write(root / "pipeline.yaml", body)
 
 
-def write_replay(root: Path, log: Path) -> Path:
-    """The same over files, for a backtest of what was produced; ``log``: its records in ingest order."""
+def write_replay(root: Path, log: Path, *, name: str = f"{NAME}-replay") -> Path:
+    """The same over files, for a backtest of what was produced; ``log``: its records in ingest order.
+
+    ``name``: of the pipeline, which is the drilled one's where its rule log is to be found.
+    """
     body = {
         "schema_version": 1,
-        "name": f"{NAME}-replay",
+        "name": name,
         "streams": {STREAM: stream_of(with_ingest=True)},
         "sources": {STREAM: {"kind": "files", "path": str(log)}},
         "rules": {"kind": "directory", "path": "rules"},
@@ -201,7 +224,7 @@ def write_replay(root: Path, log: Path) -> Path:
         "decisions": {"emit": "all", "path": "replay/decided"},
         "engine": {"partition_lag": "2m"},
     }
-    return _write(root / "replay.yaml", body)
+    return _write(root / f"{name}.yaml", body)
 
 
 def _write(path: Path, body: Any) -> Path:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 import psutil
 
-from chaos.faults import KILLS, SERVICES
+from chaos.faults import API_KILLS, KILLS, SERVICES
 from chaos.load.producer import Load
+from chaos.parts.api import Api
 from chaos.parts.services import Services
-from chaos.parts.supervised import Supervised
+from chaos.parts.supervised import Supervised, no_files
 
 MINUTE_MS = 60_000
 POISON_SHARE = 0.05
 STORM_TIMES = 2.0
 CLOCKS_MS = {"clock-ahead": 10 * MINUTE_MS, "clock-behind": -60 * MINUTE_MS, "clock-far": 26 * 60 * MINUTE_MS}
+# Of a caller: so late that the stream decides nothing, ahead and taken, so far ahead that the record is refused.
+CALLERS_MS = (-180 * MINUTE_MS, 40 * MINUTE_MS, 120 * MINUTE_MS)
+OF_REPLICAS = ("follower", "fork")
 
 Undo = Callable[[], object]
 
@@ -39,16 +43,17 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class Striker:
-    """Strikes the parts of a drill."""
+    """Strikes the parts of a drill; ``api``: where it is one."""
 
     services: Services
     pipeline: Supervised
     load: Load
     draw: random.Random
+    api: Api | None = None
 
     def strike(self, kind: str, seconds: float) -> Struck:
         """Do it now; a fault of records lasts ``seconds`` by itself."""
-        if kind in KILLS:
+        if kind in KILLS or kind in API_KILLS:
             return self._kill(kind)
         if kind in SERVICES:
             service = self.services.running[kind]
@@ -70,10 +75,19 @@ class Striker:
             "disk": self._disk,
             "poison": self._poison,
             "storm": self._storm,
+            "clock": self._clock_of_the_caller,
         }
 
+    def _processes(self, name: str) -> list[psutil.Process]:
+        """Of the pipeline, all of them (``run``) or those of a kind; or of the API."""
+        if name == "run":
+            return self.pipeline.family()
+        if name == "api" or name in OF_REPLICAS:
+            return self.api.served.processes(name) if self.api is not None else []
+        return self.pipeline.processes(name)
+
     def _kill(self, kind: str) -> Struck:
-        found = self.pipeline.processes(kind)
+        found = self._processes(kind)
         if not found:
             return Struck(f"no {kind} runs now", met=False)
         one = self.draw.choice(found)
@@ -82,6 +96,8 @@ class Striker:
         return Struck(f"SIGKILL to {kind} ({one.pid}), one of {len(found)}")
 
     def _cut(self, name: str, seconds: float) -> Struck:
+        if name in OF_REPLICAS:
+            return self._cut_off(seconds)
         proxy = self.services.proxies[name]
         proxy.cut()
         return Struck(f"connections to {name} cut and refused for {seconds} s", proxy.heal)
@@ -104,14 +120,39 @@ class Striker:
         if name in self.services.running:
             self.services.freeze(name)
             return Struck(f"SIGSTOP to {name}, thawed after {seconds} s", partial(self.services.thaw, name))
-        found = self.pipeline.processes(name)
+        found = self._processes(name)
         if not found:
             return Struck(f"no {name} runs now", met=False)
-        one = self.draw.choice(found)
-        one.suspend()
-        return Struck(f"SIGSTOP to {name} ({one.pid}), thawed after {seconds} s", partial(_thaw, one))
+        struck = found if name == "run" else [self.draw.choice(found)]
+        for each in struck:
+            with suppress(psutil.NoSuchProcess):
+                each.suspend()
+        which = f"all {len(found)} processes of the run" if name == "run" else f"{name} ({struck[0].pid})"
+        return Struck(f"SIGSTOP to {which}, thawed after {seconds} s", partial(_thaw, struck))
 
-    def _disk(self, _: str, seconds: float) -> Struck:
+    def _cut_off(self, seconds: float) -> Struck:
+        """The replica reads nothing any more, and no fork of it connects."""
+
+        def limit(*, limited: bool) -> int:
+            return no_files([each for name in OF_REPLICAS for each in self._processes(name)], limited=limited)
+
+        count, undo = limit(limited=True), partial(limit, limited=False)
+        said = f"follower and forks ({count}) open no file of the checkpoint and no socket for {seconds} s"
+        return Struck(said, undo, count > 0)
+
+    def _clock_of_the_caller(self, _: str, seconds: float) -> Struck:
+        if self.api is None:
+            return Struck("nobody asks", met=False)
+        by_ms = self.draw.choice(CALLERS_MS)
+        self.api.clock(seconds, by_ms)
+        return Struck(f"event times of who asks {by_ms // MINUTE_MS:+} min for {seconds} s")
+
+    def _disk(self, name: str, seconds: float) -> Struck:
+        if name == "api":
+            served = self.api.served if self.api is not None else None
+            count = served.fill_disk(full=True) if served is not None else 0
+            undo = partial(served.fill_disk, full=False) if served is not None else nothing
+            return Struck(f"no file takes a byte of the {count} processes of the API for {seconds} s", undo, count > 0)
         count = self.pipeline.fill_disk(full=True)
         undo = partial(self.pipeline.fill_disk, full=False)
         return Struck(f"no file takes a byte of the {count} processes of the run for {seconds} s", undo, count > 0)
@@ -125,6 +166,7 @@ class Striker:
         return Struck(f"one account sends {STORM_TIMES:g} times the whole rate for {seconds} s")
 
 
-def _thaw(process: psutil.Process) -> None:
-    with suppress(psutil.NoSuchProcess):
-        process.send_signal(signal.SIGCONT)
+def _thaw(processes: Sequence[psutil.Process]) -> None:
+    for each in processes:
+        with suppress(psutil.NoSuchProcess):
+            each.send_signal(signal.SIGCONT)

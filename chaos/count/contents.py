@@ -38,10 +38,10 @@ Place = tuple[str, int]
 class Arrived:
     """A record of the topic: the number that its sender gave it, where it stands, when the broker took it.
 
-    ``value`` of one that is beyond all that can be read is not kept.
+    ``value`` of one that is beyond all that can be read is not kept. ``number``: None of one that came through the API.
     """
 
-    number: int
+    number: int | None
     partition: int
     offset: int
     ms: int
@@ -88,7 +88,8 @@ def arrived(brokers: str) -> Iterator[Arrived]:
 def _arrived(brokers: str, partition: int) -> Iterator[Arrived]:
     last_ms = 0
     for message in read_topic(brokers, TOPIC, [partition]):
-        number, value, ms = int(dict(message.headers())[NUMBER_HEADER]), message.value(), message.timestamp()[1]
+        named = dict(message.headers() or ()).get(NUMBER_HEADER)
+        number, value, ms = None if named is None else int(named), message.value(), message.timestamp()[1]
         if ms < last_ms:
             raise RuntimeError(f"{TOPIC}-{partition}: the broker's clock went back {last_ms - ms} ms")
         last_ms = ms

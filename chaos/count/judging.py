@@ -20,11 +20,14 @@ import xxhash
 from chaos.count.contents import Arrived, Body, Contents, Place, lines
 from chaos.count.ledger import CHUNK, EXAMPLES, Entry, Finding, Ledger
 from chaos.load.log import Log, id_of, record_of
-from chaos.pipeline import ALLOWED_LATENESS_MS, IN_TIME_MS, INGEST, write_replay
+from chaos.pipeline import ALLOWED_LATENESS_MS, ID, IN_TIME_MS, INGEST, write_replay
 
 # The instants of detection and delivery are those of the run; all else must be the same everywhere.
 OF_THE_RUN = frozenset({"detected_at", "delivered_at", "decided_at", "answered", "degraded", "sink_topic"})
 FUTURE_MS = 3_600_000
+# Of a record through the API: it must be decided about; it may be.
+IN_TIME, ACCEPTED = "in time", "accepted"
+DECIDED = frozenset({IN_TIME, ACCEPTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Sorter:
 
     ``times``: how often each number arrived; ``other``: records that are not what was sent; ``dead``: with reasons, as
     ``told`` says them; ``late``: places; ``in_time``: by number of the record, whether it must be decided about.
+    ``asked``: what becomes of each record that came through the API: IN_TIME, ACCEPTED or what it is otherwise;
+    ``copied``: those that stand there again.
     """
 
     log: Log
@@ -68,6 +73,8 @@ class Sorter:
     dead: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
     other: int = 0
+    asked: dict[int, str] = field(default_factory=dict)
+    copied: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for each in (self.times, self.known, self.in_time):
@@ -76,6 +83,10 @@ class Sorter:
     def readable(self, records: Iterable[Arrived]) -> Iterator[Arrived]:
         """Those that can be read, in the order in which they come; the rest is known once all have come."""
         for each in records:
+            if each.number is None:
+                if self._of_the_api(each):
+                    yield each
+                continue
             sent = self.log[each.number]
             self.times[each.number] = min(255, self.times[each.number] + 1)
             self.other += each.digest != sent.digest
@@ -94,6 +105,25 @@ class Sorter:
                 self.in_time[sent.record] = each.ms - sent.event_ms <= IN_TIME_MS
             yield each
 
+    def _of_the_api(self, each: Arrived) -> bool:
+        """Whether it can be read; one that a sender other than the load put there, and that no poison is among."""
+        body = orjson.loads(each.value or b"{}")
+        number, behind_ms = record_of(body[ID]), each.ms - body["event_time"]
+        if number in self.asked:
+            self.copied.add(number)
+        if -behind_ms > FUTURE_MS:
+            self.dead.append(told(each.place, "time_in_future"))
+            self.asked.setdefault(number, "time_in_future")
+            return False
+        if behind_ms > ALLOWED_LATENESS_MS:
+            self.late.append(placed(each.place))
+            self.asked.setdefault(number, "late")
+        elif self.asked.get(number) in DECIDED:
+            self.dead.append(told(each.place, "duplicate_id"))
+        else:
+            self.asked[number] = IN_TIME if behind_ms <= IN_TIME_MS else ACCEPTED
+        return True
+
     def of_the_topic(self) -> Finding:
         """Whether the broker kept what it acknowledged: without that nothing else could be said."""
         finding = Finding("topic", "records sent", len(self.log), sum(self.times), other=self.other)
@@ -105,7 +135,8 @@ class Sorter:
 
     def names_in_time(self) -> Iterator[str]:
         """The ids of records that must be decided about."""
-        return (id_of(number) for number, wanted in enumerate(self.in_time) if wanted)
+        yield from (id_of(number) for number, wanted in enumerate(self.in_time) if wanted)
+        yield from (id_of(number) for number, what in self.asked.items() if what == IN_TIME)
 
 
 def placed(place: Place) -> str:

@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -120,12 +120,20 @@ def serving(
     with_postgres: bool = True,
     with_registry: bool = True,
     with_store: bool = True,
+    with_api: bool = False,
 ) -> Iterator[Services]:
-    """The services; those that are given are used as they are, and a broker that is given has no proxy before it."""
+    """The services; those that are given are used as they are, and a broker that is given has no proxy before it.
+
+    ``with_api``: there is a port, and a proxy before it, for the decision API, which others start. Raises ValueError
+    where it could not be: it puts JSON into topics, and follows a checkpoint in a folder.
+    """
+    if with_api and (with_registry or with_store):
+        raise ValueError("found an API with a registry or a store; expected records of JSON, and a folder")
     with ExitStack() as stack:
         loop = stack.enter_context(Loop())
         names = ["redis", "webhook"] + ["broker"] * (broker is None)
         names += ["postgres"] * with_postgres + ["registry"] * with_registry + ["store"] * with_store
+        names += ["api"] * with_api
         proxies = {name: stack.enter_context(Proxy(loop)) for name in names}
         if broker is None:
             own = stack.enter_context(ProxiedBroker(proxies["broker"]))
@@ -147,6 +155,9 @@ def serving(
         for name, port in ports.items():
             proxies[name].target = port
         addresses = _addresses(seen, {name: proxies[name].port for name in ports}, postgres, store)
+        if with_api:
+            proxies["api"].target = api_port = _free_port()
+            addresses = replace(addresses, api=f"{HOST}:{api_port}")
         form: Format = Json() if registry is None else Avro(registry.url)
         form.evolve()()
         yield Services(broker.brokers, addresses, receiver, proxies, running, redis, postgres, form, store)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,7 +38,11 @@ NAMES = {
     "daemon": "cl-daemon",
     "prefork": "cl-prefork",
     "nursery": "cl-nursery",
+    "follower": "cl-replica",
+    "fork": "cl-replica-fork",
 }
+# The process that was started.
+FIRST = frozenset({"driver", "api"})
 
 
 @dataclass(slots=True)
@@ -52,12 +56,17 @@ class Start:
 
 @dataclass(slots=True)
 class Supervised:
-    """The pipeline in ``root``, whose file is ``pipeline``; ``stored``: where a store has its checkpoint."""
+    """The pipeline in ``root``, whose file is ``pipeline``; ``stored``: where a store has its checkpoint.
+
+    ``command``: of crossline, whose output goes into ``log``; ``serve`` for the API.
+    """
 
     root: Path
     pipeline: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     stored: Path | None = None
+    command: str = "run"
+    log: str = "run.log"
     starts: list[Start] = field(default_factory=list)
     token: str = field(default_factory=partial(secrets.token_hex, 8))
     _process: subprocess.Popen[bytes] | None = None
@@ -100,7 +109,7 @@ class Supervised:
         process = self._process
         if process is None or process.poll() is not None:
             return []
-        if kind == "driver":
+        if kind in FIRST:
             return [psutil.Process(process.pid)]
         found = []
         for each in family(process.pid, self.token):
@@ -117,14 +126,12 @@ class Supervised:
 
     def fill_disk(self, *, full: bool) -> int:
         """Whether the processes of the run may write to files; how many there are. See docs/chaos.md for what it is."""
+        return _limited(self.family(), resource.RLIMIT_FSIZE, limited=full)
+
+    def family(self) -> list[psutil.Process]:
+        """All processes of the run."""
         process = self._process
-        count = 0
-        for each in family(process.pid, self.token) if process is not None else []:
-            with suppress(psutil.Error, ProcessLookupError, PermissionError):
-                hard = resource.prlimit(each.pid, resource.RLIMIT_FSIZE)[1]
-                resource.prlimit(each.pid, resource.RLIMIT_FSIZE, (0 if full else hard, hard))
-                count += 1
-        return count
+        return family(process.pid, self.token) if process is not None else []
 
     def done(self) -> int:
         """Records of the topic that committed batches took."""
@@ -175,8 +182,8 @@ class Supervised:
             self._ending.wait(AGAIN_S)
 
     def _popen(self, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "crossline.cli.main", "run", str(self.pipeline), *arguments]
-        with (self.root / "run.log").open("ab") as log:
+        command = [sys.executable, "-m", "crossline.cli.main", self.command, str(self.pipeline), *arguments]
+        with (self.root / self.log).open("ab") as log:
             process = subprocess.Popen(
                 command,
                 cwd=self.root,
@@ -189,6 +196,21 @@ class Supervised:
             )
         self._sessions.append(process.pid)
         return process
+
+
+def no_files(processes: Sequence[psutil.Process], *, limited: bool) -> int:
+    """Whether they may open no file and no socket; how many there are. What is open stays so."""
+    return _limited(processes, resource.RLIMIT_NOFILE, limited=limited)
+
+
+def _limited(processes: Sequence[psutil.Process], what: int, *, limited: bool) -> int:
+    count = 0
+    for each in processes:
+        with suppress(psutil.Error, ProcessLookupError, PermissionError):
+            hard = resource.prlimit(each.pid, what)[1]
+            resource.prlimit(each.pid, what, (0 if limited else resource.getrlimit(what)[0], hard))
+            count += 1
+    return count
 
 
 def family(session: int, token: str) -> list[psutil.Process]:

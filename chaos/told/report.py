@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +47,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "by_kind": by_kind(outcome.passed),
         "sent": outcome.sent,
         "expected": outcome.counts,
+        "api": None if outcome.api is None else {**outcome.api.figures, "starts": len(outcome.api.starts)},
         "faults_struck": len(outcome.passed),
         "starts_of_the_driver": len(outcome.starts),
         "exit_codes": dict(Counter(str(each.code) for each in outcome.starts)),
@@ -156,6 +157,7 @@ def text(outcome: Outcome, body: dict[str, Any]) -> str:
         findings_table(outcome),
         "```",
         "",
+        *_of_the_api(outcome),
         "Each fault: how long it lasted; how long after that all that had come was committed, and no more waited than",
         "two seconds bring; the highest lag.",
         "",
@@ -193,6 +195,40 @@ def _of_the_rate(outcome: Outcome) -> list[str]:
             f"{outcome.plan.of_peak or 0:.0%} of it was sent."
         )
     return told
+
+
+def _of_the_api(outcome: Outcome) -> list[str]:
+    """What callers of the API saw."""
+    if outcome.api is None:
+        return []
+    return ["The decision API, asked during all of it:", "", "```", api_text(outcome), "```", ""]
+
+
+def api_text(outcome: Outcome) -> str:
+    """What the API's caller noted, in lines."""
+    if outcome.api is None:
+        return ""
+    found = outcome.api.figures
+    rows = [
+        f"{found['asks']:,} asks about {found['records']:,} records: {_counts(found['by_why'])}",
+        f"answered: {_counts(found['answered'])}; {found['replayed']:,} of them replayed",
+        f"statuses of tries (0: none): {_counts(found['statuses'])}",
+        f"degraded: {_counts(found['degraded'])}",
+        f"beyond the deadline {found['beyond_the_deadline']:,}, by more than 20 ms {found['beyond_it_by_20_ms']:,}",
+        f"at most {found['most_beyond_ms']:g} ms beyond it; the caller was run {found['most_late_ms']:g} ms late",
+        f"{found['ids_answered']:,} ids answered; their records in the topic: {_counts(found['in_the_topic'])}",
+        f"{found['kept']:,} answers kept, {found['revised']:,} with revisions",
+        f"{found['copied']:,} ids stand in the topic twice; {found['not_compared']:,} (no rule holds) not compared",
+        f"the stream decided about: {_counts(found['compared_with_the_stream'])}",
+        f"of these otherwise at first: {_counts(found['decided_otherwise'])}",
+        f"receipts judged again: {_counts(found['receipts_judged_again'])}",
+        f"starts of the server: {len(outcome.api.starts)}",
+    ]
+    return "\n".join([*rows, "", table_text(found["waits"])])
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items())) or "none"
 
 
 def findings_table(outcome: Outcome) -> str:

@@ -17,9 +17,10 @@ from crossline.core.basics.errors import RetryableError
 from crossline.core.basics.times import instant_text
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.logs import get_logger
-from crossline.serve.decisions.settling import Revised, Settling
+from crossline.serve.decisions.settling import Expected, Revised, Settling
 from crossline.serve.decisions.values import Place
 from crossline.serve.earlier import Mark
+from crossline.serve.feed.exact import first_decision
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.base import Answer, DecisionLedger
 from crossline.serve.ledger.group import LedgerGroup
@@ -29,6 +30,7 @@ from crossline.serve.revisions.values import revision_of as made_of
 
 PAUSE_S = 0.5
 PUSHED = "revisions.db"
+COPY_S, COPIES_MAX = 0.05, 1_000  # answers whose first record is to be looked for
 AT_ONCE = 20  # revisions in one call of the ledger
 _REVISION = b'"kind":"revision"'
 T = TypeVar("T")
@@ -58,12 +60,14 @@ class Revising:
         self._mark = mark
         self._tasks: list[asyncio.Task[None]] = []
         self._covered: asyncio.Queue[tuple[str, Place]] = asyncio.Queue()
+        self._copies: asyncio.Queue[Expected] = asyncio.Queue()
+        settling.on_copy = self._look_at
         settling.on_covered = lambda stream, place: self._covered.put_nowait((stream, place))
 
     async def __aenter__(self) -> Self:
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.open)
-        works = (lambda: self._follow(self._followed), self._look_back)
+        works = (lambda: self._follow(self._followed), self._look_back, self._look_for_first)
         self._tasks = [asyncio.create_task(_on_and_on(work)) for work in works]
         return self
 
@@ -73,6 +77,7 @@ class Revising:
             await self._keep_own(batch)
             self._followed = batch.number
             self._mark.note(batch.number)
+            await asyncio.sleep(0)  # many that are there already hold up no request
 
     async def _look_back(self) -> None:
         """Answers that came after the batch of their record: a slow answer, or one by the fallback at its deadline."""
@@ -82,6 +87,21 @@ class Revising:
             if batch is not None and batch.has(stream, place):
                 await self._keep(self._settling.batch(batch))
             self._settling.forget(stream, place)
+
+    def _look_at(self, copy: Expected) -> None:
+        if self._copies.qsize() < COPIES_MAX:
+            self._copies.put_nowait(copy)
+        else:
+            log.warning("an answer about a copy is not compared: too many wait", id=copy.record_id)
+
+    async def _look_for_first(self) -> None:
+        """Answers about a record that came twice to its stream, since a process ended between: the first counts."""
+        while True:
+            known = await self._copies.get()
+            decided = await first_decision(self._reader, known.stream, known.record_id)
+            if decided is not None:
+                await self._keep(self._settling.first(known, decided, self._followed))
+            await asyncio.sleep(COPY_S)  # where many come late, requests come first
 
     async def _keep(self, revised: Sequence[Revised]) -> None:
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between

@@ -13,7 +13,7 @@ import pytest
 from chaos.count.contents import Arrived, Contents
 from chaos.count.judging import Expected, Sorter, of_sink, wanted
 from chaos.count.ledger import CHUNK, Finding, Ledger
-from chaos.faults import KINDS, drawn, possible
+from chaos.faults import KINDS, OF_THE_API, drawn, possible
 from chaos.load.log import Log, Sent, digest_of, id_of
 from chaos.told.plot import Band, Panel, svg
 
@@ -123,13 +123,11 @@ def test_what_is_counted_over_several_lists_is_counted_once() -> None:
 
 
 def test_nothing_is_struck_that_is_not_there() -> None:
-    few = possible(executors=False, store=False, registry=False)
-    assert {kind.rpartition("-")[2] for kind in KINDS} - {kind.rpartition("-")[2] for kind in few} == {
-        "executor",
-        "store",
-        "registry",
-    }
-    assert set(possible(executors=True, store=True, registry=True)) == set(KINDS)
+    few = possible(executors=False, store=False, registry=False, api=False)
+    missing = set(KINDS) - set(few) - set(OF_THE_API)
+    assert {kind.rpartition("-")[2] for kind in missing} == {"executor", "store", "registry"}
+    assert set(few) & set(OF_THE_API) == set()
+    assert set(possible(executors=True, store=True, registry=True, api=True)) == set(KINDS)
 
 
 def test_faults_are_those_of_their_seed_and_each_kind_comes() -> None:

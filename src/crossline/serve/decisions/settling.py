@@ -13,6 +13,7 @@ from crossline.serve.decisions.places import Places
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.values import Place
 
+COPIES = frozenset({"duplicate_id", "late"})  # why a stream refuses a record whose id came before
 END = 1 << 62  # of any log
 OPEN_MAX = 1_000_000  # answers that wait for their batch; of more, the oldest are not compared
 
@@ -28,6 +29,17 @@ class Revised:
     was: str
     decision: Mapping[str, Any]
     batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An answer: what was decided about which record, and how."""
+
+    decision_id: str
+    stream: str
+    record_id: str
+    answered: str
+    decision: str
 
 
 @dataclass(slots=True)
@@ -53,10 +65,13 @@ class Settling:
     A batch costs what it has itself, however many answers wait: those are found by their places.
 
     ``on_covered``: told of one whose batch came before its answer, with stream and place: give that batch again.
+    ``on_copy``: told of one that its stream refused, perhaps since the id came before: what the first one was decided
+    counts, and is given to ``first``.
     """
 
     counts: Counts = field(default_factory=Counts)
     on_covered: Callable[[str, Place], None] = lambda _, __: None
+    on_copy: Callable[[Expected], None] = lambda _: None
     _last: FeedBatch | None = None
     _open: dict[tuple[str, str], _Open] = field(default_factory=dict)
     _coming: Places = field(default_factory=Places)  # those whose batch comes
@@ -118,7 +133,7 @@ class Settling:
         covered = dict.fromkeys(which for which in said if which in self._open)
         covered |= dict.fromkeys(self._in(batch))
         undecided = {
-            (each["stream"], each["log"], each["at"])
+            (each["stream"], each["log"], each["at"]): each.get("reason")
             for name in ("dead", "late")
             for each in map(orjson.loads, batch.section(name))
         }
@@ -126,15 +141,24 @@ class Settling:
         for which in covered:
             each = self._open[which]
             self._forget(which)
-            if which not in said and each.place is not None and (which[0], each.place.log, each.place.at) in undecided:
-                continue  # the stream decides nothing about it
-            decided = said.get(which) or _allowed(each.decision_id, *which)
-            _add(self.counts.compared, each.answered)
-            if decided["decision"] != each.decision:
-                _add(self.counts.differed, each.answered)
-                found.append(Revised(each.decision_id, *which, each.answered, each.decision, decided, batch.number))
+            known = Expected(each.decision_id, *which, each.answered, each.decision)
+            at = None if each.place is None else (which[0], each.place.log, each.place.at)
+            if which not in said and at in undecided:  # the stream decides nothing about it
+                if undecided[at] in COPIES:
+                    self.on_copy(known)
+                continue
+            found += self.first(known, said.get(which) or _allowed(each.decision_id, *which), batch.number)
         self._look_behind(batch)
         return found
+
+    def first(self, known: Expected, decided: Mapping[str, Any], batch: int) -> list[Revised]:
+        """What an answer is held to; revised where it differs."""
+        _add(self.counts.compared, known.answered)
+        if decided["decision"] == known.decision:
+            return []
+        _add(self.counts.differed, known.answered)
+        which = (known.decision_id, known.stream, known.record_id)
+        return [Revised(*which, known.answered, known.decision, decided, batch)]
 
     def _in(self, batch: FeedBatch) -> Iterator[tuple[str, str]]:
         """Those whose records are in ``batch`` itself."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from crossline.connectors.feed.files import FeedBatch
-from crossline.core.basics.errors import PermanentError, StoppedError
+from crossline.connectors.feed.files import FeedBatch, batch_path, batches_in, read_batch
+from crossline.core.basics.errors import PermanentError, StateError, StoppedError
 from crossline.core.decide.decision import decide
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy
 from crossline.core.streams.asked import Place
 from crossline.serve.feed.reader import FeedReader
+
+COPIES = frozenset({"duplicate_id", "late"})  # why the stream refuses a copy
+BACK_MAX = 600  # batches that are looked through
 
 
 class NotDecidedError(PermanentError):
@@ -29,6 +34,11 @@ class NotDecidedError(PermanentError):
         super().__init__(f"stream {record.stream}, record {record.record_id!r}: not decided ({reason}): {detail}")
         self.stream, self.record_id, self.reason, self.detail = record.stream, record.record_id, reason, detail
 
+    @property
+    def may_be_copy(self) -> bool:
+        """Whether its id may have come before: the first record of an id counts, and a copy may come late."""
+        return self.reason in COPIES
+
 
 class Exact:
     """Waits for the pipeline's own decisions. ``policy``: by which the pipeline decides."""
@@ -36,6 +46,7 @@ class Exact:
     def __init__(self, reader: FeedReader, policy: Policy) -> None:
         self._reader = reader
         self._policy = policy
+        self._looking = asyncio.Lock()  # copies are rare, and looking back is long: one at a time
 
     async def decision(self, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
         """The decision of ``record``, which stands at ``place``, as soon as a batch has it; may be cancelled.
@@ -52,9 +63,23 @@ class Exact:
             The decision, as ``core.decide.decision`` makes it; never a revision.
 
         Raises:
-            NotDecidedError: the record is late or dead, or its batch is not kept any more.
+            NotDecidedError: the record is late or dead, or its batch is not kept any more. Of a copy, whose first
+                record was decided in one of the last batches, that decision is returned.
             StoppedError: the reader was closed meanwhile.
         """
+        try:
+            return await self._decision(record, place)
+        except NotDecidedError as error:
+            # An earlier process may have put it there, and have ended before it answered: the first copy is decided.
+            if not error.may_be_copy:
+                raise
+            async with self._looking:
+                first = await first_decision(self._reader, record.stream, record.record_id)
+            if first is None:
+                raise
+            return first
+
+    async def _decision(self, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
         newest = await self._reader.newest()
         if newest is not None and newest.covers(record.stream, place):
             return self._of(await self._reader.batch_of(record.stream, place) or newest, record, place)
@@ -83,6 +108,26 @@ class Exact:
         digest = _at(batch.head["rules"][record.stream], record.ingest_ms)
         decision = replace(decide(self._policy, record, ()), policy_version=batch.head["policy_version"])
         return decision.to_json(digest, batch.head["delivered_ms"])
+
+
+async def first_decision(reader: FeedReader, stream: str, record_id: str) -> Mapping[str, Any] | None:
+    """The decision of the first record of an id, of which a copy was refused: out of the last batches that are kept.
+
+    None where none of them has it: no rule holds at it, or it came before them.
+    """
+    needle = orjson.dumps(record_id)
+
+    def found() -> Mapping[str, Any] | None:
+        for number in reversed(batches_in(reader.folder)[-BACK_MAX:]):
+            with suppress(OSError, StateError):  # gone meanwhile, or damaged
+                if needle not in batch_path(reader.folder, number).read_bytes():
+                    continue
+                said = decided_in(read_batch(reader.folder, number), stream, record_id)
+                if said is not None:
+                    return said
+        return None
+
+    return await asyncio.to_thread(found)
 
 
 def decided_in(batch: FeedBatch, stream: str, record_id: str) -> Mapping[str, Any] | None:

@@ -74,6 +74,9 @@ def differences(receipt: Mapping[str, Any], again: Again) -> list[Difference]:
     found = list(_of_record(receipt, again))
     if answered.get("answered") == "fallback":
         return [*found, *_of_fallback(answered, again), *_revised(again)]
+    if answered.get("answered") == "exact" and receipt["policy_digest"] is None:
+        # The pipeline itself decided: the decision names the digest of the rules, and there is nothing else to compare.
+        return [*found, *_of_decision(answered, again.decision, _rests_on(again)), *_revised(again)]
     found += [*_of_rules(receipt, again), *_of_policy(receipt, again), *_of_lists(receipt, again)]
     found += _of_figures(receipt, again)
     because = tuple(dict.fromkeys(cause for each in found for cause in each.because))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crossline.connectors.feed.files import FeedBatch
 from crossline.serve.decisions.replies import Answer
-from crossline.serve.decisions.settling import Settling
+from crossline.serve.decisions.settling import Expected, Settling
 from crossline.serve.decisions.values import Asked, Place
 
 from .fakes import decided
@@ -27,10 +27,19 @@ def of_stream(name: str, decision: str) -> dict[str, Any]:
     }
 
 
-def batch(number: int, end: int, *said: dict[str, Any], late: tuple[int, ...] = (), begin: int = 0) -> FeedBatch:
+def batch(
+    number: int,
+    end: int,
+    *said: dict[str, Any],
+    late: tuple[int, ...] = (),
+    begin: int = 0,
+    reasons: tuple[str, ...] = (),
+) -> FeedBatch:
     """What a batch gave that has offsets ``begin`` to ``end`` - 1 of p-0."""
     lines = [orjson.dumps(each) for each in said]
-    lines += [orjson.dumps({"stream": "payments", "log": "p-0", "at": at}) for at in late]
+    whys = reasons or ("late",) * len(late)
+    places = zip(late, whys, strict=True)
+    lines += [orjson.dumps({"stream": "payments", "log": "p-0", "at": at, "reason": why}) for at, why in places]
     counts = {"decisions": len(said), "alerts": 0, "dead": 0, "late": len(late)}
     return FeedBatch(
         {"batch": number, "ends": {"payments": {"p-0": end}}, "begins": {"payments": {"p-0": begin}}, "lines": counts},
@@ -73,6 +82,21 @@ def test_what_the_stream_decides_nothing_about_is_not_compared() -> None:
     settling.answered(answered("a", "review", "fallback"), Place("p-0", 3))
     assert settling.batch(batch(5, 4, late=(3,))) == []
     assert (settling.counts.compared, settling.waiting) == ({}, 0)
+
+
+def test_of_a_copy_what_the_first_record_was_decided_is_asked_for() -> None:
+    settling = Settling()
+    copies: list[Expected] = []
+    settling.on_copy = copies.append
+    settling.answered(answered("a", "allow", "fallback"), Place("p-0", 3))
+    settling.answered(answered("b", "allow", "fallback"), Place("p-0", 2))
+    assert settling.batch(batch(5, 4, late=(2, 3), reasons=("wrong_type", "duplicate_id"))) == []
+    (copy,) = copies
+    assert (copy.record_id, copy.answered, copy.decision, settling.waiting) == ("a", "fallback", "allow", 0)
+    (revised,) = settling.first(copy, of_stream("a", "block"), 5)
+    assert (revised.record_id, revised.was, revised.decision["decision"]) == ("a", "allow", "block")
+    assert settling.first(copy, of_stream("a", "allow"), 5) == []
+    assert (settling.counts.compared, settling.counts.differed) == ({"fallback": 2}, {"fallback": 1})
 
 
 def test_an_answer_that_comes_after_its_batch_asks_for_it_again() -> None:

@@ -295,6 +295,24 @@ def test_what_is_not_decided_says_why(tmp_path: Path) -> None:
     assert "decided about up to 45000 ms" in str(over)
 
 
+def test_of_a_copy_the_first_records_decision_counts(tmp_path: Path) -> None:
+    """An earlier process put it into the stream, and ended before it answered; then it was asked about again."""
+    written = Written(tmp_path)
+    first = decision("copy", score=41)
+    copies = [
+        DeadLetter("payments", "duplicate_id", "came before", "00000007.jsonl", 33, None, "copy"),
+        DeadLetter("payments", "duplicate_id", "came before", "00000007.jsonl", 34, None, "no rule"),
+    ]
+    written.write(0)
+    written.write(1, decisions=[decision("other"), first])
+    written.write(2)
+    written.write(3, dead=copies)
+    found, unknown = asked(tmp_path, (record("copy"), 33), (record("no rule"), 34))
+    assert found == first
+    assert isinstance(unknown, NotDecidedError)
+    assert unknown.may_be_copy
+
+
 def test_logs_before_those_that_are_named_are_covered(tmp_path: Path) -> None:
     Written(tmp_path).write(0)
 

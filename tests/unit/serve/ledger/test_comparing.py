@@ -114,6 +114,16 @@ def test_a_fallback_is_held_against_the_decision_alone() -> None:
     assert because(again(rules=[]), answered="fallback", degraded=degraded) == []
 
 
+def test_what_the_pipeline_answered_itself_is_held_against_the_decision() -> None:
+    """Such a receipt names no rules and no figures but the digest of the rules, which the decision has."""
+    body = {**receipt(answered="exact", rules_digest="r"), "rules": [], "policy_digest": None, "figures": []}
+    same, other = again(), again()
+    same.decision = {**(same.decision or {}), "rules_digest": "r"}
+    assert differences(body, same) == []
+    other.decision = {**same.decision, "rules_digest": "other", "decision": "block"}
+    assert [each.what for each in differences(body, other)] == ["decision", "rules_digest"]
+
+
 def test_revisions_one_after_the_other() -> None:
     """A correction names its cause; of an alert that was raised late the record behind it in the log is the cause."""
     given = {"rule_id": "card_burst", "rule_version": 3, "record_id": "t0", "record_ids": ["t0"]}

@@ -1,0 +1,1 @@
+"""A caller of the decision API: what it asks, how long it waits, what it is answered."""
