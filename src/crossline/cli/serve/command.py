@@ -1,4 +1,4 @@
-"""``crossline serve``: ``serve PIPELINE`` starts the decision API; its keys, audit log and OpenAPI file stand below it."""
+"""``crossline serve``: ``serve PIPELINE`` starts the decision API; keys, audit log and OpenAPI file stand below it."""
 
 from __future__ import annotations
 
