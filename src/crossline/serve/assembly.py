@@ -143,13 +143,25 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
     if isinstance(source, ApiSettings):
         return FileRecordLog(source.path, spec.id, source.segment_bytes)
     if isinstance(source, KafkaSourceSettings) and spec.format == "json":
-        if source.key is None:
-            raise UsageError(
-                f"pipeline {config.name}: sources.{stream} has no key; expected key: FIELD, by which the topic's "
-                "messages are keyed, such as account_id: the API puts records there"
-            )
-        return KafkaRecordLog(source, source.topic.split(",")[0].strip(), source.key, os.environ)
+        key = _key_of(config, stream, source)
+        return KafkaRecordLog(source, source.topic.split(",")[0].strip(), key, os.environ)
     return None
+
+
+def _key_of(config: PipelineConfig, stream: str, source: KafkaSourceSettings) -> str:
+    if source.key is None:
+        raise UsageError(
+            f"pipeline {config.name}: sources.{stream} has no key; expected key: FIELD, by which the topic's "
+            "messages are keyed, such as account_id: the API puts records there"
+        )
+    return source.key
+
+
+def check_sources(config: PipelineConfig) -> None:
+    """Raise UsageError where the API cannot put records into a source, as ``running`` would."""
+    for stream, source in config.sources.items():
+        if isinstance(source, KafkaSourceSettings) and config.streams[stream].format == "json":
+            _key_of(config, stream, source)
 
 
 async def _expect(settling: Settling, answers: LedgerDecisions, newest: FeedBatch | None) -> None:

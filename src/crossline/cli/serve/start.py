@@ -42,8 +42,10 @@ async def _serve(pipeline: Path, config: PipelineConfig, *, as_json: bool) -> No
     from crossline.serve.app.compose import app_of
     from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
+    from crossline.serve.startable import check_files
 
     settings, _ = checked(config)
+    check_files(settings)
     bound, place = listening(settings.place)
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -64,6 +66,8 @@ def _tell(config: PipelineConfig, place: Place, *, as_json: bool) -> None:
         said = json.dumps({"pipeline": config.name, "url": url, "open": settings.open})
     else:
         asked = "nobody is asked for a key" if settings.open else f"keys: {settings.keys}"
+        if not settings.open and settings.oidc is None and not Path(settings.keys).exists():
+            asked += ", which is not there: nobody can ask until crossline serve keys create has made one"
         said = f"the decision API of {config.name} answers at {url}   ({asked})"
     sys.stdout.write(f"{said}\n")
     sys.stdout.flush()
