@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import Annotated
 
 import typer
 
@@ -11,16 +13,18 @@ from crossline.core.basics.errors import UsageError
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    said = "Print the API as OpenAPI 3.1, as docs/openapi.json has it: for whoever makes a client of it."
+    said = "Print the API as OpenAPI 3.1."
     app.command(name="openapi", help=said)(openapi)
 
 
-def openapi() -> None:
-    """Print the OpenAPI file; no pipeline has to be there."""
+def openapi(
+    as_json: Annotated[bool, typer.Option("--json", help="In one line; it is JSON in any case.")] = False,
+) -> None:
+    """Print the OpenAPI file, as docs/openapi.json has it; no pipeline has to be there."""
     try:
-        from crossline.serve.app.document import document_text
+        from crossline.serve.app.document import api_document, document_text
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the API needs {error.name}, which is not installed: pip install 'crossline[serve]'"
         ) from None
-    sys.stdout.write(document_text())
+    sys.stdout.write(f"{json.dumps(api_document(), sort_keys=True)}\n" if as_json else document_text())

@@ -130,6 +130,9 @@ class Decisions:
         self._checks = {stream: Batched(self._check_of(stream)) for stream in parts.records.streams}
         self._appends = {stream: Batched(each.append) for stream, each in parts.logs.items()}
         self._judged = Batched(parts.judge.judge)
+        # A dry run puts nothing anywhere: it may ask about streams whose records come another way too.
+        streams = parts.records.streams.items()
+        self._judged_streams = {*parts.logs, *(name for name, spec in streams if spec.format == "json")}
 
     def _check_of(self, stream: str) -> Callable[[list[bytes]], Any]:
         async def check(bodies: list[bytes]) -> list[Checked | Refused]:
@@ -144,7 +147,7 @@ class Decisions:
         """
         arrived_s = asyncio.get_running_loop().time()
         deadline_s = arrived_s + timeout_s - min(timeout_s * MARGIN_SHARE, MARGIN_S_MAX)
-        if stream not in self._parts.logs:
+        if stream not in (self._judged_streams if dry_run else self._parts.logs):
             return problem(HTTPStatus.NOT_FOUND, f"no stream {stream[:100]!r} that takes records here")
         checked = await self._checks[stream].put(body)
         if isinstance(checked, Refused):

@@ -28,6 +28,9 @@ def test_the_file_is_what_the_app_says() -> None:
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["serve", "openapi"]) == 0
     assert capsys.readouterr().out == FILE.read_text()
+    assert run_command(["serve", "openapi", "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line) == DOCUMENT
 
 
 def test_it_is_openapi_3_1() -> None:
