@@ -59,6 +59,16 @@ def test_payments_are_answered_as_the_stream_decides_them(running: Running, tmp_
     dry = running.decide(payment(9), dry_run="true")
     assert (dry["decision"], dry["answered"], dry["receipt"]) == ("step_up", "peek", None), str(dry)
 
+    told = running.scrape()
+    assert told.values("crossline_api_decisions_total") == {
+        ("peek", "allow", STREAM): 2,
+        ("peek", "step_up", STREAM): 3,
+        ("exact", "step_up", STREAM): 1,
+    }
+    hot = {key[2]: count for key, count in told.values("crossline_api_requests_total").items() if "{stream}" in key[1]}
+    assert (hot["200"], hot["409"], hot["422"]) == (8, 1, 1)  # six, one again, a dry run
+    assert told.values("crossline_api_ready")[()] == 1
+
     pipeline = tmp_path / "pipeline.yaml"
     settled = running.until(
         lambda: len(found := decisions_of_the_stream(pipeline)) == 4 and found, "the stream decided otherwise"

@@ -35,6 +35,7 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
+from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.revising import Revising
@@ -59,6 +60,8 @@ class Api:
     reader: FeedReader
     settling: Settling
     path: Path
+    figures: ApiFigures
+    outbox: SqliteOutbox
     streams: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -102,7 +105,7 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         replicas = Replicas(checkpoint, count=settings.replicas, bounds=Bounds(behind_max_ms=settings.behind_max))
         await replicas.start()
         held.push_async_callback(replicas.close)
-        settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
+        settling, outbox, figures = Settling(), SqliteOutbox(path / OUTBOX), ApiFigures()
         newest = await reader.newest()
         await _expect(settling, LedgerDecisions(path / LEDGER, config.streams), newest)
         for stream, each in logs.items():
@@ -118,11 +121,11 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
                 records=records,
                 judge=replicas,
                 stream=FeedStream(Exact(reader, policy), records, by_broker),
-                ledger=LedgerAnswers(group),
+                ledger=TimedAnswers(LedgerAnswers(group), figures),
                 outbox=outbox,
                 logs=logs,
                 fallback=PolicyFallback(policy, config.streams, records, lists_of(checkpoint)),
-                on_answer=settling.answered,
+                on_answer=figures.before(settling.answered),
                 on_placed=settling.placed,
             )
         )
@@ -132,9 +135,10 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         async with (
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep),
-            Revising(reader, settling, group, settings, path, after),
+            Revising(reader, settling, group, settings, path, after, figures.differed),
         ):
-            yield Api(config, settings, decisions, replicas, group, reader, settling, path, frozenset(logs))
+            told = (settling, path, figures, outbox, frozenset(logs))
+            yield Api(config, settings, decisions, replicas, group, reader, *told)
 
 
 def _log(config: PipelineConfig, stream: str) -> RecordLog | None:

@@ -36,7 +36,10 @@ log = get_logger(__name__)
 
 
 class Revising:
-    """Follows the feed behind batch ``after`` for as long as the context is open."""
+    """Follows the feed behind batch ``after`` for as long as the context is open.
+
+    ``differed`` is told of each answer that the stream decided otherwise, once that is kept.
+    """
 
     def __init__(
         self,
@@ -46,9 +49,11 @@ class Revising:
         settings: ServeSettings,
         path: Path,
         after: int,
+        differed: Callable[[Sequence[Revised]], None] = lambda _: None,
     ) -> None:
         self._reader = reader
         self._settling = settling
+        self._differed = differed
         self._ledger = ledger
         # Nothing is opened where nobody is to be told.
         self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
@@ -83,6 +88,7 @@ class Revising:
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between
             part = [(each.decision_id, revision_of(each)) for each in revised[at : at + AT_ONCE]]
             await _until_taken(partial(self._ledger.call, partial(_revise, part)))
+        self._differed(revised)
         await self._push([made for each in revised if (made := pushed_of(each)) is not None])
 
     async def _keep_own(self, batch: FeedBatch) -> None:

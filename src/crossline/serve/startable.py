@@ -78,5 +78,7 @@ def _check_certificate(tls: TlsSettings) -> None:
 def _check_place(settings: ServeSettings) -> None:
     from crossline.serve.app.server import listening  # noqa: PLC0415 - loads the server
 
-    bound, _ = listening(settings.place)
-    bound.close()
+    for place, setting in ((settings.place, "serve.listen"), (settings.metrics_place, "serve.metrics")):
+        if place is not None:
+            bound, _ = listening(place, setting)
+            bound.close()

@@ -39,9 +39,10 @@ def start(
 
 
 async def _serve(pipeline: Path, config: PipelineConfig, *, as_json: bool) -> None:
-    from crossline.serve.app.compose import app_of
+    from crossline.serve.app.compose import app_of, collector_of
     from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
+    from crossline.serve.metrics.exposition import told_at
     from crossline.serve.startable import check_files
 
     settings, _ = checked(config)
@@ -53,7 +54,8 @@ async def _serve(pipeline: Path, config: PipelineConfig, *, as_json: bool) -> No
     async with running(config) as api:
         app, close = app_of(api, pipeline)
         try:
-            await serve(app, bound, settings, stop, lambda: _tell(config, place, as_json=as_json))
+            with told_at(settings, collector_of(api)):
+                await serve(app, bound, settings, stop, lambda: _tell(config, place, as_json=as_json))
         finally:
             await close()
 

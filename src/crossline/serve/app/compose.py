@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from crossline.connectors.base import wall_clock_ms
+from crossline.logs import get_logger
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app.audited import Audited
@@ -23,8 +25,12 @@ from crossline.serve.decisions.adapters import LedgerDecisions
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
+from crossline.serve.metrics.exposition import ApiCollector, Standing
+from crossline.serve.metrics.figures import Counted
 
 AUDIT = "audit"
+
+log = get_logger(__name__)
 
 
 def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]]:
@@ -57,4 +63,20 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         await rest.state.close()
         cases.close()
 
-    return guarded(app, settings), close
+    return Counted(guarded(app, settings), api.figures), close
+
+
+def collector_of(api: Api) -> ApiCollector:
+    """The figures of the parts that run."""
+
+    def standing() -> Standing:
+        replicas = api.replicas
+        judged = (replicas.calls, replicas.spent_ms / 1_000)
+        try:
+            outbox = api.outbox.count()
+        except sqlite3.Error as error:
+            log.warning("the outbox cannot be read", error=str(error))
+            outbox = None
+        return Standing(replicas.lag(), replicas.laid_over, api.settling.waiting, outbox, judged, replicas.lost)
+
+    return ApiCollector(api.config.name, api.figures, standing)

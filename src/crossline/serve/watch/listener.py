@@ -36,19 +36,19 @@ Pages = Mapping[str, Callable[[str], Page]]
 
 
 class Listener:
-    """Serves ``pages`` at ``place`` from threads of its own, until ``close``.
+    """Serves ``pages`` at ``place`` from threads of its own, until ``close``. ``setting``: what names the place.
 
     Raises UsageError where the place is taken, or is none of this machine.
     """
 
-    def __init__(self, place: Place, pages: Pages) -> None:
+    def __init__(self, place: Place, pages: Pages, setting: str = "watch.listen") -> None:
         try:
             self._server = _server(place, pages)
         except (OSError, OverflowError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise UsageError(
-                f"watch: cannot listen at {place}: {reason}; end what listens there, or name another place "
-                "(watch.listen of the pipeline file)"
+                f"{setting.partition('.')[0]}: cannot listen at {place}: {reason}; end what listens there, or name "
+                f"another place ({setting} of the pipeline file)"
             ) from None
         host, port = self._server.server_address[:2]
         self.place = Place(str(host), int(port))
