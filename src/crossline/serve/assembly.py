@@ -39,6 +39,7 @@ from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.revising import Revising
+from crossline.serve.revisions.told import RevisedLog
 from crossline.serve.unread import lay_unread
 
 LEDGER, OUTBOX = "ledger.db", "outbox.db"
@@ -62,6 +63,7 @@ class Api:
     path: Path
     figures: ApiFigures
     outbox: SqliteOutbox
+    revised: RevisedLog
     streams: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -135,9 +137,9 @@ async def running(config: PipelineConfig) -> AsyncIterator[Api]:
         async with (
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep),
-            Revising(reader, settling, group, settings, path, after, figures.differed),
+            Revising(reader, settling, group, settings, path, after, figures.differed) as revising,
         ):
-            told = (settling, path, figures, outbox, frozenset(logs))
+            told = (settling, path, figures, outbox, revising.revised, frozenset(logs))
             yield Api(config, settings, decisions, replicas, group, reader, *told)
 
 

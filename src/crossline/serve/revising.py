@@ -23,6 +23,8 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.base import Answer, DecisionLedger
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.revisions.pusher import RevisionPusher
+from crossline.serve.revisions.told import FILE as TOLD
+from crossline.serve.revisions.told import RevisedLog
 from crossline.serve.revisions.values import Revision
 from crossline.serve.revisions.values import revision_of as made_of
 
@@ -38,7 +40,8 @@ log = get_logger(__name__)
 class Revising:
     """Follows the feed behind batch ``after`` for as long as the context is open.
 
-    ``differed`` is told of each answer that the stream decided otherwise, once that is kept.
+    ``differed`` is told of each answer that the stream decided otherwise, once that is kept; ``revised`` has them for
+    who listens to events.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Revising:
         differed: Callable[[Sequence[Revised]], None] = lambda _: None,
     ) -> None:
         self._reader = reader
+        self.revised = RevisedLog(path / TOLD)
         self._settling = settling
         self._differed = differed
         self._ledger = ledger
@@ -85,11 +89,16 @@ class Revising:
             self._settling.forget(stream, place)
 
     async def _keep(self, revised: Sequence[Revised]) -> None:
+        made = [one for each in revised if (one := pushed_of(each)) is not None]
+        if made:  # before the ledger has them: what it has is not found again after a kill
+            await _until_taken(lambda: asyncio.to_thread(self.revised.put, made))
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between
             part = [(each.decision_id, revision_of(each)) for each in revised[at : at + AT_ONCE]]
             await _until_taken(partial(self._ledger.call, partial(_revise, part)))
+        if made:
+            self.revised.told()
         self._differed(revised)
-        await self._push([made for each in revised if (made := pushed_of(each)) is not None])
+        await self._push(made)
 
     async def _keep_own(self, batch: FeedBatch) -> None:
         """What the stream itself revised, of decisions that were answered here."""

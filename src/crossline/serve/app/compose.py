@@ -15,9 +15,10 @@ from crossline.logs import get_logger
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app.audited import Audited
+from crossline.serve.app.events import AllEvents
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.openapi_hot import HOT_PATHS
-from crossline.serve.app.stored import FeedEvents, StoredCases
+from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import LEDGER, Api
 from crossline.serve.cases.cases import FILE as CASES
 from crossline.serve.cases.cases import Cases
@@ -49,7 +50,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
             path=api.path,
             decisions=LedgerDecisions(api.path / LEDGER, api.config.streams),
             cases=StoredCases(cases),
-            events=FeedEvents(api.reader),
+            events=AllEvents(api.reader, api.revised),
             audit=audit.path,
             ready=ready,
         ),
