@@ -13,7 +13,9 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 
+from crossline.core.basics.errors import UsageError
 from crossline.core.settings.process.serve import ServeSettings
+from crossline.core.settings.watch import Place
 from crossline.logs import get_logger
 from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.replica.answers import Lag
@@ -116,8 +118,15 @@ def told_at(settings: ServeSettings, collector: ApiCollector) -> AbstractContext
         encode, form = choose_encoder(accepted)
         return Page(encode(registry), form)
 
-    listener = Listener(place, {"/metrics": page}, "serve.metrics")
+    listener = Listener(place, {"/metrics": page}, _refused)
     log.info("the API's figures are told", at=str(listener.place), page="/metrics")
     if not place.loopback:
         log.warning("others than this machine get to the API's figures, which ask nobody who they are", at=str(place))
     return closing(listener)
+
+
+def _refused(place: Place, reason: str) -> UsageError:
+    return UsageError(
+        f"serve: cannot listen at {place}: {reason}; end what listens there, or name another place "
+        "(serve.metrics of the pipeline file)"
+    )
