@@ -13,7 +13,7 @@ import orjson
 
 from crossline.connectors.base import wall_clock_ms
 from crossline.connectors.feed.files import FeedBatch
-from crossline.core.basics.errors import RetryableError
+from crossline.core.basics.errors import RetryableError, StateError
 from crossline.core.basics.times import instant_text
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.logs import get_logger
@@ -90,8 +90,8 @@ class Revising:
 
     async def _keep(self, revised: Sequence[Revised]) -> None:
         made = [one for each in revised if (one := pushed_of(each)) is not None]
-        if made:  # before the ledger has them: what it has is not found again after a kill
-            await _until_taken(lambda: asyncio.to_thread(self.revised.put, made))
+        if made:
+            await self._tell(made)
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between
             part = [(each.decision_id, revision_of(each)) for each in revised[at : at + AT_ONCE]]
             await _until_taken(partial(self._ledger.call, partial(_revise, part)))
@@ -99,6 +99,13 @@ class Revising:
             self.revised.told()
         self._differed(revised)
         await self._push(made)
+
+    async def _tell(self, made: Sequence[Revision]) -> None:
+        """For who listens, before the ledger has them: what that has is not found again after a kill."""
+        try:
+            await _until_taken(lambda: asyncio.to_thread(self.revised.put, made))
+        except StateError as error:  # ledger and addresses get them all the same
+            log.error("who listens is not told of revisions", count=len(made), error=str(error))  # noqa: TRY400 - its text says all
 
     async def _keep_own(self, batch: FeedBatch) -> None:
         """What the stream itself revised, of decisions that were answered here."""

@@ -62,6 +62,8 @@ def demo(
     _lay_out(folder, records, pace)
     config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder.absolute()))
     sys.stderr.write(f"starting Spark; {records:,} payments will come at {pace:,} per second\n")
+    if config.serve is not None:
+        sys.stderr.write(f"meanwhile its API answers at http://{config.serve.place}, and asks nobody for a key\n")
     source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
     workload = source.workload
     if not isinstance(workload, CardWorkload):

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.errors import RetryableError
+from crossline.core.basics.errors import RetryableError, StateError
 from crossline.logs import get_logger
 from crossline.serve.revisions.values import Revision
 
@@ -51,7 +51,10 @@ class RevisedLog:
             connection.execute(_TABLE)
 
     def put(self, revisions: Sequence[Revision]) -> None:
-        """Keep them; those that are there stay where they are. Raises RetryableError where the disk takes nothing."""
+        """Keep them; those that are there stay where they are.
+
+        Raises RetryableError where the disk takes nothing, StateError where the file is damaged.
+        """
         rows = [(each.revision_id, json_bytes(dict(each.body))) for each in revisions]
         with self._connected() as connection, connection:
             connection.executemany(_PUT, rows)
@@ -107,7 +110,7 @@ class RevisedLog:
         while True:
             try:
                 found = await asyncio.to_thread(self.last)
-            except RetryableError as error:
+            except (RetryableError, StateError) as error:
                 log.warning("revisions of answers cannot be looked for now", error=str(error))
                 found = last
             if found != last:
@@ -121,5 +124,10 @@ class RevisedLog:
             with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as connection:
                 connection.execute("PRAGMA synchronous = FULL")
                 yield connection
-        except sqlite3.Error as error:
+        except sqlite3.OperationalError as error:
             raise RetryableError(f"{self.path} cannot be read or written now: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise StateError(
+                f"{self.path}: found no list of revisions ({error}); move it away: it begins anew, and who listens to "
+                "events is told of a gap"
+            ) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from crossline.core.basics.errors import RetryableError
+from crossline.core.basics.errors import RetryableError, StateError
 from crossline.serve.revisions import told
 from crossline.serve.revisions.told import RevisedGoneError, RevisedLog
 from crossline.serve.revisions.values import Revision
@@ -45,12 +45,20 @@ def test_what_is_not_kept_is_told(tmp_path: Path) -> None:
             log.behind(number)
 
 
-def test_a_file_that_is_none_is_tried_again(tmp_path: Path) -> None:
+def test_a_file_that_is_none_is_told_and_one_that_is_held_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(told, "BUSY_S", 0.0)
     log = RevisedLog(tmp_path / "revised.db")
+    with closing(sqlite3.connect(tmp_path / "revised.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(RetryableError, match="locked"):
+            log.put([revision(1)])
+    log.put([revision(1)])
     for each in tmp_path.glob("revised.db*"):
         each.write_bytes(b"no database, and long enough to be read as one" * 100)
-    with pytest.raises(RetryableError, match=r"revised\.db"):
-        log.put([revision(1)])
+    with pytest.raises(StateError, match=r"revised\.db: found no list of revisions.*move it away"):
+        log.put([revision(2)])
 
 
 def test_who_follows_is_told_at_once_and_of_what_others_put_too(
