@@ -74,8 +74,8 @@ def until_scraped(place: Place, done: Callable[[Scrape], bool]) -> Scrape:
     raise AssertionError({each.name: each.samples for each in found.families})
 
 
-def alerting_rules() -> list[dict[str, Any]]:
-    groups = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())["groups"]
+def alerting_rules(file: str = "alerts.yaml") -> list[dict[str, Any]]:
+    groups = yaml.safe_load((DEPLOY / file).read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 

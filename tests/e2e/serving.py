@@ -19,6 +19,9 @@ import httpx
 import psutil
 import yaml
 
+from crossline.core.settings.watch import place_of
+
+from .scraping import Scrape
 from .traffic import STREAM, STREAMS, velocity
 
 WAIT_S = 90.0
@@ -53,6 +56,7 @@ def shop(root: Path, **serve: Any) -> Path:
             "timeout": "20s",
             "behind_max": "20s",
             "path": "out/serve",
+            "metrics": f"127.0.0.1:{free_port()}",
             **serve,
         },
     }
@@ -105,6 +109,13 @@ class Running:
             assert self.process.poll() is None, self.log.read_text()[-4000:]
             time.sleep(0.05)
         raise AssertionError(f"{why}: {self.log.read_text()[-4000:]}")
+
+    def scrape(self) -> Scrape:
+        """What the API tells Prometheus."""
+        settings = yaml.safe_load((self.log.parent / "pipeline.yaml").read_text())
+        place = place_of(settings["serve"]["metrics"])
+        assert place is not None
+        return Scrape(place)
 
     def ready(self) -> None:
         self.until(lambda: self.client.get("/readyz").status_code == 200, "no replica came to be ready")

@@ -1,8 +1,10 @@
-"""examples/checkout as it stands: the pipeline and its API in one process, the shop in another."""
+"""examples/checkout as it stands: the pipeline and its API in one process, the shop in another; README's curl lines."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -64,7 +67,7 @@ def await_ready(url: str, running: subprocess.Popen[bytes], log: Path) -> None:
     pytest.fail(f"it does not answer:\n{log.read_text()[-3_000:]}")
 
 
-def test_the_shop_asks_and_does_what_is_decided(serving: str) -> None:
+def shop_asks(serving: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "CROSSLINE_KEY"}
     shop = [sys.executable, str(EXAMPLE / "shop.py"), "--url", serving, "--timeout", "20"]
     done = subprocess.run(shop, capture_output=True, text=True, check=False, env=environment)
@@ -73,3 +76,68 @@ def test_the_shop_asks_and_does_what_is_decided(serving: str) -> None:
     # Ann, four times Bob, twice Cleo, twice Dan; then Dan, who was released.
     assert paid == ["allow", *["allow"] * 3, "step_up", "allow", "review", "block", "block", "allow"]
     assert "released: called back, it was him" in done.stdout
+
+
+README = Path(__file__).parents[2] / "README.md"
+SECTION = "## A payment asks\n"
+HERE = "127.0.0.1:8080"
+
+
+def section() -> str:
+    return README.read_text().partition(SECTION)[2].partition("\n## ")[0]
+
+
+def curl_lines() -> list[str]:
+    """As they stand in the README: one begins with its name, and goes on until the quotes are closed."""
+    commands: list[str] = []
+    for block in re.findall(r"^```sh\n(.*?)^```$", section(), re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            if commands and commands[-1].count("'") % 2:
+                commands[-1] += f"\n{line}"
+            elif line.startswith("curl "):
+                commands.append(line)
+    return commands
+
+
+def asked(command: str, url: str) -> Any:
+    """What a shell prints for the command, its address in the place of the README's."""
+    assert command.count(HERE) == 1, command
+    said = subprocess.run(
+        ["sh", "-c", command.replace(HERE, url.removeprefix("http://"))], capture_output=True, text=True, check=True
+    )
+    return json.loads(said.stdout)
+
+
+def curl_asks(serving: str) -> None:
+    ready, decide, *reads = curl_lines()
+    assert asked(ready, serving)["ok"] is True
+    # The example's time is for a machine that does nothing else.
+    assert decide.count("timeout_ms=250") == 1
+    said = asked(decide.replace("timeout_ms=250", "timeout_ms=20000"), serving)
+    (shown,) = re.findall(r"^```json\n(.*?)^```$", section(), re.DOTALL | re.MULTILINE)
+    told = json.loads(shown)
+    # What stands in the README beside it: the same names, and the same values of what the payment alone decides.
+    assert said.keys() == told.keys()
+    assert [each.keys() for each in said["reasons"]] == [each.keys() for each in told["reasons"]]
+    assert {name: each.keys() for name, each in said["figures"].items()} == {
+        name: each.keys() for name, each in told["figures"].items()
+    }
+    assert said["as_of"].keys() == told["as_of"].keys()
+    same = ("stream", "record_id", "decision", "score", "answered", "degraded", "policy_version", "schema_version")
+    assert {name: said[name] for name in same} == {name: told[name] for name in same}
+    assert [{**each, "alert_id": ""} for each in said["reasons"]] == [
+        {**each, "alert_id": ""} for each in told["reasons"]
+    ]
+    assert asked(decide, serving) == said
+    decisions, alerts, entity, rules = [asked(each, serving) for each in reads]
+    assert [each["decision_id"] for each in decisions["items"]] == [said["decision_id"]]
+    assert [each["key"] for each in alerts["items"]] in ([], [{"account_id": "eve"}])  # once its batch is through
+    assert entity["field"] == "account_id"
+    assert [each["rule_id"] for each in rules["items"]] == ["account_burst", "account_spend", "dear_without_cvv"]
+
+
+def test_what_the_readme_tells_to_do_works(serving: str) -> None:
+    """In its order, over one pipeline: curl, then the shop, which does what is decided."""
+    if shutil.which("curl") is not None:  # few machines have none
+        curl_asks(serving)
+    shop_asks(serving)

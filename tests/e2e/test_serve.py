@@ -59,6 +59,16 @@ def test_payments_are_answered_as_the_stream_decides_them(running: Running, tmp_
     dry = running.decide(payment(9), dry_run="true")
     assert (dry["decision"], dry["answered"], dry["receipt"]) == ("step_up", "peek", None), str(dry)
 
+    told = running.scrape()
+    assert told.values("crossline_api_decisions_total") == {
+        ("peek", "allow", STREAM): 2,
+        ("peek", "step_up", STREAM): 3,
+        ("exact", "step_up", STREAM): 1,
+    }
+    hot = {key[2]: count for key, count in told.values("crossline_api_requests_total").items() if "{stream}" in key[1]}
+    assert (hot["200"], hot["409"], hot["422"]) == (8, 1, 1)  # six, one again, a dry run
+    assert told.values("crossline_api_ready")[()] == 1
+
     pipeline = tmp_path / "pipeline.yaml"
     settled = running.until(
         lambda: len(found := decisions_of_the_stream(pipeline)) == 4 and found, "the stream decided otherwise"
@@ -118,6 +128,32 @@ def test_past_the_deadline_the_policy_answers_and_the_stream_revises(running: Ru
 
     revisions = running.until(revised, "the stream revised nothing")
     assert [each[-1]["decision"] for each in revisions] == ["allow", "allow", "step_up"]
+    # Who listens hears of each, from the beginning on and from behind the first.
+    told = heard(running, ".0", 3)
+    assert {(event["record_id"], event["was"], event["decision"]) for _, event in told} == {
+        ("t000000", "review", "allow"),
+        ("t000001", "review", "allow"),
+        ("t000002", "review", "step_up"),
+    }
+    assert {(event["kind"], event["answered"]) for _, event in told} == {("revision", "fallback")}
+    assert heard(running, told[0][0], 2) == told[1:]
+    assert running.scrape().values("crossline_api_revised_total") == {("fallback", STREAM): 3}
+
+
+def heard(running: Running, after: str, count: int) -> list[tuple[str, Any]]:
+    """So many revisions with their ids, as an event stream tells them."""
+    found: list[tuple[str, Any]] = []
+    name = ""
+    asked = {"params": {"kinds": "revision"}, "headers": {"Last-Event-ID": after}}
+    with running.client.stream("GET", "/v1/events", **asked) as reply:
+        for line in reply.iter_lines():
+            if line.startswith("id: "):
+                name = line.removeprefix("id: ")
+            elif line.startswith("data: "):
+                found.append((name, orjson.loads(line.removeprefix("data: "))))
+                if len(found) == count:
+                    return found
+    raise AssertionError(found)
 
 
 def test_what_was_answered_while_no_pipeline_ran_is_revised_by_the_one_that_comes(tmp_path: Path) -> None:

@@ -147,8 +147,14 @@ def _on_batch(startup: Startup, progress: Progress, watch: Watching | None) -> C
 
 
 def _check_api(pipeline: Path, config: PipelineConfig, wanted: _Wanted) -> None:
-    if wanted.with_api and config.serve is None:
+    """What the API would refuse is refused before Spark starts: it would end, and the pipeline run on unasked."""
+    if not wanted.with_api:
+        return
+    if config.serve is None:
         raise UsageError(f"{pipeline}: found no serve; expected serve: {{listen: 127.0.0.1:8080}} to serve the API by")
+    from crossline.serve.startable import check_startable
+
+    check_startable(config)
 
 
 def _api(pipeline: Path) -> ApiBeside:

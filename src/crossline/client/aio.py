@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from crossline.client.calls import (
@@ -23,7 +24,7 @@ from crossline.client.events import follow
 from crossline.client.fallbacks import DEFAULT, Fallback, checked_fallback, settled, unreachable
 from crossline.client.resources import Resources
 from crossline.client.values import Decision, Event, Mode
-from crossline.client.wire import Answer, Wire
+from crossline.client.wire import Answer, Wire, trusting
 
 CALL_TIMEOUT_S = 10.0
 SILENCE_S = 60.0
@@ -38,10 +39,11 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
         timeout: Seconds within which ``decide`` has answered, all tries together.
         fallback: Decides where the API gives no answer in time: a decision, or a function of stream and record.
         call_timeout: Seconds within which all else has answered.
-        options: For ``httpx.AsyncClient``, such as ``verify`` for certificates of your own.
+        ca_file: Certificates in PEM form that the server's must rest on; without it those that the system trusts.
+        options: For ``httpx.AsyncClient``, such as ``cert`` or ``verify``.
 
     Raises:
-        ValueError: The address, the key, the time or the fallback is none.
+        ValueError: The address, the key, the time, the fallback or the file of certificates is none.
 
     Example:
         async with AsyncClient("http://127.0.0.1:8080", timeout=0.05) as client:
@@ -56,11 +58,12 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
         timeout: float = 0.05,
         fallback: Fallback = DEFAULT,
         call_timeout: float = CALL_TIMEOUT_S,
+        ca_file: str | Path | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self._timeout_s, self._call_timeout_s = Deadline(timeout).timeout_s, Deadline(call_timeout).timeout_s
         self._fallback = checked_fallback(fallback)
-        self._wire = Wire(url, key, options or {})
+        self._wire = Wire(url, key, {**trusting(ca_file), **(options or {})})
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._wire.url!r})"

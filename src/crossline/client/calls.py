@@ -56,7 +56,7 @@ OPERATIONS = {
     "rules_check": Operation("POST", "/v1/rules:check"),
     "rules_test": Operation("POST", "/v1/rules:test", headers=_KEYED),
     "rules_backtest": Operation("POST", "/v1/rules:backtest", headers=_KEYED),
-    "rules_publish": Operation("POST", "/v1/rules:publish", headers=_CHANGES),
+    "rules_publish": Operation("POST", "/v1/rules:publish", headers=_KEYED),
     "rules_approve": Operation("POST", "/v1/rules:approve", headers=_CHANGES),
     "rule_set_status": Operation("POST", "/v1/rules/{id}:set-status", headers=_CHANGES),
     "job": Operation("GET", "/v1/jobs/{id}"),

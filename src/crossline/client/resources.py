@@ -112,9 +112,9 @@ class Resources(ABC, Generic[Found]):
         """Judge the past by rules: a job."""
         return self.call(call("rules_backtest", body=body))
 
-    def rules_publish(self, body: Mapping[str, Any], *, if_match: str | None = None) -> Found:
-        """Publish rules."""
-        return self.call(call("rules_publish", body=body, if_match=if_match))
+    def rules_publish(self, body: Mapping[str, Any]) -> Found:
+        """Publish a file of rules (``name``, ``text``)."""
+        return self.call(call("rules_publish", body=body))
 
     def rules_approve(self, body: Mapping[str, Any], *, if_match: str | None = None) -> Found:
         """Approve a version that another principal published."""

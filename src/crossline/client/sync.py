@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from crossline.client.aio import CALL_TIMEOUT_S, SILENCE_S, AsyncClient
@@ -39,10 +40,11 @@ class Client(Resources[Any]):
         timeout: Seconds within which ``decide`` has answered, all tries together.
         fallback: Decides where the API gives no answer in time: a decision, or a function of stream and record.
         call_timeout: Seconds within which all else has answered.
-        options: For ``httpx.AsyncClient``, such as ``verify`` for certificates of your own.
+        ca_file: Certificates in PEM form that the server's must rest on; without it those that the system trusts.
+        options: For ``httpx.AsyncClient``, such as ``cert`` or ``verify``.
 
     Raises:
-        ValueError: The address, the key, the time or the fallback is none.
+        ValueError: The address, the key, the time, the fallback or the file of certificates is none.
 
     Example:
         with Client("http://127.0.0.1:8080", key=os.environ["CROSSLINE_KEY"], timeout=0.05) as client:
@@ -57,15 +59,15 @@ class Client(Resources[Any]):
         timeout: float = 0.05,
         fallback: Fallback = DEFAULT,
         call_timeout: float = CALL_TIMEOUT_S,
+        ca_file: str | Path | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self._timeout_s, self._call_timeout_s = Deadline(timeout).timeout_s, Deadline(call_timeout).timeout_s
         self._fallback = checked_fallback(fallback)
 
         def make() -> AsyncClient:
-            return AsyncClient(
-                url, key=key, timeout=timeout, fallback=fallback, call_timeout=call_timeout, options=options
-            )
+            within = {"timeout": timeout, "call_timeout": call_timeout}
+            return AsyncClient(url, key=key, fallback=fallback, ca_file=ca_file, options=options, **within)
 
         self._make: Callable[[], AsyncClient] = make
         self._lock = threading.Lock()

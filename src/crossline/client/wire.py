@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import ssl
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -157,6 +159,19 @@ def _url(place: str, query: tuple[tuple[str, str], ...]) -> httpx.URL:
 
 def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def trusting(ca_file: str | Path | None) -> dict[str, Any]:
+    """The option of httpx by which the server's certificate must rest on one of ``ca_file``; none without a file.
+
+    Raises ValueError where the file is none of certificates.
+    """
+    if ca_file is None:
+        return {}
+    try:
+        return {"verify": ssl.create_default_context(cafile=str(ca_file))}
+    except (OSError, ssl.SSLError) as error:
+        raise ValueError(f"ca_file: {ca_file} cannot be used ({error}); expected certificates in PEM form") from None
 
 
 def checked_url(url: str) -> str:

@@ -35,10 +35,12 @@ from crossline.serve.feed.exact import Exact
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.opening import ledger_of
+from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
 from crossline.serve.revising import Revising
+from crossline.serve.revisions.told import RevisedLog
 
 OUTBOX = "outbox.db"
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
@@ -59,6 +61,9 @@ class Api:
     settling: Settling
     path: Path
     answers: LedgerDecisions
+    figures: ApiFigures
+    outbox: SqliteOutbox
+    revised: RevisedLog
     streams: frozenset[str] = field(default_factory=frozenset)
     replica_of: str | None = None
 
@@ -105,7 +110,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         replicas = Replicas(checkpoint, count=settings.replicas, bounds=bounds)
         await replicas.start()
         held.push_async_callback(replicas.close)
-        settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
+        settling, outbox, figures = Settling(), SqliteOutbox(path / OUTBOX), ApiFigures()
         mark = Mark(path)
         after = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
         by_broker = frozenset(
@@ -118,11 +123,11 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
                 records=records,
                 judge=replicas,
                 stream=FeedStream(Exact(reader, policy), records, by_broker),
-                ledger=LedgerAnswers(group),
+                ledger=TimedAnswers(LedgerAnswers(group), figures),
                 outbox=outbox,
                 logs=logs,
                 fallback=PolicyFallback(policy, config.streams, records, lists_of(checkpoint)),
-                on_answer=settling.answered,
+                on_answer=figures.before(settling.answered),
                 on_placed=settling.placed,
             )
         )
@@ -131,9 +136,9 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         async with (
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep),
-            Revising(reader, settling, group, settings, path, after, mark),
+            Revising(reader, settling, group, settings, path, after, mark, figures.differed) as revising,
         ):
-            parts = (decisions, replicas, group, reader, settling, path, answers)
+            parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
             yield Api(config, settings, *parts, frozenset(logs), replica_of)
 
 
@@ -171,13 +176,25 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
     if isinstance(source, ApiSettings):
         return FileRecordLog(source.path, spec.id, source.segment_bytes)
     if isinstance(source, KafkaSourceSettings) and spec.format == "json":
-        if source.key is None:
-            raise UsageError(
-                f"pipeline {config.name}: sources.{stream} has no key; expected key: FIELD, by which the topic's "
-                "messages are keyed, such as account_id: the API puts records there"
-            )
-        return KafkaRecordLog(source, source.topic.split(",")[0].strip(), source.key, os.environ)
+        key = _key_of(config, stream, source)
+        return KafkaRecordLog(source, source.topic.split(",")[0].strip(), key, os.environ)
     return None
+
+
+def _key_of(config: PipelineConfig, stream: str, source: KafkaSourceSettings) -> str:
+    if source.key is None:
+        raise UsageError(
+            f"pipeline {config.name}: sources.{stream} has no key; expected key: FIELD, by which the topic's "
+            "messages are keyed, such as account_id: the API puts records there"
+        )
+    return source.key
+
+
+def check_sources(config: PipelineConfig) -> None:
+    """Raise UsageError where the API cannot put records into a source, as ``running`` would."""
+    for stream, source in config.sources.items():
+        if isinstance(source, KafkaSourceSettings) and config.streams[stream].format == "json":
+            _key_of(config, stream, source)
 
 
 async def _warmed(records: StreamRecords, group: LedgerGroup) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,10 +23,18 @@ log = get_logger(__name__)
 
 
 class ApiBeside:
-    """``crossline serve PIPELINE``, as long as the context is open."""
+    """``crossline serve PIPELINE``, as long as the context is open.
 
-    def __init__(self, pipeline: Path, options: Sequence[str] = ()) -> None:
+    ``output``: a file for what it says, beginning anew; else it says it where this process does. ``nice``: by how much
+    it stands behind others for the processor.
+    """
+
+    def __init__(
+        self, pipeline: Path, options: Sequence[str] = (), *, output: Path | None = None, nice: int = 0
+    ) -> None:
         self._command = [sys.executable, "-m", "crossline.cli.main", "serve", str(pipeline), *options]
+        self._output = output
+        self._nice = nice
         self._ending = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._started = threading.Event()
@@ -51,18 +61,27 @@ class ApiBeside:
     def _run(self) -> int:
         """Until it ends; its exit code, 1 where it could not be started."""
         try:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system
-                start_new_session=True,  # a terminal's Ctrl-C is for the pipeline, which ends this one in its turn
-            )
+            with nullcontext() if self._output is None else self._output.open("wb") as output:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    preexec_fn=self._before,  # noqa: PLW1509 - it does no more than two calls to the system
+                    start_new_session=True,  # a terminal's Ctrl-C is for the pipeline, which ends this one in its turn
+                )
         except OSError as error:
             log.error("the API cannot be started", error=str(error))  # noqa: TRY400 - the text says all
             return 1
         finally:
             self._started.set()
         return self._process.wait()
+
+    def _before(self) -> None:
+        """In the process that is to be it."""
+        end_with_parent()
+        if self._nice:
+            os.nice(self._nice)
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
         self._ending.set()

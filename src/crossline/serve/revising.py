@@ -13,7 +13,7 @@ import orjson
 
 from crossline.connectors.base import wall_clock_ms
 from crossline.connectors.feed.files import FeedBatch
-from crossline.core.basics.errors import RetryableError
+from crossline.core.basics.errors import RetryableError, StateError
 from crossline.core.basics.times import instant_text
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.logs import get_logger
@@ -25,6 +25,8 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.base import Answer, DecisionLedger
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.revisions.pusher import RevisionPusher
+from crossline.serve.revisions.told import FILE as TOLD
+from crossline.serve.revisions.told import RevisedLog
 from crossline.serve.revisions.values import Revision
 from crossline.serve.revisions.values import revision_of as made_of
 
@@ -39,7 +41,11 @@ log = get_logger(__name__)
 
 
 class Revising:
-    """Follows the feed behind batch ``after`` for as long as the context is open."""
+    """Follows the feed behind batch ``after`` for as long as the context is open.
+
+    ``differed`` is told of each answer that the stream decided otherwise, once that is kept; ``revised`` has them for
+    who listens to events.
+    """
 
     def __init__(
         self,
@@ -50,9 +56,12 @@ class Revising:
         path: Path,
         after: int,
         mark: Mark,
+        differed: Callable[[Sequence[Revised]], None] = lambda _: None,
     ) -> None:
         self._reader = reader
+        self.revised = RevisedLog(path / TOLD)
         self._settling = settling
+        self._differed = differed
         self._ledger = ledger
         # Nothing is opened where nobody is to be told.
         self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
@@ -104,6 +113,9 @@ class Revising:
             await asyncio.sleep(COPY_S)  # where many come late, requests come first
 
     async def _keep(self, revised: Sequence[Revised]) -> None:
+        made = [one for each in revised if (one := pushed_of(each)) is not None]
+        if made:
+            await self._tell(made)
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between
             part = revised[at : at + AT_ONCE]
             said = [(each.decision_id, revision_of(each)) for each in part]
@@ -111,7 +123,17 @@ class Revising:
             await _until_taken(partial(self._ledger.call, partial(_revise, said, new)))
             # Of APIs that share a ledger one tells of it.
             told = [pushed_of(each) for number, each in enumerate(part) if number in new]
-            await self._push([made for made in told if made is not None])
+            await self._push([one for one in told if one is not None])
+        if made:
+            self.revised.told()
+        self._differed(revised)
+
+    async def _tell(self, made: Sequence[Revision]) -> None:
+        """For who listens, before the ledger has them: what that has is not found again after a kill."""
+        try:
+            await _until_taken(lambda: asyncio.to_thread(self.revised.put, made))
+        except StateError as error:  # ledger and addresses get them all the same
+            log.error("who listens is not told of revisions", count=len(made), error=str(error))  # noqa: TRY400 - its text says all
 
     async def _keep_own(self, batch: FeedBatch) -> None:
         """What the stream itself revised, of decisions that were answered here."""

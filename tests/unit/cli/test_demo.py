@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.cli import demo
+from crossline.cli.demo import command as demo
 from crossline.cli.main import run_command
 from crossline.engine.book.checkpoint import claim
 

@@ -11,6 +11,7 @@ from crossline.cli.screen import note, write_lines
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, serve_settings
 from crossline.core.basics.errors import PermanentError
 from crossline.serve.access import audit
+from crossline.serve.access.auditfiles import FILE, parts_of
 
 app = typer.Typer(help="Check the log of what was written through the API.", no_args_is_help=True)
 
@@ -35,8 +36,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Follow the chain of the audit log; exit 1 where a line was altered, left out or put in."""
-    path = audit_folder(serve_settings(pipeline)[1]) / audit.FILE
-    if head is None and not path.exists():
+    path = audit_folder(serve_settings(pipeline)[1]) / FILE
+    if head is None and not path.exists() and not parts_of(path):
         note(f"there is no audit log at {path}: nothing was written yet")
         return
     found = audit.verify(path, head)

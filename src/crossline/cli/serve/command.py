@@ -1,4 +1,4 @@
-"""``crossline serve``: ``serve PIPELINE`` starts the decision API, ``serve keys`` and ``serve audit`` go with it."""
+"""``crossline serve``: ``serve PIPELINE`` starts the decision API; keys, audit log and OpenAPI file stand below it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from crossline.cli.help import LazyGroup, made
 
 START = "start"
-HELP = "Answer requests for decisions over HTTP; its API keys and its audit log."
+HELP = "Answer requests for decisions over HTTP; its API keys, its audit log, its OpenAPI file."
 
 
 class Serve(LazyGroup):
@@ -20,6 +20,7 @@ class Serve(LazyGroup):
         START: "Answer requests for decisions over HTTP; the word may be left out: crossline serve PIPELINE.",
         "keys": "Make, list, rotate and revoke API keys.",
         "audit": "Check the log of what was written through the API.",
+        "openapi": "Print the API as OpenAPI 3.1.",
     }
 
     @classmethod

@@ -80,11 +80,14 @@ def followed(config: PipelineConfig, settings: ServeSettings, replica_of: str | 
 
 
 async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None, *, as_json: bool) -> None:
-    from crossline.serve.app.compose import app_of
+    from crossline.serve.app.compose import app_of, collector_of
     from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
+    from crossline.serve.metrics.exposition import told_at
+    from crossline.serve.startable import check_files
 
     settings, _ = checked(config)
+    check_files(settings)
     bound, place = listening(settings.place)
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -92,7 +95,8 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
     async with running(config, None if replica_of is None else config.engine.checkpoint) as api:
         app, close = app_of(api, pipeline)
         try:
-            await serve(app, bound, settings, stop, lambda: _tell(config, place, as_json=as_json))
+            with told_at(settings, collector_of(api)):
+                await serve(app, bound, settings, stop, lambda: _tell(config, place, as_json=as_json))
         finally:
             await close()
 
@@ -105,6 +109,8 @@ def _tell(config: PipelineConfig, place: Place, *, as_json: bool) -> None:
         said = json.dumps({"pipeline": config.name, "url": url, "open": settings.open})
     else:
         asked = "nobody is asked for a key" if settings.open else f"keys: {settings.keys}"
+        if not settings.open and settings.oidc is None and not Path(settings.keys).exists():
+            asked += ", which is not there: nobody can ask until crossline serve keys create has made one"
         said = f"the decision API of {config.name} answers at {url}   ({asked})"
     sys.stdout.write(f"{said}\n")
     sys.stdout.flush()

@@ -10,7 +10,6 @@ A write has two lines: ``begun``, which is on the disk before anything is change
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import threading
@@ -25,12 +24,11 @@ import orjson
 
 from crossline.core.basics.errors import RetryableError, StateError
 from crossline.logs import get_logger
-from crossline.rulelog.logfile import sync_folder
+from crossline.serve.access.auditfiles import FILE, ROTATE_BYTES, held, lines_of, parts_of
 from crossline.serve.access.redaction import redacted
 from crossline.serve.access.roles import Principal
 from crossline.serve.http.problems import ProblemError
 
-FILE = "audit.jsonl"
 BEGINNING = "0" * 64
 LINE_BYTES_MAX = 1 << 20
 SERVER_FAULT = 500
@@ -53,17 +51,19 @@ class AuditLog:
     Args:
         folder: ``serve.path`` joined with ``audit``; made where it is not there, for its owner alone.
         clock_ms: Epoch milliseconds.
+        rotate_bytes: Size from which on the file is put away, under a name of its lines; the chain goes on in the next.
 
     Example:
         with audit.write(principal, "PUT", "/v1/labels/{stream}/{record_id}", "payments/t1", before=None) as write:
             write.after = put(label)
     """
 
-    def __init__(self, folder: Path, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, folder: Path, clock_ms: Callable[[], int], rotate_bytes: int = ROTATE_BYTES) -> None:
         self.path = folder / FILE
         self._clock_ms = clock_ms
+        self._rotate_bytes = rotate_bytes
         self._lock = threading.Lock()
-        self._end = 0
+        self._end, self._file = 0, 0  # as this process left it: its size, and which file it was
         self._sequence, self._previous = 0, BEGINNING
 
     @contextmanager
@@ -125,31 +125,17 @@ class AuditLog:
         """Append a line; gives its number."""
         with self._lock:
             try:
-                with self._held() as descriptor:
+                with held(self.path, self._rotate_bytes) as descriptor:
                     return self._append_to(descriptor, event)
             except OSError as error:
                 raise RetryableError(
                     f"the audit log {self.path} cannot be written: {error.strerror}; nothing was changed"
                 ) from error
 
-    @contextmanager
-    def _held(self) -> Iterator[int]:
-        new = not self.path.exists()
-        if new:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if new:
-                sync_folder(self.path.parent)
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
     def _append_to(self, descriptor: int, event: dict[str, Any]) -> int:
-        size = os.fstat(descriptor).st_size
-        torn = 0
-        if size != self._end or size == 0:
+        stat = os.fstat(descriptor)
+        size, torn = stat.st_size, 0
+        if size != self._end or size == 0 or stat.st_ino != self._file:
             torn = self._read_end(descriptor, size)
         line = {**event, "sequence": self._sequence + 1, "at_ms": self._clock_ms(), "previous": self._previous}
         if torn:  # what a kill or a full disk left of a line; `verify` finds it to be just that
@@ -165,7 +151,8 @@ class AuditLog:
             with suppress(OSError):
                 os.ftruncate(descriptor, size)
             raise
-        self._end, self._sequence, self._previous = size + len(data), self._sequence + 1, digest
+        self._end, self._file = size + len(data), stat.st_ino
+        self._sequence, self._previous = self._sequence + 1, digest
         return self._sequence
 
     def _read_end(self, descriptor: int, size: int) -> int:
@@ -179,17 +166,21 @@ class AuditLog:
                     f"{self.path}: found no line within {len(tail):,} bytes of its end; expected an audit log"
                 )
             self._sequence, self._previous = 0, BEGINNING
+            if before := parts_of(self.path):
+                self._read_last(_last_line(before[-1].path))
             return len(rest)
-        last = whole.rpartition(b"\n")[2]
+        self._read_last(whole.rpartition(b"\n")[2])
+        return len(rest)
+
+    def _read_last(self, last: bytes) -> None:
         try:
             event = orjson.loads(last)
             self._sequence, self._previous = int(event["sequence"]), str(event["digest"])
         except (orjson.JSONDecodeError, TypeError, KeyError, ValueError):
             raise StateError(
                 f"{self.path}: found {last[:60].decode(errors='replace')!r} as its last line; expected an event. "
-                "crossline serve audit verify says more; move the file away, and the log begins anew"
+                "crossline serve audit verify says more; move the files away, and the log begins anew"
             ) from None
-        return len(rest)
 
 
 def outcome_of(error: BaseException) -> Outcome:
@@ -219,11 +210,19 @@ class Verified:
     torn: int = 0
 
 
+def _last_line(path: Path) -> bytes:
+    """Of a file that was put away, which ends with a whole line."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 2 * LINE_BYTES_MAX))
+        return file.read().removesuffix(b"\n").rpartition(b"\n")[2]
+
+
 def verify(path: Path, head: str | None = None) -> Verified:
-    """Follow the chain from its first line to its last.
+    """Follow the chain from its first line to its last, over all files.
 
     Args:
-        path: The file.
+        path: The file that is written; those before it stand beside it.
         head: A digest that was noted before; it must still stand in the chain.
 
     Raises:
@@ -233,21 +232,20 @@ def verify(path: Path, head: str | None = None) -> Verified:
     begun: set[int] = set()
     sequence, previous, seen, torn, line = 0, BEGINNING, head is None or head == BEGINNING, 0, b""
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                event = _event(line)
-                if event is None:
-                    if torn:
-                        problems.append(f"line {number - 1}: found no event")
-                    torn = len(line.rstrip(b"\n")) or 1
-                    continue
-                problems += _broken(number, event, sequence, previous, torn)
-                sequence, previous, torn = event["sequence"], event["digest"], 0
-                seen = seen or previous == head
-                if event.get("outcome") == "begun":
-                    begun.add(sequence)
-                else:
-                    begun.discard(event.get("begun", 0))
+        for number, line in lines_of(path):
+            event = _event(line)
+            if event is None:
+                if torn:
+                    problems.append(f"line {number - 1}: found no event")
+                torn = len(line.rstrip(b"\n")) or 1
+                continue
+            problems += _broken(number, event, sequence, previous, torn)
+            sequence, previous, torn = event["sequence"], event["digest"], 0
+            seen = seen or previous == head
+            if event.get("outcome") == "begun":
+                begun.add(sequence)
+            else:
+                begun.discard(event.get("begun", 0))
     except OSError as error:
         raise StateError(f"the audit log {path} cannot be read: {error.strerror}") from error
     if torn and line.endswith(b"\n"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,21 +11,27 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from crossline.connectors.base import wall_clock_ms
+from crossline.logs import get_logger
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app.audited import Audited
 from crossline.serve.app.elsewhere import ReadsAlone
+from crossline.serve.app.events import AllEvents
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.openapi_hot import HOT_PATHS
-from crossline.serve.app.stored import FeedEvents, StoredCases
+from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE as CASES
 from crossline.serve.cases.cases import Cases
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
+from crossline.serve.metrics.exposition import ApiCollector, Standing
+from crossline.serve.metrics.figures import Counted
 
 AUDIT = "audit"
+
+log = get_logger(__name__)
 
 
 def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]]:
@@ -43,7 +50,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
             path=api.path,
             decisions=api.answers,
             cases=StoredCases(cases),
-            events=FeedEvents(api.reader),
+            events=AllEvents(api.reader, api.revised),
             audit=audit.path,
             ready=ready,
         ),
@@ -60,4 +67,20 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         await rest.state.close()
         cases.close()
 
-    return guarded(hot, settings), close
+    return Counted(guarded(hot, settings), api.figures), close
+
+
+def collector_of(api: Api) -> ApiCollector:
+    """The figures of the parts that run."""
+
+    def standing() -> Standing:
+        replicas = api.replicas
+        judged = (replicas.calls, replicas.spent_ms / 1_000)
+        try:
+            outbox = api.outbox.count()
+        except sqlite3.Error as error:
+            log.warning("the outbox cannot be read", error=str(error))
+            outbox = None
+        return Standing(replicas.lag(), replicas.laid_over, api.settling.waiting, outbox, judged, replicas.lost)
+
+    return ApiCollector(api.config.name, api.figures, standing)

@@ -31,6 +31,27 @@ _REASON: dict[str, Any] = {
         "held_by": {"description": "The alert whose hold this is."},
     },
 }
+_FIGURE: dict[str, Any] = {
+    "type": "object",
+    "description": "What a rule found, and what that was held against.",
+    "properties": {
+        "value": {"type": ["number", "null"]},
+        "operator": {"type": ["string", "null"]},
+        "threshold": {"type": ["number", "null"]},
+        "window_start": {"type": ["string", "null"], "format": "date-time"},
+        "window_end": {"type": ["string", "null"], "format": "date-time"},
+    },
+}
+_AS_OF: dict[str, Any] = {
+    "type": ["object", "null"],
+    "description": "The state that was judged on; null where none was.",
+    "required": ["batch", "age_ms", "laid_over"],
+    "properties": {
+        "batch": {"type": "integer", "description": "The last batch that is in it."},
+        "age_ms": {"type": "integer", "description": "How old that batch was."},
+        "laid_over": {"type": "integer", "description": "Records of this API that were laid over it."},
+    },
+}
 _DECISION: dict[str, Any] = {
     "type": "object",
     "required": ["schema_version", "decision_id", "stream", "record_id", "decision", "answered", "degraded", "receipt"],
@@ -42,9 +63,9 @@ _DECISION: dict[str, Any] = {
         "decision": {"type": "string", "enum": list(ACTIONS)},
         "score": _WHOLE,
         "reasons": {"type": "array", "items": _REASON},
-        "figures": {"type": "object", "additionalProperties": {"type": "object"}},
+        "figures": {"type": "object", "description": "By rule id.", "additionalProperties": _FIGURE},
         "answered": {"type": "string", "enum": ["exact", "peek", "fallback"]},
-        "as_of": {"type": ["object", "null"]},
+        "as_of": _AS_OF,
         "degraded": {
             "type": "array",
             "items": {"type": "object", "required": ["part", "why"], "properties": {"part": _TEXT, "why": _TEXT}},

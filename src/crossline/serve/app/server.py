@@ -19,8 +19,8 @@ BACKLOG = 2048
 END_S = 5  # for what is being answered when it ends
 
 
-def listening(place: Place) -> tuple[socket.socket, Place]:
-    """A socket that listens at ``place``, and where that is.
+def listening(place: Place, setting: str = "serve.listen") -> tuple[socket.socket, Place]:
+    """A socket that listens at ``place``, which ``setting`` names, and where that is.
 
     Raises UsageError where the place is taken, or is none of this machine.
     """
@@ -35,7 +35,7 @@ def listening(place: Place) -> tuple[socket.socket, Place]:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise UsageError(
             f"serve: cannot listen at {place}: {reason}; end what listens there, or name another place "
-            "(serve.listen of the pipeline file)"
+            f"({setting} of the pipeline file)"
         ) from None
     host, port = bound.getsockname()[:2]
     return bound, Place(str(host), int(port))

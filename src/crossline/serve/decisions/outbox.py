@@ -72,6 +72,12 @@ class SqliteOutbox:
         except sqlite3.Error as error:
             raise RetryableError(f"{self._path}: {error}") from None
 
+    def count(self) -> int:
+        """How many are there that are still sent. Raises sqlite3.Error where the file cannot be read."""
+        with closing(self._connect()) as connection:
+            found: int = connection.execute("SELECT count(*) FROM outbox WHERE place > 0").fetchone()[0]
+            return found
+
     def waiting(self) -> list[Asked]:
         """What is there, in the order in which it came; ``number`` is 0."""
         with closing(self._connect()) as connection:

@@ -134,6 +134,9 @@ class Decisions:
         self._checks = {stream: Gathered(self._check_of(stream)) for stream in parts.records.streams}
         self._appends = {stream: Batched(each.append) for stream, each in parts.logs.items()}
         self._keeping_s = 0.0  # how long it took lately to keep an answer
+        # A dry run puts nothing anywhere: it may ask about streams whose records come another way too.
+        streams = parts.records.streams.items()
+        self._judged_streams = {*parts.logs, *(name for name, spec in streams if spec.format == "json")}
 
     def _check_of(self, stream: str) -> Callable[[list[bytes]], list[Checked | Refused]]:
         def check(bodies: list[bytes]) -> list[Checked | Refused]:
@@ -149,7 +152,7 @@ class Decisions:
         arrived_s = asyncio.get_running_loop().time()
         until_s = arrived_s + timeout_s
         deadline_s = until_s - min(timeout_s * MARGIN_SHARE_MAX, max(MARGIN_S, 2 * self._keeping_s))
-        if stream not in self._parts.logs:
+        if stream not in (self._judged_streams if dry_run else self._parts.logs):
             return problem(HTTPStatus.NOT_FOUND, f"no stream {stream[:100]!r} that takes records here")
         checked = await self._checks[stream].put(body)
         if isinstance(checked, Refused):

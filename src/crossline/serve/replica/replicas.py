@@ -184,6 +184,11 @@ class Replicas:
                 "replica", f"{len(self._waiting):,} records wait for the pipeline (bound {self._bounds.laid_max:,})"
             )
 
+    @property
+    def laid_over(self) -> int:
+        """How many records are laid over what is judged on, or wait for it."""
+        return len(self._waiting)
+
     def pids(self) -> list[int]:
         """The processes that there are: followers, and those of their forks that may be asked."""
         return [*self._followers.pids(), *(fork.pid for fork in {*self._forks.values(), self._active} if fork)]

@@ -35,21 +35,25 @@ class Page:
 Pages = Mapping[str, Callable[[str], Page]]
 
 
+def _of_watch(place: Place, reason: str) -> UsageError:
+    return UsageError(
+        f"watch: cannot listen at {place}: {reason}; end what listens there, or name another place "
+        "(watch.listen of the pipeline file)"
+    )
+
+
 class Listener:
     """Serves ``pages`` at ``place`` from threads of its own, until ``close``.
 
-    Raises UsageError where the place is taken, or is none of this machine.
+    Raises what ``refused`` makes of the place and a reason (a UsageError) where it is taken, or none of this machine.
     """
 
-    def __init__(self, place: Place, pages: Pages) -> None:
+    def __init__(self, place: Place, pages: Pages, refused: Callable[[Place, str], Exception] = _of_watch) -> None:
         try:
             self._server = _server(place, pages)
         except (OSError, OverflowError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise UsageError(
-                f"watch: cannot listen at {place}: {reason}; end what listens there, or name another place "
-                "(watch.listen of the pipeline file)"
-            ) from None
+            raise refused(place, reason) from None
         host, port = self._server.server_address[:2]
         self.place = Place(str(host), int(port))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="watch", daemon=True)

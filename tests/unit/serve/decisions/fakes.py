@@ -182,7 +182,9 @@ class Desk:
     def __post_init__(self) -> None:
         for each in self.held():
             each.set()
-        records = StreamRecords({"payments": PAYMENTS})
+        # Of these only payments come through the API.
+        files = PAYMENTS.model_copy(update={"format": "csv"})
+        records = StreamRecords({"payments": PAYMENTS, "generated": PAYMENTS, "files": files})
         logs = {"payments": self.log}
         told = (FakeFallback(), lambda answer, place: self.answers.append((answer, place)))
         self.decisions = Decisions(Parts(records, self.judge, self.stream, self.ledger, self.outbox, logs, *told))

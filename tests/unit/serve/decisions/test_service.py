@@ -230,6 +230,17 @@ def test_a_dry_run_leaves_nothing() -> None:
     with_desk(work)
 
 
+def test_a_dry_run_may_ask_about_a_stream_whose_records_come_another_way() -> None:
+    async def work(desk: Desk) -> None:
+        body = said(await desk.decisions.decide("generated", payment("t1"), "peek", LONG_S, dry_run=True))
+        assert (body["decision"], body["stream"], body["receipt"]) == ("review", "generated", None)
+        assert (await desk.decisions.decide("generated", payment("t1"), "peek", LONG_S)).status == 404
+        for stream in ("files", "refunds"):  # what is no JSON cannot be asked about
+            assert (await desk.decisions.decide(stream, payment("t1"), "peek", LONG_S, dry_run=True)).status == 404
+
+    with_desk(work)
+
+
 def test_all_that_comes_at_once_reaches_stream_and_replica_in_one_order() -> None:
     async def work(desk: Desk) -> None:
         names = [f"t{number}" for number in range(600)]

@@ -216,11 +216,12 @@ def test_space(tmp_path: Path) -> None:
     assert [space_of(root).files for root in ("", "s3://bucket/state", str(tmp_path / "none"))] == [0, 0, 0]
 
 
-def test_the_alerting_rules_are_what_prometheus_takes() -> None:
-    (group,) = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())["groups"]
+@pytest.mark.parametrize(("file", "least"), [("alerts.yaml", 10), ("api-alerts.yaml", 6)])
+def test_the_alerting_rules_are_what_prometheus_takes(file: str, least: int) -> None:
+    (group,) = yaml.safe_load((DEPLOY / file).read_text())["groups"]
     assert set(group) == {"name", "rules"}
     names = [rule["alert"] for rule in group["rules"]]
-    assert len(set(names)) == len(names) > 10
+    assert len(set(names)) == len(names) > least
     for rule in group["rules"]:
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}, rule
         promql_parser.parse(rule["expr"])
@@ -243,6 +244,6 @@ def test_the_dashboard_hangs_together() -> None:
         assert panel["datasource"]["uid"] == "${source}"
     assert variables == {"source", "instance"}
     scrape = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text())
-    assert scrape["rule_files"] == ["alerts.yaml"]
-    (job,) = scrape["scrape_configs"]
-    assert (job["job_name"], job["static_configs"][0]["targets"]) == ("crossline", [WatchSettings().listen])
+    assert scrape["rule_files"] == ["alerts.yaml", "api-alerts.yaml"]
+    jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in scrape["scrape_configs"]}
+    assert jobs == {"crossline": [WatchSettings().listen], "crossline-api": ["127.0.0.1:9465"]}

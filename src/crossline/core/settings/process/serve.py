@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -63,11 +63,19 @@ class RevisionSettings(PostingSettings):
     )
 
 
+def _place_or_none(value: Any) -> str | None:
+    return None if value is None else checked_place(value)
+
+
 class ServeSettings(Settings):
     """The API over a pipeline: decisions, reads, writes, events."""
 
     listen: Annotated[str, BeforeValidator(checked_place)] = Field(
         default=f"{LOOPBACK}:8080", description="HOST:PORT; a port alone is one of the loopback address."
+    )
+    metrics: Annotated[str | None, BeforeValidator(_place_or_none)] = Field(
+        default=None,
+        description="HOST:PORT where Prometheus reads the API's figures, such as 127.0.0.1:9465; else nowhere.",
     )
     tls: TlsSettings | None = Field(default=None, description="Certificate; without one it speaks plain HTTP.")
     mode: Literal["peek", "exact"] = Field(
@@ -104,6 +112,11 @@ class ServeSettings(Settings):
     signing_key_file: str | None = Field(
         default=None, min_length=1, description="Ed25519 private key, in PEM form, that receipts are signed with."
     )
+
+    @property
+    def metrics_place(self) -> Place | None:
+        """``metrics``, read."""
+        return None if self.metrics is None else place_of(self.metrics)
 
     @property
     def place(self) -> Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Query, Request
 
+from crossline.serve.access.auditfiles import lines_of
 from crossline.serve.http.deps import Dependencies, there
 from crossline.serve.http.paging import LIMIT_DEFAULT, Limit
 from crossline.serve.http.principals import needs
@@ -35,9 +37,7 @@ def audit_routes(deps: Dependencies) -> APIRouter:
 
 
 def _lines(path: Path, after: int) -> Iterator[Any]:
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if number > after and line.endswith(b"\n"):
+    with suppress(FileNotFoundError):  # nothing was written yet
+        for number, line in lines_of(path, after):
+            if line.endswith(b"\n"):
                 yield {"number": number, "line": orjson.loads(line)}

@@ -16,6 +16,7 @@ import orjson
 import typer
 from rich.text import Text
 
+from crossline.cli.demo.asking import as_lines, ask, payment_to_ask, serve_section, served
 from crossline.cli.screen import Listing, screen
 from crossline.cli.stopping import stoppable
 from crossline.core.basics.errors import UsageError
@@ -61,6 +62,12 @@ def demo(
     _lay_out(folder, records, pace)
     config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder.absolute()))
     sys.stderr.write(f"starting Spark; {records:,} payments will come at {pace:,} per second\n")
+    if config.serve is not None:
+        sys.stderr.write(f"meanwhile its API answers at http://{config.serve.place}, and asks nobody for a key\n")
+    source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
+    workload = source.workload
+    if not isinstance(workload, CardWorkload):
+        raise UsageError(f"the demo's pipeline has workload {type(workload).__name__}; expected cards")
     seen: list[dict[str, Any]] = []
     options = RunOptions(
         on_batch=lambda delivery, _: seen.extend(map(dict, delivery.alerts)), screen=sys.stderr if as_json else None
@@ -71,15 +78,15 @@ def demo(
             stopping.check()
             running = assemble(spark, config, options)
             stopping.stops(running)
-            totals = running.start().run_until(records)
+            running.start()
+            with served(config, folder) as problem:
+                totals = running.run_until(records)
+                asked = ask(config, folder, payment_to_ask(seen, workload, records), problem)
         finally:
             end_session(spark)
-    source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
-    if not isinstance(source.workload, CardWorkload):
-        raise UsageError(f"the demo's pipeline has workload {type(source.workload).__name__}; expected cards")
-    judged = score(seen, source.workload.labels(0, records))
+    judged = score(seen, workload.labels(0, records))
     latencies = latencies_ms(seen, _started_ms(config), pace)
-    figures = summary(config, totals, judged, latencies)
+    figures = {**summary(config, totals, judged, latencies), "asked": asked.to_json()}
     sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
 
 
@@ -93,7 +100,7 @@ def _lay_out(folder: Path, records: int, pace: int) -> None:
     text = pipeline.read_text(encoding="utf-8")
     old = next(line for line in text.splitlines() if line.strip().startswith(f"{SOURCE}:"))
     new = f"  {SOURCE}: {{kind: generator, workload: cards, seed: 7, records: {records}, pace_per_s: {pace}}}"
-    pipeline.write_text(text.replace(old, new), encoding="utf-8")
+    pipeline.write_text(text.replace(old, new) + serve_section(), encoding="utf-8")
 
 
 def _clear(folder: Path) -> None:
@@ -187,6 +194,8 @@ def as_text(figures: Mapping[str, Any]) -> str:
             console.print(
                 f"from payment due to alert: p50 {figures['latency_p50_ms']} ms, p99 {figures['latency_p99_ms']} ms"
             )
+        if "asked" in figures:
+            console.print("", *map(printable, as_lines(figures["asked"])), "", sep="\n")
         console.print(printable(f"results: {', '.join(figures['results'])}"))
         console.print(printable(f"next: crossline alerts list --db {figures['results'][0]}"))
     return captured.get()

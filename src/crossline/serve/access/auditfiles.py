@@ -1,0 +1,105 @@
+"""The files of the audit log: the one that is written, and those before it, each named by the lines that it has."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from crossline.rulelog.logfile import sync_folder
+
+FILE = "audit.jsonl"
+ROTATE_BYTES = 64 << 20
+_PART = re.compile(r"audit-([0-9]{12})-([0-9]{12})\.jsonl")
+
+
+class Part(NamedTuple):
+    """A file that is written no more: numbers of its first and its last line."""
+
+    first: int
+    last: int
+    path: Path
+
+
+def parts_of(path: Path) -> list[Part]:
+    """Those before the file ``path``, in their order."""
+    there = ((_PART.fullmatch(each.name), each) for each in path.parent.glob("audit-*.jsonl"))
+    return sorted(Part(int(name[1]), int(name[2]), each) for name, each in there if name is not None)
+
+
+def lines_of(path: Path, after: int = 0) -> Iterator[tuple[int, bytes]]:
+    """All lines behind number ``after`` with their numbers, from the oldest file on; also half a line at the end.
+
+    While others write. Raises OSError where there is no file, or one cannot be read.
+    """
+    with ExitStack() as held:
+        try:
+            newest = held.enter_context(path.open("rb"))
+        except FileNotFoundError:
+            if not parts_of(path):
+                raise
+            newest = None
+        # Opened before the others are listed: where it became one of them meanwhile, it is read once.
+        mine = None if newest is None else _which(os.fstat(newest.fileno()))
+        before = [each for each in parts_of(path) if _which(each.path.stat()) != mine]
+        for part in before:
+            if part.last > after:
+                with part.path.open("rb") as file:
+                    yield from ((number, line) for number, line in enumerate(file, part.first) if number > after)
+        if newest is not None:
+            first = before[-1].last + 1 if before else 1
+            yield from ((number, line) for number, line in enumerate(newest, first) if number > after)
+
+
+@contextmanager
+def held(path: Path, rotate_bytes: int) -> Iterator[int]:
+    """A descriptor of the file that is written, which nobody else writes meanwhile; the file before it is put away.
+
+    From ``rotate_bytes`` on it is, unless it ends with half a line: what comes next says how long that is.
+    Raises OSError where that cannot be.
+    """
+    while True:
+        new = not path.exists()
+        if new:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not _stands(descriptor, path):  # another process has put it away while this one waited
+                continue
+            if new:
+                sync_folder(path.parent)
+            if _put_away(descriptor, path, rotate_bytes):
+                continue
+            yield descriptor
+            return
+        finally:
+            os.close(descriptor)
+
+
+def _stands(descriptor: int, path: Path) -> bool:
+    try:
+        return _which(os.fstat(descriptor)) == _which(path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _put_away(descriptor: int, path: Path, rotate_bytes: int) -> bool:
+    size = os.fstat(descriptor).st_size
+    if size < rotate_bytes or not size or os.pread(descriptor, 1, size - 1) != b"\n":
+        return False
+    with path.open("rb") as file:
+        count = sum(1 for _ in file)
+    before = parts_of(path)
+    first = before[-1].last + 1 if before else 1
+    path.rename(path.with_name(f"audit-{first:012}-{first + count - 1:012}.jsonl"))
+    sync_folder(path.parent)
+    return True
+
+
+def _which(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino

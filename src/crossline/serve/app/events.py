@@ -1,0 +1,108 @@
+"""What happens, out of both places that know it: what batches gave, and answers that the stream decided otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from crossline.serve.feed.reader import Event as Given
+from crossline.serve.feed.reader import EventId, FeedReader
+from crossline.serve.http.events.source import Event, EventsGoneError
+from crossline.serve.revisions.told import RevisedGoneError, RevisedLog
+
+_ID = re.compile(r"((?:0|[1-9][0-9]{0,17})-(?:0|[1-9][0-9]{0,17}))?(?:\.(0|[1-9][0-9]{0,17}))?", re.ASCII)
+_FORM = "BATCH-NUMBER.REVISION, such as 812-3.17, as an event had it"
+_BEYOND = 10**18 - 1  # of a batch there are never so many events
+_BEFORE_ALL = EventId(-1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """How far a client has come: the last event of batches that it was told, and the number of the last revision.
+
+    Its text is the id of an event: ``812-3.17``; ``.17`` before there was any batch.
+    """
+
+    batch: EventId
+    revised: int
+
+    def __str__(self) -> str:
+        return f"{'' if self.batch == _BEFORE_ALL else self.batch}.{self.revised}"
+
+    @classmethod
+    def of(cls, text: str, newest: int) -> At:
+        """Inverse of ``str``; without the second part (``812-3``) it is as of revision ``newest``.
+
+        Raises EventsGoneError for any other text.
+        """
+        found = _ID.fullmatch(text)
+        if found is None or not text:
+            raise EventsGoneError(f"found the id {text[:64]!r}, expected {_FORM}")
+        batch = _BEFORE_ALL if found[1] is None else EventId.of(found[1])
+        return cls(batch, newest if found[2] is None else int(found[2]))
+
+
+class AllEvents:
+    """What batches gave, and revisions of what this API answered, as each comes; each event's id goes on in both."""
+
+    def __init__(self, reader: FeedReader, revised: RevisedLog) -> None:
+        self._reader = reader
+        self._revised = revised
+
+    async def follow(self, after: str | None) -> AsyncIterator[Event]:
+        """See ``EventSource``."""
+        newest = await asyncio.to_thread(self._revised.last)
+        at = self._now(newest) if after is None else At.of(after, newest)
+        waiting: asyncio.Queue[Any] = asyncio.Queue(1)
+        sources = (self._given(at.batch, after), self._revised.follow(at.revised))
+        tasks = [asyncio.create_task(_into(waiting, each)) for each in sources]
+        try:
+            while (each := await waiting.get()) is not None:  # the reader is closed: the server ends
+                if isinstance(each, Exception):
+                    raise each
+                if isinstance(each, Given):
+                    at = At(each.id, at.revised)
+                    yield _of_batch(each, at)
+                else:
+                    at = At(at.batch, each[0])
+                    yield Event(str(at), "revision", each[1])
+        except RevisedGoneError as error:
+            raise EventsGoneError(str(error)) from None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _now(self, newest: int) -> At:
+        last = self._reader.last()
+        return At(_BEFORE_ALL if last < 0 else EventId(last, _BEYOND), newest)
+
+    async def _given(self, begin: EventId, after: str | None) -> AsyncIterator[Given]:
+        first = after is not None
+        async for each in self._reader.events(begin):
+            if first and each.missed:
+                raise EventsGoneError(f"{each.missed} batches behind {after} are not kept any more")
+            first = False
+            yield each
+
+
+async def _into(waiting: asyncio.Queue[Any], source: Any) -> None:
+    """Put what ``source`` gives there; at its end None, and what it raises."""
+    try:
+        async with aclosing(source) as events:
+            async for each in events:
+                await waiting.put(each)
+    except Exception as error:  # noqa: BLE001 - it is raised where it is taken
+        await waiting.put(error)
+    else:
+        await waiting.put(None)
+
+
+def _of_batch(each: Given, at: At) -> Event:
+    key = each.value().get("key") if each.kind in {"alert", "correction"} else None
+    said = {name: str(value) for name, value in key.items()} if isinstance(key, dict) else {}
+    return Event(str(at), each.kind, each.raw, said)

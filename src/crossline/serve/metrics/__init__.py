@@ -1,0 +1,1 @@
+"""What the API counts of itself, and the page of it that Prometheus reads."""

@@ -1,0 +1,132 @@
+"""The figures of an API process as Prometheus reads them, on a listener of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
+
+from crossline.core.basics.errors import UsageError
+from crossline.core.settings.process.serve import ServeSettings
+from crossline.core.settings.watch import Place
+from crossline.logs import get_logger
+from crossline.serve.metrics.figures import ApiFigures
+from crossline.serve.replica.answers import Lag
+from crossline.serve.watch.exposition import metric_counter, metric_gauge, metric_histogram
+from crossline.serve.watch.listener import Listener, Page
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How an API process stands when somebody asks.
+
+    ``laid_over``: records of this API that replicas have on top of their batch. ``unsettled``: answers that no batch
+    has covered yet. ``outbox``: None where its file cannot be read now. ``judged``: calls of replicas, and for how many
+    seconds these judged. ``lost``: forks that ended or hung.
+    """
+
+    lag: Lag
+    laid_over: int
+    unsettled: int
+    outbox: int | None
+    judged: tuple[int, float]
+    lost: int
+
+
+class ApiCollector:
+    """Makes metrics of what is known when somebody asks."""
+
+    def __init__(self, pipeline: str, figures: ApiFigures, standing: Callable[[], Standing]) -> None:
+        self._pipeline = pipeline
+        self._figures = figures
+        self._standing = standing
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, also those that have no value yet."""
+        of = self._figures
+        yield metric_counter(
+            "api_requests", "Requests by route and the answer's status.", ["method", "route", "status"],
+            of.requests.copy(),
+        )  # fmt: skip
+        yield metric_histogram(
+            "api_request_seconds", "From a request's head until its answer began.", ["route"], of.seconds.copy()
+        )
+        yield metric_counter(
+            "api_decisions", "Records that were decided about, each once.", ["stream", "answered", "decision"],
+            of.decisions.copy(),
+        )  # fmt: skip
+        yield metric_counter("api_degraded", "Parts that could not be judged.", ["part"], _or_zero(of.degraded))
+        yield metric_counter(
+            "api_revised", "Answers that the stream decided otherwise.", ["stream", "answered"], of.revised.copy()
+        )
+        yield metric_histogram("api_ledger_seconds", "How long requests waited for the ledger.", ["step"], of.ledger)
+        yield from self._as_it_stands()
+
+    def _as_it_stands(self) -> Iterator[Metric]:
+        now = self._standing()
+        single: Mapping[str, tuple[str, float | None]] = {
+            "api_ready": ("1 where /readyz says yes.", float(now.lag.ready)),
+            "api_replica_behind_seconds": ("How old the oldest batch is that replicas lack.", now.lag.ms / 1_000),
+            "api_replica_batch": ("The batch that is judged on; -1: none yet.", now.lag.batch),
+            "api_laid_over_records": ("Records of this API that are laid over that batch.", now.laid_over),
+            "api_unsettled_answers": ("Answers that no batch has covered yet.", now.unsettled),
+            "api_outbox_records": ("Answered records that their stream has not taken yet.", now.outbox),
+        }
+        for name, (said, value) in single.items():
+            yield metric_gauge(name, said, [], {} if value is None else {(): value})
+        calls, seconds = now.judged
+        yield metric_counter("api_judge_calls", "Calls of replicas, of one record or many.", [], {(): calls})
+        yield metric_counter("api_judge_seconds", "Time that replicas judged.", [], {(): seconds})
+        yield metric_counter("api_replicas_lost", "Forks of replicas that ended or hung.", [], {(): now.lost})
+        build = {(self._pipeline, version("crossline")): 1.0}
+        yield metric_gauge("api_build_info", "What serves.", ["pipeline", "version"], build)
+
+
+def _or_zero(degraded: Mapping[str, int]) -> dict[str, int]:
+    """That no replica was late is worth knowing: a rate begins from there."""
+    return {"replica": 0, "stream": 0, **degraded}
+
+
+def registry_of(collector: ApiCollector) -> CollectorRegistry:
+    """What ``/metrics`` shows: the API, and this process (memory, processor, files)."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)  # type: ignore[arg-type]  # it has what a collector needs
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def told_at(settings: ServeSettings, collector: ApiCollector) -> AbstractContextManager[Any]:
+    """Listens at ``serve.metrics`` as long as the context is open; nowhere, where that is not set.
+
+    Raises UsageError where the place is taken, or is none of this machine.
+    """
+    place = settings.metrics_place
+    if place is None:
+        return nullcontext()
+    registry = registry_of(collector)
+
+    def page(accepted: str) -> Page:
+        encode, form = choose_encoder(accepted)
+        return Page(encode(registry), form)
+
+    listener = Listener(place, {"/metrics": page}, _refused)
+    log.info("the API's figures are told", at=str(listener.place), page="/metrics")
+    if not place.loopback:
+        log.warning("others than this machine get to the API's figures, which ask nobody who they are", at=str(place))
+    return closing(listener)
+
+
+def _refused(place: Place, reason: str) -> UsageError:
+    return UsageError(
+        f"serve: cannot listen at {place}: {reason}; end what listens there, or name another place "
+        "(serve.metrics of the pipeline file)"
+    )

@@ -1,0 +1,133 @@
+"""Revisions of answers in the order in which they were found, for who listens to events and comes again later."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.errors import RetryableError, StateError
+from crossline.logs import get_logger
+from crossline.serve.revisions.values import Revision
+
+log = get_logger(__name__)
+
+FILE = "revised.db"
+KEPT_MAX = 100_000
+LOOK_S = 0.5  # for those that another process of this folder has put there
+AT_ONCE = 200
+BUSY_S = 5.0
+
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS revised "
+    "(seq INTEGER PRIMARY KEY AUTOINCREMENT, revision_id TEXT NOT NULL UNIQUE, body BLOB NOT NULL)"
+)
+_PUT = "INSERT INTO revised (revision_id, body) VALUES (?, ?) ON CONFLICT (revision_id) DO NOTHING"
+
+
+class RevisedGoneError(Exception):
+    """What came after a number is not kept any more, or never was."""
+
+
+class RevisedLog:
+    """The last 100,000 revisions of answers, numbered from 1 on, in one SQLite file; from any thread.
+
+    What was put is on the disk when ``put`` returns, once by its id; numbers are never given twice.
+    """
+
+    def __init__(self, path: Path, kept_max: int = KEPT_MAX) -> None:
+        self.path = path
+        self._kept_max = kept_max
+        self._news = asyncio.Event()
+        self._followers = 0
+        self._watching: asyncio.Task[None] | None = None
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        with self._connected() as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(_TABLE)
+
+    def put(self, revisions: Sequence[Revision]) -> None:
+        """Keep them; those that are there stay where they are.
+
+        Raises RetryableError where the disk takes nothing, StateError where the file is damaged.
+        """
+        rows = [(each.revision_id, json_bytes(dict(each.body))) for each in revisions]
+        with self._connected() as connection, connection:
+            connection.executemany(_PUT, rows)
+            connection.execute("DELETE FROM revised WHERE seq <= (SELECT max(seq) FROM revised) - ?", (self._kept_max,))
+
+    def told(self) -> None:
+        """Those who follow look now; called in their event loop."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def last(self) -> int:
+        """The number of the newest; 0: there was none. Raises RetryableError where the file cannot be read."""
+        with self._connected() as connection:
+            found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'revised'").fetchone()
+            return 0 if found is None else int(found[0])
+
+    def behind(self, number: int) -> list[tuple[int, bytes]]:
+        """The next ones behind ``number``, at most 200, with their numbers; raises as ``follow``."""
+        with self._connected() as connection:
+            rows = connection.execute("SELECT seq, body FROM revised WHERE seq > ? LIMIT ?", (number, AT_ONCE))
+            found = [(int(seq), bytes(body)) for seq, body in rows.fetchall()]
+            first = connection.execute("SELECT min(seq) FROM revised").fetchone()[0]
+        if (first is not None and number + 1 < first) or (not found and number > self.last()):
+            raise RevisedGoneError(f"revisions of answers behind number {number} are not kept any more")
+        return found
+
+    async def follow(self, number: int) -> AsyncIterator[tuple[int, bytes]]:
+        """Those behind ``number``, then each as it comes; without an end.
+
+        Raises RevisedGoneError where some of them are not kept any more, RetryableError where the file cannot be read.
+        """
+        self._followers += 1
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+        try:
+            while True:
+                news = self._news
+                found = await asyncio.to_thread(self.behind, number)
+                for each in found:
+                    yield each
+                    number = each[0]
+                if not found:
+                    await news.wait()
+        finally:
+            self._followers -= 1
+            if not self._followers and self._watching is not None:
+                self._watching.cancel()
+                self._watching = None
+
+    async def _watch(self) -> None:
+        """One who looks at the file for all who follow: another process of this folder may put revisions there."""
+        last = -1
+        while True:
+            try:
+                found = await asyncio.to_thread(self.last)
+            except (RetryableError, StateError) as error:
+                log.warning("revisions of answers cannot be looked for now", error=str(error))
+                found = last
+            if found != last:
+                last = found
+                self.told()
+            await asyncio.sleep(LOOK_S)
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                yield connection
+        except sqlite3.OperationalError as error:
+            raise RetryableError(f"{self.path} cannot be read or written now: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise StateError(
+                f"{self.path}: found no list of revisions ({error}); move it away: it begins anew, and who listens to "
+                "events is told of a gap"
+            ) from error

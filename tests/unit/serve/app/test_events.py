@@ -1,0 +1,176 @@
+"""Events out of both places: each id goes on in batches and in revisions of answers, whatever was told in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from crossline.connectors.base import Delivery
+from crossline.engine.pipeline.feed import FeedSink
+from crossline.serve.app.events import AllEvents
+from crossline.serve.feed.reader import FeedReader
+from crossline.serve.http.events.source import Event, EventsGoneError
+from crossline.serve.revisions.told import RevisedLog
+from crossline.serve.revisions.values import Revision
+
+ENDS: tuple[Mapping[str, Any], Mapping[str, Any]] = ({"payments": {}}, {"payments": {"00000001.jsonl": 1}})
+IN_FORCE = {"policy_version": 1, "rules": {"payments": []}, "on_time_ms": {"payments": []}}
+
+
+class Shop:
+    """A pipeline that writes its feed, and an API that finds answers to be others."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sink = FeedSink(folder / "feed", lambda _: ENDS, lambda: IN_FORCE, clock_ms=lambda: 0)
+        self.sink.open()
+        self.reader = FeedReader(folder / "feed", poll_s=0.001)
+        self.revised = RevisedLog(folder / "revised.db")
+        self.events = AllEvents(self.reader, self.revised)
+
+    def batch(self, number: int, *alerts: str) -> None:
+        given = [
+            {"alert_id": each, "kind": "alert", "rule_id": "burst", "key": {"account": "a1"}, "delivered_at": None}
+            for each in alerts
+        ]
+        self.sink.deliver(Delivery("shop", number, alerts=given, checkpoint="c1", began_ms=0))
+
+    def revise(self, name: str) -> None:
+        body = {"kind": "revision", "revision_id": name, "stream": "payments", "was": "allow", "decision": "block"}
+        self.revised.put([Revision(name, "payments", name, body)])
+        self.revised.told()
+
+    async def heard(self) -> None:
+        """Until somebody follows revisions, from before what comes now."""
+        while self.revised._watching is None:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def listen(self, after: str | None) -> AsyncIterator[Callable[[int], Awaitable[list[Event]]]]:
+        """Gives the next so many events."""
+        async with aclosing(self.events.follow(after)) as found:
+
+            async def take(count: int) -> list[Event]:
+                return [await anext(found) for _ in range(count)]
+
+            yield take
+
+
+def told(events: list[Event]) -> list[str]:
+    """What each is about."""
+    said = [orjson.loads(each.body) for each in events]
+    return [each.get("alert_id") or each["revision_id"] for each in said]
+
+
+def with_shop(folder: Path, work: Callable[[Shop], Awaitable[None]]) -> None:
+    async def run() -> None:
+        shop = Shop(folder)
+        try:
+            await asyncio.wait_for(work(shop), 60)
+        finally:
+            await shop.reader.close()
+
+    asyncio.run(run())
+
+
+def test_from_any_event_on_the_rest_of_both_comes(tmp_path: Path) -> None:
+    """Whichever order the two were merged in, who breaks off after any event gets every other one, and none twice."""
+
+    async def work(shop: Shop) -> None:
+        shop.batch(0, "a0", "a1")
+        shop.revise("r0")
+        shop.batch(1, "a2")
+        shop.revise("r1")
+        async with shop.listen(".0") as take:
+            whole = await take(5)
+        assert sorted(told(whole)) == ["a0", "a1", "a2", "r0", "r1"]
+        assert [name for name in told(whole) if name[0] == "a"] == ["a0", "a1", "a2"]
+        assert [name for name in told(whole) if name[0] == "r"] == ["r0", "r1"]
+        assert {each.kind for each in whole} == {"alert", "revision"}
+        for number, each in enumerate(whole[:-1]):
+            async with shop.listen(each.id) as take:
+                rest = await take(4 - number)
+            assert sorted(told(whole[: number + 1]) + told(rest)) == ["a0", "a1", "a2", "r0", "r1"], each.id
+
+    with_shop(tmp_path, work)
+
+
+def test_from_now_on(tmp_path: Path) -> None:
+    async def work(shop: Shop) -> None:
+        shop.batch(0, "a0")
+        shop.revise("r0")
+        async with shop.listen(None) as take:
+            waiting = asyncio.create_task(take(1))
+            await shop.heard()
+            shop.revise("r1")
+            (first,) = await waiting
+            assert (told([first]), first.kind) == (["r1"], "revision")
+            shop.batch(1, "a1")
+            (second,) = await take(1)
+            assert (told([second]), second.key) == (["a1"], {"account": "a1"})
+        # The first was told before any event of a batch, and still its id goes on behind the batch that there was.
+        async with shop.listen(first.id) as take:
+            assert told(await take(1)) == ["a1"]
+
+    with_shop(tmp_path, work)
+
+
+def test_before_there_is_a_batch(tmp_path: Path) -> None:
+    async def work(shop: Shop) -> None:
+        async with shop.listen(None) as take:
+            waiting = asyncio.create_task(take(1))
+            await shop.heard()
+            shop.revise("r0")
+            (first,) = await waiting
+        assert first.id.startswith(".")
+        shop.batch(0, "a0")
+        async with shop.listen(first.id) as take:
+            assert told(await take(1)) == ["a0"]
+
+    with_shop(tmp_path, work)
+
+
+def test_an_id_of_batches_alone_goes_on(tmp_path: Path) -> None:
+    """As earlier versions gave them: revisions of answers come from now on."""
+
+    async def work(shop: Shop) -> None:
+        shop.batch(0, "a0", "a1")
+        shop.revise("r0")
+        async with shop.listen("0-0") as take:
+            assert told(await take(1)) == ["a1"]
+            shop.revise("r1")
+            assert told(await take(1)) == ["r1"]
+
+    with_shop(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "x", "0-0.1.2", "0-0.-1", "0-0.01", "-1.0", "0.5-1", "٣-0.1", "0-0.1 ", "1" * 300, "0-0.99", "."]
+)
+def test_an_id_that_is_none_or_of_what_is_gone_is_a_gap(tmp_path: Path, wrong: str) -> None:
+    async def work(shop: Shop) -> None:
+        shop.batch(0, "a0")
+        async with shop.listen(wrong) as take:
+            with pytest.raises(EventsGoneError):
+                await take(2)
+
+    with_shop(tmp_path, work)
+
+
+def test_it_ends_with_the_server_and_leaves_nothing_running(tmp_path: Path) -> None:
+    async def work(shop: Shop) -> None:
+        async with shop.listen(".0") as take:
+            waiting = asyncio.create_task(take(1))
+            await shop.heard()
+            await shop.reader.close()
+            with pytest.raises(StopAsyncIteration):
+                await waiting
+        await asyncio.sleep(0)
+        assert shop.revised._watching is None
+
+    with_shop(tmp_path, work)
