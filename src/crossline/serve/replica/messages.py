@@ -20,7 +20,7 @@ from crossline.serve.replica.overlay import Judged, Laid
 _LENGTH = struct.Struct("<I")
 BYTES_MAX = 1 << 30
 FOLLOWER, FORK, DRY = "follower", "fork", "dry"
-WITHIN_S = 5.0  # a dry run that takes longer is ended
+WITHIN_S = 10.0  # a dry run that takes longer is ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,15 +141,18 @@ def test_who_does_not_wait_any_more_is_not_judged(monkeypatch: pytest.MonkeyPatc
     played(monkeypatch, work)
 
 
-def test_dry_runs_at_once_see_what_is_there_and_not_each_other(pipeline: Pipeline) -> None:
+def test_dry_runs_at_once_see_what_is_there_and_not_each_other(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More than one copy judges; those who really ask are answered meanwhile, as if nobody tried anything."""
+    monkeypatch.setattr(dry_runs, "AT_ONCE", 3)
     asks = Asks()
     pipeline.batch(lines(asks.records(1)))
 
     async def play(replicas: Any) -> None:
         await ready(replicas, 0)
         asked = asks.records(3)
-        dry = [asyncio.create_task(replicas.judge(asks.records(2), keep=False)) for _ in range(AT_ONCE + 3)]
+        dry = [asyncio.create_task(replicas.judge(asks.records(2), keep=False)) for _ in range(5)]
         said = decisions([each for one in asked for each in await replicas.judge([one])])
         for each in await asyncio.gather(*dry):
             assert not any(isinstance(one, NotJudgedError) for one in each)
