@@ -39,7 +39,7 @@ from crossline.rulelog.sources.releases import RELEASE, RELEASES, Wish, WithBesi
 
 HOLD = "hold/"  # the names of holds, and of their releases, begin with this
 HOLDS = ".holds"
-BYTES_MAX, REASON_CHARS = 16_384, 2_000
+BYTES_MAX, REASON_CHARS = 16_384, 2_500  # who asks for somebody adds for whom
 Problem = tuple[str, str]  # what was found, what was expected
 _FORM = "{hold_id, key, action, until, reason} or {hold_id, released, reason}, as crossline holds writes it"
 _ID = re.compile("[0-9a-f]{32}", re.ASCII)
