@@ -257,7 +257,7 @@ WRONG = {
     "a list": (["list.json", "--pipeline", "pipeline.yaml"], "found a JSON list"),
     "a field twice": (["twice.json", "--pipeline", "pipeline.yaml"], "field 'a' stands twice"),
     "no pipeline": (["receipt.json", "--pipeline", "none.yaml"], "none.yaml: no such file"),
-    "a topic": (["receipt.json", "--pipeline", "kafka.yaml"], "is topic p: what it holds is needed as files"),
+    "a topic": (["receipt.json", "--pipeline", "kafka.yaml"], "of Avro or with fields of headers: expected --input"),
     "no ledger": (["--ledger", "none.db"], "found no ledger none.db"),
     "a key that is none": (["receipt.json", "--public-key", "list.json"], "key file list.json"),
 }
@@ -268,7 +268,8 @@ def test_wrong_use(what: str, shop: Shop, capsys: pytest.CaptureFixture[str]) ->
     shop.receipt()
     Path("list.json").write_text("[]")
     Path("twice.json").write_text('{"a": 1, "b": {"a": 1}, "a": 2}')
-    Path("kafka.yaml").write_text(PIPELINE.replace("kind: api, path: in", "kind: kafka, brokers: b, topic: p"))
+    headers = PIPELINE.replace("fields: {id", "headers: {origin: {header: origin, type: string}}, fields: {id")
+    Path("kafka.yaml").write_text(headers.replace("kind: api, path: in", "kind: kafka, brokers: b, topic: p"))
     options, said = WRONG[what]
     capsys.readouterr()
     assert run_command(["verify", *options]) == (1 if what == "no ledger" else 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from crossline.cli.backtest import lists_for, rules_as_of_log, setting_of, with_tables
-from crossline.cli.verify.reading import inputs_of, places_of, plain_part
+from crossline.cli.verify.reading import inputs_of, places_of, plain_part, topics_of
 from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.decide.decision import RulesInForce
@@ -50,8 +50,20 @@ class Log:
     notes: list[str]
 
 
-def open_log(pipeline: Path, policy: Path | None, given: Mapping[str, Sequence[str]], folder: Path) -> Log:
-    """All that judging again needs, some of it made in ``folder``. Raises UsageError where something is missing."""
+def open_log(
+    pipeline: Path,
+    policy: Path | None,
+    given: Mapping[str, Sequence[str]],
+    folder: Path,
+    receipt: Mapping[str, Any],
+    *,
+    then: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Log:
+    """All that judging again needs, some of it made in ``folder``; ``tell`` is told how far topics are read.
+
+    Raises UsageError where something is missing, SourceError where a topic cannot be read.
+    """
     if not pipeline.is_file():
         raise UsageError(f"--pipeline {pipeline}: no such file; expected the pipeline file that the receipt is of")
     setting = setting_of(None, None, None, str(pipeline), as_of_log=True)
@@ -71,10 +83,12 @@ def open_log(pipeline: Path, policy: Path | None, given: Mapping[str, Sequence[s
         rules = rules_as_of_log(rule_log, config.streams)
     else:
         rules = RuleSet.from_rules(read_rules(setting.rules, setting.known()))
-    inputs = inputs_of(config, given, folder)
+    topics = topics_of(config, given, folder, receipt, tell, then=then)
+    inputs = inputs_of(config, given, folder, topics)
+    streams = {**config.streams, **{stream: each.spec for stream, each in topics.items()}}
     judged = Judged(
         rules,
-        Recorded(config.streams, inputs),
+        Recorded(streams, inputs),
         lists_for([rules], setting.lists, rule_log),
         setting.defaults,
         Bounds(setting.partition_lag_ms),
@@ -83,7 +97,8 @@ def open_log(pipeline: Path, policy: Path | None, given: Mapping[str, Sequence[s
     tables = folder / "tables"
     tables.mkdir()
     (judged,) = with_tables([judged], config, rule_log, tables)
-    return Log(config, mine, inputs, judged, rule_log, [] if rule_log else [NO_LOG])
+    notes = [note for each in topics.values() for note in each.notes]
+    return Log(config, mine, inputs, judged, rule_log, notes if rule_log else [NO_LOG, *notes])
 
 
 def _has_log(rules: Path) -> bool:

@@ -18,11 +18,15 @@ _IDS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """Where a record stands in the log. ``digest``: of its JSON as canonical JSON; None where it is no JSON."""
+    """Where a record stands in the log: a byte of a file, or an offset of a partition (``unit``).
+
+    ``digest``: of its JSON as canonical JSON; None where it is no JSON.
+    """
 
     file: str
     at: int
     digest: str | None = None
+    unit: str = "byte"
 
 
 @dataclass(slots=True)
@@ -281,7 +285,7 @@ def _where(again: Again, record_id: str | None) -> str:
 
 
 def _stands(place: RecordPlace) -> str:
-    return f"{place.file}, byte {place.at:,}"
+    return f"{place.file}, {place.unit} {place.at:,}"
 
 
 def _instant(text: Any) -> int | None:
