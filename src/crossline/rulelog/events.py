@@ -27,6 +27,7 @@ EventKind = Literal[
     "waiting",
     "released",
     "held",
+    "policy_changed",
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
@@ -51,6 +52,7 @@ class RuleEvent:
     more, because of ``text``. ``held``: somebody has records with ``key`` take ``action``, from ``begins_ms`` on the
     ingest clock of each stream that is there, until ``until_ms``, because of ``text``; it is known as ``hold_id``, and
     where it has a ``rule_id`` it holds as that version does. A ``released`` with a ``hold_id`` is of that one alone.
+    ``policy_changed``: the pipeline started with another policy, which ``body`` is, of that ``version`` and ``digest``.
 
     ``source`` is the file's name in the folder, or the key in the topic; ``line`` counts from 1. What happened to a
     list has its ``list_name``, to a table its ``table_name``. What was published in a topic has ``who`` published it on

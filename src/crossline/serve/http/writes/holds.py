@@ -128,24 +128,30 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
             raise invalid("/reason", "no reason", "why the key is held no more")
         found = await run_in_threadpool(_one, deps, hold_id, at)
         check_match(if_match, etag_of(found.to_json()), f"hold {hold_id}")
-        if isinstance(found, HeldByHand):
-            await _ask(deps, commands, EndWish(hold_id, reason, deps.now_ms()), who)
-            said = {"hold_id": hold_id, "rule_id": found.placed.rule_id, "released": dict(found.placed.key)}
-            return json_answer({**said, "reason": reason, "who": who.name})
-        rule_id, key = found.rule.rule_id, found.key
-        if isinstance(deps.config.rules, RulesTopic):
-            named = [part for name, value in key for part in ("--key", f"{name}={value}")]
-            asked = ["rules", "release", rule_id, *named, "--reason", reason, "--as", who.name]
-            await commands.run([*asked, "--pipeline", str(deps.pipeline), "--json"], WAIT_S)
-        else:
-            # In a folder the file's owner is who released it, which is this process: the reason says who asked.
-            figures = Path(deps.config.figures) if deps.config.figures else None
-            text = release_text(rule_id, key, f"{reason} (asked for by {who.name})", deps.now_ms())
-            await run_in_threadpool(release_in_folder, Path(deps.config.rules.path), figures, rule_id, key, text)
-        said = {"hold_id": hold_id, "rule_id": rule_id, "released": dict(key), "reason": reason, "who": who.name}
-        return json_answer(said)
+        return json_answer(await _release(deps, commands, found, reason, who))
 
     return routes
+
+
+async def _release(
+    deps: Dependencies, commands: Commands, found: Held | HeldByHand, reason: str, who: Principal
+) -> dict[str, Any]:
+    """Release it as the command line does; what was released."""
+    if isinstance(found, HeldByHand):
+        await _ask(deps, commands, EndWish(found.hold_id, reason, deps.now_ms()), who)
+        said = {"hold_id": found.hold_id, "rule_id": found.placed.rule_id, "released": dict(found.placed.key)}
+        return {**said, "reason": reason, "who": who.name}
+    rule_id, key = found.rule.rule_id, found.key
+    if isinstance(deps.config.rules, RulesTopic):
+        named = [part for name, value in key for part in ("--key", f"{name}={value}")]
+        asked = ["rules", "release", rule_id, *named, "--reason", reason, "--as", who.name]
+        await commands.run([*asked, "--pipeline", str(deps.pipeline), "--json"], WAIT_S)
+    else:
+        # In a folder the file's owner is who released it, which is this process: the reason says who asked.
+        figures = Path(deps.config.figures) if deps.config.figures else None
+        text = release_text(rule_id, key, f"{reason} (asked for by {who.name})", deps.now_ms())
+        await run_in_threadpool(release_in_folder, Path(deps.config.rules.path), figures, rule_id, key, text)
+    return {"hold_id": found.hold_id, "rule_id": rule_id, "released": dict(key), "reason": reason, "who": who.name}
 
 
 async def _ask(deps: Dependencies, commands: Commands, wish: HoldWish | EndWish, who: Principal) -> str:
