@@ -117,7 +117,7 @@ def test_reasons_of_before_are_named_with_what_they_rest_on() -> None:
         ("test", "a2", "a2", "held for 30 min"),
         (HELD["rule_id"], None, "f" * 32, "held by mary until 2026-01-01T00:00:00.000Z"),
     ]
-    assert [name for name in (*body, "digest", "signature")] == list(FIELDS)
+    assert (*body, "digest", "signature") == FIELDS
     whole = sealed(body, None)
     assert faults_of(whole) == []
     assert faults_of({name: value for name, value in whole.items() if name != "standing"})
