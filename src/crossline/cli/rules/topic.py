@@ -33,7 +33,7 @@ from crossline.rulelog.sources.desk import Message, TopicDesk, as_if_published
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.holds import EndWish, HoldWish, hold_name
 from crossline.rulelog.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
-from crossline.rulelog.sources.placing import check_asked, stands_already
+from crossline.rulelog.sources.placing import check_asked, check_id, stands_already
 from crossline.rulelog.sources.principals import ALPHABET, name_problem, principal_of
 from crossline.rulelog.sources.releases import key_said
 from crossline.rulelog.sources.topic import TopicPublications, rule_name
@@ -149,6 +149,7 @@ def release_there(
 
 def ask_there(wish: HoldWish | EndWish, pipeline: Path, as_: str | None, now_ms: int) -> dict[str, Any]:
     """Send that a key is held, or a hold ends, where it is not there already; what became of it."""
+    check_id(wish)
     with _at(pipeline, as_) as place:
         files, key = place.files(), hold_name(wish)
         sent: dict[str, Any] = {"topic": place.settings.topic, "key": key, "who": place.who}

@@ -9,6 +9,7 @@ import orjson
 
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.settings.config import PipelineConfig
+from crossline.core.texts.problems import shown
 from crossline.rulelog.content import FileContent, content_in_folder
 from crossline.rulelog.history import History
 from crossline.rulelog.sources.desk import as_if_published
@@ -21,7 +22,9 @@ from crossline.rulelog.sources.holds import (
     Standing,
     check_hold,
     file_name,
+    hold_name,
 )
+from crossline.rulelog.sources.keys import key_of
 from crossline.rulelog.writing import held, replace_file
 
 _ASKED = "asked_at"
@@ -43,6 +46,7 @@ def ask_in_folder(config: PipelineConfig, wish: HoldWish | EndWish, now_ms: int)
 
     Raises PermanentError where a pipeline would refuse it, or another hold has the id.
     """
+    check_id(wish)
     path = Path(config.rules.path)
     folder = folder_with_logs(path, known_of(config))
     with held(path):
@@ -56,6 +60,14 @@ def ask_in_folder(config: PipelineConfig, wish: HoldWish | EndWish, now_ms: int)
         beside.mkdir(exist_ok=True)
         replace_file(file, wish.to_bytes(), before)
         return True
+
+
+def check_id(wish: HoldWish | EndWish) -> None:
+    """Raise UsageError where its id is none: files and messages are called by it."""
+    if key_of(hold_name(wish)) is None:
+        raise UsageError(
+            f"found hold {shown(wish.hold_id)}; expected an id of 32 hex digits, as crossline holds gives it"
+        )
 
 
 def stands_already(before: FileContent | None, wish: HoldWish | EndWish) -> bool:
