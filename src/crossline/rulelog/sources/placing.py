@@ -24,7 +24,7 @@ from crossline.rulelog.sources.holds import (
     file_name,
     hold_name,
 )
-from crossline.rulelog.sources.keys import key_of
+from crossline.rulelog.sources.keys import HoldKey, key_of
 from crossline.rulelog.writing import held, replace_file
 
 _ASKED = "asked_at"
@@ -64,10 +64,8 @@ def ask_in_folder(config: PipelineConfig, wish: HoldWish | EndWish, now_ms: int)
 
 def check_id(wish: HoldWish | EndWish) -> None:
     """Raise UsageError where its id is none: files and messages are called by it."""
-    if key_of(hold_name(wish)) is None:
-        raise UsageError(
-            f"found hold {shown(wish.hold_id)}; expected an id of 32 hex digits, as crossline holds gives it"
-        )
+    if key_of(hold_name(wish)) != HoldKey(wish.hold_id, released=isinstance(wish, EndWish)):
+        raise UsageError(f"found hold {shown(wish.hold_id)}; expected an id of 32 hex digits, as crossline holds gives")
 
 
 def stands_already(before: FileContent | None, wish: HoldWish | EndWish) -> bool:
