@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .conditions import field_value
 from .copies import allowed_on_event_time
 from .naive import Hit, NaiveResult, Standing
 from .rulebook import DEFAULTS, duration_ms, read_book
@@ -15,6 +16,26 @@ from .rulebook import DEFAULTS, duration_ms, read_book
 NAMESPACE = uuid.UUID("b0a3a2d4-6f0e-5c55-8f0a-3d6f5b1f7c21")
 ACTIONS = ["allow", "review", "step_up", "block"]
 SEVERITIES = ["info", "low", "medium", "high", "critical"]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What somebody holds: records with these values that came from one ingest time on and before another one."""
+
+    hold_id: str
+    key: Mapping[str, Any]
+    action: str
+    from_ms: int
+    until_ms: int
+
+    def holds(self, record: Mapping[str, Any]) -> bool:
+        """Whether it holds a record."""
+        same = all(
+            type(field_value(record, name)) is type(value) and field_value(record, name) == value
+            for name, value in self.key.items()
+        )
+        return same and self.from_ms <= record["_ingest_ms"] < self.until_ms
+
 
 Weights = list[Mapping[str, Any]]  # of the hits on a record: rule_id, action, score, severity, tags
 
@@ -83,10 +104,12 @@ def naive_decisions(
     *,
     every: bool = False,
     held: Sequence[Sequence[Hit]] = (),
+    placed: Sequence[Placed] = (),
 ) -> list[Told]:
     """The decisions on ``records``, in their order: of those with hits that count, or of ``every`` one.
 
     ``held``: for each record the alerts of before that hold it; a rule that hits it itself is a reason once.
+    ``placed``: what people hold besides: a reason each, and the decision is no less grave than any of them asks.
     """
     standing = {**DEFAULTS, **defaults}
     book = read_book(bodies, defaults)
@@ -107,14 +130,23 @@ def naive_decisions(
         own = {hit.rule_id for hit, _ in hits}
         held_here = [hit for hit in (held[position] if held else ()) if hit.rule_id not in own]
         hits += [(hit, _weights(body_of[hit.rule_id, hit.version])) for hit in held_here]
+        asked = [each for each in placed if each.holds(record)]
+        hits += [
+            (_reason_of(each), _weights({"rule_id": f"hold:{each.hold_id}", "action": each.action})) for each in asked
+        ]
         if hits or every:
             hits.sort(key=lambda each: (-ACTIONS.index(each[1]["action"]), -each[1]["score"], each[0].rule_id))
             said, score = naive_decision(policy, [weights for _, weights in hits])
+            said = max([said, *(each.action for each in asked)], key=ACTIONS.index)
             name = f"{policy['version']}\x1fpayments\x1f{record['_id']}"
             reasons = tuple((hit.rule_id, hit.version, hit.alert_id, isinstance(hit, Standing)) for hit, _ in hits)
             told = Told(str(uuid.uuid5(NAMESPACE, name)), record["_id"], said, score, reasons, record["_ingest_ms"])
             found.append(told)
     return found
+
+
+def _reason_of(placed: Placed) -> Standing:
+    return Standing(f"hold:{placed.hold_id}", 1, -1, None, "alert", beyond=False)
 
 
 def _counts(hit: Hit | Standing, position: int, body_of: Mapping[tuple[str, int], Mapping[str, Any]]) -> bool:

@@ -25,6 +25,7 @@ COMMANDS = {
     "figures": "Write figures of every record, as of that record, into a table: what models are trained on.",
     "rules": "Check, explain, try, compare, publish and look up rules.",
     "alerts": "Read the alerts and dead letters of a store.",
+    "holds": "Hold a key by hand until an instant, release it, list what is held.",
     "decisions": "Read what was decided about records, and why.",
     "verify": "Check a receipt, and judge its record again from the log: the same, differs, or altered.",
     "generate": "Make workloads: card payments to measure with, card frauds to try rules on.",

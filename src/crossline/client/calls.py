@@ -44,7 +44,9 @@ OPERATIONS = {
     "events": Operation("GET", "/v1/events", ("kinds", "key.*"), headers=("Last-Event-ID",)),
     "entity": Operation("GET", "/v1/entities/{field}/{value}"),
     "holds": Operation("GET", "/v1/holds", ("key.*",)),
-    "hold": Operation("POST", "/v1/holds", body=("rule_id", "key", "action", "until", "reason"), headers=_KEYED),
+    "hold": Operation(
+        "POST", "/v1/holds", body=("rule_id", "key", "action", "until", "reason", "stream"), headers=_KEYED
+    ),
     "release": Operation("DELETE", "/v1/holds/{id}", body=("reason",), headers=_CHANGES),
     "label": Operation(
         "PUT", "/v1/labels/{stream}/{record_id}", body=("is_fraud", "known_at", "reason"), headers=_CHANGES

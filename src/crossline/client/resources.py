@@ -65,11 +65,18 @@ class Resources(ABC, Generic[Found]):
         return self.call(call("holds", query=key_query(key)))
 
     def hold(
-        self, key: Mapping[str, str], *, action: str, until: When, reason: str, rule_id: str | None = None
+        self,
+        key: Mapping[str, str],
+        *,
+        until: When,
+        reason: str,
+        action: str | None = None,
+        rule_id: str | None = None,
+        stream: str | None = None,
     ) -> Found:
-        """Hold ``action`` at a key (``{"account_id": "a1"}``) until an instant; of one rule, or of none."""
+        """Hold ``action`` at a key (``{"account_id": "a1"}``) until an instant; with ``rule_id`` as its alerts do."""
         body = {"rule_id": rule_id, "key": dict(key), "action": action, "until": instant_text(until), "reason": reason}
-        return self.call(call("hold", body=body))
+        return self.call(call("hold", body={**body, "stream": stream}))
 
     def release(self, hold_id: str, *, reason: str, if_match: str | None = None) -> Found:
         """End a hold before its time."""

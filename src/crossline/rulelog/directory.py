@@ -31,23 +31,31 @@ from crossline.rulelog.outcomes.publications import approved, publication, waiti
 from crossline.rulelog.outcomes.refusals import Refusals, check_rules_left, refusals_in
 from crossline.rulelog.reading import Known, Read, folder_of_rules, read_files
 from crossline.rulelog.sources.folder import Files
+from crossline.rulelog.sources.holds import hold_events, with_wishes
 from crossline.rulelog.sources.keys import key_of
 from crossline.rulelog.sources.owned import OwnedFolder, owner_of
 from crossline.rulelog.sources.publications import Publications, WithFigures
-from crossline.rulelog.sources.releases import WithReleases, release_events
+from crossline.rulelog.sources.releases import release_events
 from crossline.rulelog.sources.review import Reviewed, misplaced, reviewed, split
 
 IngestClock = Literal["wall", "records"]
 # Where what is not logged yet would hold from: after all records, so that it judges none.
 PREVIEW_MS = FOREVER_MS - 1
 _ASKED = "effective_from"
-_Effective = Callable[[Rule], int | None]
 _Begin = Callable[[Sequence[RuleEvent]], list[RuleEvent]]
 
 
 def log_path(rules: str | Path, pipeline: str) -> Path:
     """Where the log of ``pipeline`` lies, for rules in the folder ``rules``."""
     return Path(rules) / ".log" / f"{pipeline}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class _Effective:
+    """From when on what is taken up holds: ``of`` a rule, ``at`` a stream; None: from the beginning."""
+
+    of: Callable[[Rule], int | None]
+    at: Callable[[str], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ class DirectoryRuleLog:
         further = folder_of_rules(self._figures) if self._figures is not None else None
         self._elsewhere = publications is not None
         rules = folder_of_rules(self.path)
-        owned = WithReleases(OwnedFolder(rules) if review else rules, self.path, owner_of)
+        owned = with_wishes(OwnedFolder(rules) if review else rules, self.path, owner_of)
         self._folder = WithFigures(publications or owned, further)
         self._review = review
         self._file = LogFile(log_path(path, pipeline))
@@ -143,7 +151,7 @@ class DirectoryRuleLog:
         logged = list(logged)
         while True:
             changes = self._checked(self._folder.changed() or self._files, self._current_names())
-            events = list(self._events(changes, now_ms, _as_given))
+            events = list(self._events(changes, now_ms, _AS_GIVEN))
             logged += events
             if not self._folder.more:
                 break
@@ -205,15 +213,17 @@ class DirectoryRuleLog:
         """
         heads = self._history.heads | _heads(changes)
 
+        def at(stream: str) -> int | None:
+            return earliest_ms(stream, highest_ingest_ms, now_ms, clocks or {})
+
         def effective(rule: Rule) -> int | None:
             base = way_of(rule.reading.judged[0], heads)[-1]  # hits have the clock of what was hit
-            floor_ms = earliest_ms(base, highest_ingest_ms, now_ms, clocks or {})
-            return _later(floor_ms, rule.effective_from)
+            return _later(at(base), rule.effective_from)
 
         if changes is None:
             self._file.append(more)
             return self._history.rule_set(), list(more)
-        events = list(self._events(changes, now_ms, effective))
+        events = list(self._events(changes, now_ms, _Effective(effective, at)))
         self._record([*more, *events], changes, events)
         return self._history.rule_set(), [*more, *events]
 
@@ -221,7 +231,7 @@ class DirectoryRuleLog:
         """What the rules would be with ``changes``, which judge nothing yet and are not logged."""
         history = self._history.copy()
         if changes is not None:
-            _go_on(history, self._events(changes, 0, lambda _: PREVIEW_MS), changes)
+            _go_on(history, self._events(changes, 0, _Effective(lambda _: PREVIEW_MS, lambda _: PREVIEW_MS)), changes)
         return history.rule_set()
 
     def note(self, kind: EventKind, text: str, now_ms: int) -> RuleEvent:
@@ -279,14 +289,17 @@ class DirectoryRuleLog:
             if going.moves(each.rule):
                 moved = going.in_force_elsewhere(each.rule)
                 if moved is not None:  # it ends where its own stream stands: the new version goes by another clock
-                    yield RuleEvent("ended", now_ms, moved.rule_id, moved.version, effective_from_ms=effective(moved))
+                    yield RuleEvent(
+                        "ended", now_ms, moved.rule_id, moved.version, effective_from_ms=effective.of(moved)
+                    )
                 event = published_by(
-                    publication(each, going, now_ms, effective(each.rule)), changes.files[each.source].origin
+                    publication(each, going, now_ms, effective.of(each.rule)), changes.files[each.source].origin
                 )
                 event = approved(event, asked.approvals.get((each.rule.rule_id, each.rule.version)))
                 going.add(event, each.rule)
                 yield event
-        yield from release_events(changes.files, going, now_ms, effective)
+        yield from release_events(changes.files, going, now_ms, effective.of)
+        yield from hold_events(changes.files, going, self._streams or {}, now_ms, effective.at)
         standing = {each.rule.rule_id for each in (*taken, *asked.waiting)}
         for rule_id, rule in self._history.rules.items():
             if rule_id not in standing and rule.source not in refused and rule.judges and not rule.absent:
@@ -347,8 +360,7 @@ def earliest_ms(
     return now_ms if floor_ms is None else max(now_ms, floor_ms)
 
 
-def _as_given(rule: Rule) -> int | None:
-    return rule.effective_from
+_AS_GIVEN = _Effective(lambda rule: rule.effective_from, lambda _: None)
 
 
 def _later(floor_ms: int | None, given_ms: int | None) -> int | None:

@@ -26,6 +26,8 @@ EventKind = Literal[
     "tripped",
     "waiting",
     "released",
+    "held",
+    "policy_changed",
 ]
 KINDS: tuple[str, ...] = get_args(EventKind)
 
@@ -47,7 +49,10 @@ class RuleEvent:
     ``text`` says why. ``tripped``: the version goes on as shadow from ``effective_from_ms`` on, though its file says
     otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``waiting``: a
     version needs approval. ``released``: alerts of the rule that came before ``effective_from_ms`` hold ``key`` no
-    more, because of ``text``.
+    more, because of ``text``. ``held``: somebody has records with ``key`` take ``action``, from ``begins_ms`` on the
+    ingest clock of each stream that is there, until ``until_ms``, because of ``text``; it is known as ``hold_id``, and
+    where it has a ``rule_id`` it holds as that version does. A ``released`` with a ``hold_id`` is of that one alone.
+    ``policy_changed``: the pipeline started with another policy, which ``body`` is, of that ``version`` and ``digest``.
 
     ``source`` is the file's name in the folder, or the key in the topic; ``line`` counts from 1. What happened to a
     list has its ``list_name``, to a table its ``table_name``. What was published in a topic has ``who`` published it on
@@ -78,6 +83,9 @@ class RuleEvent:
     approved_by: str | None = None
     approved_ms: int | None = None
     key: dict[str, str] | None = None
+    hold_id: str | None = None
+    action: str | None = None
+    until_ms: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; absent ones are left out, except that an effective time of null is the beginning."""

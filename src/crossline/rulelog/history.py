@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from crossline.core.alerts.breaker import Trip
 from crossline.core.basics.errors import StateError
-from crossline.core.basics.times import format_duration, format_instant
+from crossline.core.basics.times import BEGINNING_MS, format_duration, format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
 from crossline.core.rules.composition import Head, Sources, heads_of_rules, way_of
 from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.holds.release import Release, release_key
+from crossline.core.rules.holds.standing import PlacedHold
 from crossline.core.rules.naming import shared_in
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
@@ -65,6 +66,7 @@ class History:
         self.waiting: dict[tuple[str | None, int | None, str | None], str | None] = {}  # who published it first
         self.released: set[tuple[str, str]] = set()  # as those refused: by source and digest
         self._releases: list[Release] = []
+        self.placed: dict[str, PlacedHold] = {}  # by their ids
         self._bodies: list[Rule] = []
         for event in events:
             self.add(event)
@@ -86,11 +88,9 @@ class History:
                 history.tripped.add(event.version)
                 changes = {"status": "shadow", "effective_from": event.effective_from_ms}
                 self._bodies.append(history.versions[event.version].model_copy(update=changes))
-            case "released" if event.rule_id is not None and event.key is not None:
+            case "held" | "released":
                 self.released.add((str(event.source), str(event.digest)))
-                if event.effective_from_ms is not None:
-                    key = release_key(event.key)
-                    self._releases.append(Release(event.rule_id, key, event.effective_from_ms))
+                self._hold(event)
             case "refused" if event.list_name is None and event.table_name is None:
                 self.refused.add((str(event.source), str(event.digest)))
             case "waiting":
@@ -99,6 +99,36 @@ class History:
                 self.rules[event.rule_id].absent = True
             case _:
                 pass
+
+    def _hold(self, event: RuleEvent) -> None:
+        """Somebody holds a key, or releases what is held of it."""
+        if event.hold_id is not None:
+            placed = self.placed.get(event.hold_id)
+            if event.event == "held":
+                self.placed[event.hold_id] = self._placed(event, event.hold_id)
+            elif placed is not None:
+                self.placed[event.hold_id] = placed.released(begins_of(event))
+        elif event.rule_id is not None and event.key is not None and event.effective_from_ms is not None:
+            key, from_ms = release_key(event.key), event.effective_from_ms
+            self._releases.append(Release(event.rule_id, key, from_ms))
+            for each in list(self.placed.values()):
+                if (each.rule_id, each.key) == (event.rule_id, key):
+                    self.placed[each.hold_id] = each.released({stream: from_ms for stream, _ in each.begins})
+
+    def _placed(self, event: RuleEvent, hold_id: str) -> PlacedHold:
+        placed = PlacedHold(
+            hold_id,
+            release_key(event.key or {}),
+            event.action or "review",
+            event.who or "",
+            event.until_ms or 0,
+            tuple(begins_of(event).items()),
+        )
+        if event.rule_id is None or event.version is None:
+            return placed
+        rule = self.rules[event.rule_id].versions[event.version]
+        of_rule = replace(placed, rule_id=rule.rule_id, rule_version=rule.version)
+        return replace(of_rule, score=rule.score, severity=rule.severity, tags=tuple(rule.tags))
 
     def _publish(self, event: RuleEvent, rule: Rule) -> None:
         history = self.rules.setdefault(rule.rule_id, RuleHistory())
@@ -121,6 +151,7 @@ class History:
         }
         other.refused, other.waiting, other._bodies = set(self.refused), dict(self.waiting), list(self._bodies)
         other.released, other._releases = set(self.released), list(self._releases)
+        other.placed = dict(self.placed)
         return other
 
     def in_force_elsewhere(self, rule: Rule) -> Rule | None:
@@ -133,8 +164,9 @@ class History:
         return before if before.source_topic != rule.source_topic and before.status != "retired" else None
 
     def rule_set(self) -> RuleSet:
-        """Every version that judges or judged, each with its interval of the ingest clock, and what was released."""
-        return replace(RuleSet.from_rules(self._bodies), releases=tuple(self._releases))
+        """Every version that judges or judged, each with its interval of the ingest clock; and what people hold."""
+        rules = RuleSet.from_rules(self._bodies)
+        return replace(rules, releases=tuple(self._releases), placed=tuple(self.placed.values()))
 
     def finding(self, rule: Rule) -> Finding | None:
         """Why ``rule``, valid in itself, may not follow what was published; None where it may, or is there already."""
@@ -220,6 +252,11 @@ def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str]
             seen.add(source)
             left += [*head.reading.judged, *(look.source for look in head.reading.looks)]
     return frozenset(found), Sources({}, heads).level_of(reading)
+
+
+def begins_of(event: RuleEvent) -> dict[str, int]:
+    """By stream, from when on what people ask for holds; None in the log is the beginning."""
+    return {stream: BEGINNING_MS if ms is None else ms for stream, ms in (event.begins_ms or {}).items()}
 
 
 def event_rule(event: RuleEvent) -> Rule:

@@ -16,6 +16,8 @@ from serve.ledger.ledgerkit import key_files
 
 from crossline.cli.main import run_command
 from crossline.core.decide.policy import load_policy
+from crossline.core.settings.config import in_folder
+from crossline.engine.changes.rulefeed import DirectoryFeed
 from crossline.rulelog.reading import Known, read_rules
 from crossline.serve.decisions.values import Asked, Basis
 from crossline.serve.ledger.receipts import Entry
@@ -178,13 +180,30 @@ def test_a_rule_event_is_named(shop: Shop, verify: Verify) -> None:
     assert "effective from 2026-01-01T12:00:01.001Z" in said
 
 
-def test_another_policy(shop: Shop, verify: Verify) -> None:
-    shop.receipt()
-    (shop.root / "then.yaml").write_text(POLICY)
-    (shop.root / "policy.yaml").write_text("schema_version: 1\nversion: 2\nbands: [{from: 40, decision: block}]\n")
+OTHER_POLICY = "schema_version: 1\nversion: 2\nbands: [{from: 40, decision: block}]\n"
+
+
+def test_another_policy_is_that_of_the_receipt_where_the_log_has_it(shop: Shop, verify: Verify) -> None:
+    """The rule log has it since the first start; where it does not, that is a difference, and says what to do."""
+    path = shop.receipt()
+    (shop.root / "policy.yaml").write_text(OTHER_POLICY)
     result = verify(*GIVEN)
+    assert result["result"] == "the same"
+    (note,) = result["notes"]
+    assert note.startswith("judged by version 1 of the policy, which is the receipt's, in force from ")
+    assert " to " not in note, "the pipeline has not started with the other one"
+    shop.feed.close()
+    DirectoryFeed(in_folder(shop.config(), str(shop.root)), {"payments": "records"}).start()
+    assert verify(*GIVEN)["notes"][0].startswith(f"{note} to 2")
+    assert verify(*GIVEN, "--policy", "policy.yaml")["result"] == "differs"
+    log = shop.root / "rules/.log/shop.jsonl"
+    kept = [line for line in log.read_text().splitlines(keepends=True) if "policy_changed" not in line]
+    log.write_text("".join(kept))
+    result = verify(*GIVEN)
+    assert path.exists()
     assert [each["what"] for each in result["differences"]] == ["policy_digest", "decision", "policy_version"]
     assert "the answer is by version 1 of the policy, the pipeline has version 2" in causes(result)[0]
+    (shop.root / "then.yaml").write_text(POLICY)
     assert verify(*GIVEN, "--policy", "then.yaml")["result"] == "the same"
 
 
@@ -257,7 +276,7 @@ WRONG = {
     "a list": (["list.json", "--pipeline", "pipeline.yaml"], "found a JSON list"),
     "a field twice": (["twice.json", "--pipeline", "pipeline.yaml"], "field 'a' stands twice"),
     "no pipeline": (["receipt.json", "--pipeline", "none.yaml"], "none.yaml: no such file"),
-    "a topic": (["receipt.json", "--pipeline", "kafka.yaml"], "is topic p: what it holds is needed as files"),
+    "a topic": (["receipt.json", "--pipeline", "kafka.yaml"], "of Avro or with fields of headers: expected --input"),
     "no ledger": (["--ledger", "none.db"], "found no ledger none.db"),
     "a key that is none": (["receipt.json", "--public-key", "list.json"], "key file list.json"),
 }
@@ -268,7 +287,8 @@ def test_wrong_use(what: str, shop: Shop, capsys: pytest.CaptureFixture[str]) ->
     shop.receipt()
     Path("list.json").write_text("[]")
     Path("twice.json").write_text('{"a": 1, "b": {"a": 1}, "a": 2}')
-    Path("kafka.yaml").write_text(PIPELINE.replace("kind: api, path: in", "kind: kafka, brokers: b, topic: p"))
+    headers = PIPELINE.replace("fields: {id", "headers: {origin: {header: origin, type: string}}, fields: {id")
+    Path("kafka.yaml").write_text(headers.replace("kind: api, path: in", "kind: kafka, brokers: b, topic: p"))
     options, said = WRONG[what]
     capsys.readouterr()
     assert run_command(["verify", *options]) == (1 if what == "no ledger" else 2)

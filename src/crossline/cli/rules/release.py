@@ -41,7 +41,7 @@ def release(
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
 ) -> None:
     """Release a key: records that come from then on are not held by alerts that came before."""
-    wanted, why, now_ms = release_key(_key(key)), reason.strip(), time.time_ns() // 1_000_000
+    wanted, why, now_ms = release_key(key_given(key)), reason.strip(), time.time_ns() // 1_000_000
     if not why:
         raise UsageError("found no reason; expected why the key is held no more: --reason TEXT")
     if pipeline is not None and goes_to_topic(pipeline):
@@ -60,7 +60,8 @@ def release(
         typer.echo(f"{rule_id}, {key_said(wanted)}: released by {who}; effective when a pipeline takes it up")
 
 
-def _key(texts: Sequence[str]) -> dict[str, str]:
+def key_given(texts: Sequence[str]) -> dict[str, str]:
+    """The fields of a key as the command line names them. Raises UsageError where they name none."""
     found: dict[str, str] = {}
     for name, value in map(_pair, texts):
         if found.setdefault(name, value) != value:

@@ -48,7 +48,7 @@ def _since(event: RuleEvent) -> str:
     """From when on it holds. A list holds from an instant of each stream, which are told apart where they differ."""
     if event.event in IN_FORCE:
         return "" if event.status == "draft" else instant(event.effective_from_ms) or "the beginning"
-    if event.event not in {"list_changed", "table_changed"}:
+    if event.event not in {"list_changed", "table_changed", "held"}:
         return ""
     begins = {stream: instant(ms) or "the beginning" for stream, ms in (event.begins_ms or {}).items()}
     if len(set(begins.values())) > 1:
@@ -57,9 +57,11 @@ def _since(event: RuleEvent) -> str:
 
 
 def _named(event: RuleEvent) -> str:
-    """The list or table that it happened to, if any."""
+    """The list, table or hold that it happened to, if any."""
     if event.table_name is not None:
         return f"table {event.table_name}"
+    if event.hold_id is not None:
+        return f"hold {event.hold_id}"
     return f"list {event.list_name}" if event.list_name is not None else ""
 
 
@@ -83,8 +85,11 @@ def events_table(events: Iterable[RuleEvent]) -> Listing:
 
 
 def _key(event: RuleEvent) -> str:
-    """Which key is held no more."""
-    return "" if event.key is None else key_said(release_key(event.key))
+    """Which key is held, or held no more."""
+    if event.key is None:
+        return ""
+    key = key_said(release_key(event.key))
+    return f"{key}: {event.action} until {instant(event.until_ms)}" if event.event == "held" else key
 
 
 def _by(event: RuleEvent) -> str:

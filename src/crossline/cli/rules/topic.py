@@ -29,9 +29,11 @@ from crossline.rulelog.history import History
 from crossline.rulelog.listfile import LIST_BYTES_MAX, SUFFIXES, read_list
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.desk import Message, TopicDesk
+from crossline.rulelog.sources.desk import Message, TopicDesk, as_if_published
 from crossline.rulelog.sources.folder import Files
+from crossline.rulelog.sources.holds import EndWish, HoldWish, hold_name
 from crossline.rulelog.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
+from crossline.rulelog.sources.placing import check_asked, check_id, stands_already
 from crossline.rulelog.sources.principals import ALPHABET, name_problem, principal_of
 from crossline.rulelog.sources.releases import key_said
 from crossline.rulelog.sources.topic import TopicPublications, rule_name
@@ -143,6 +145,19 @@ def release_there(
         else:
             to = f"sent to topic {place.settings.topic} by {place.who}"
             sys.stdout.write(f"{rule_id}, {key_said(key)}: released, {to}; {_TAKEN_UP}\n")
+
+
+def ask_there(wish: HoldWish | EndWish, pipeline: Path, as_: str | None, now_ms: int) -> dict[str, Any]:
+    """Send that a key is held, or a hold ends, where it is not there already; what became of it."""
+    check_id(wish)
+    with _at(pipeline, as_) as place:
+        files, key = place.files(), hold_name(wish)
+        sent: dict[str, Any] = {"topic": place.settings.topic, "key": key, "who": place.who}
+        if stands_already(files.get(key), wish):
+            return {**sent, "change": "unchanged"}
+        desk = place.desk(files)
+        check_asked(place.config, desk.histories or [as_if_published(desk.rules)], wish, now_ms)
+        return {**sent, "offset": place.send(key, wish.to_bytes())}
 
 
 def publish_list(

@@ -143,7 +143,7 @@ def _judged(
 
     given = inputs_by_stream(inputs, read_pipeline_in_place(pipeline).streams) if inputs else {}
     with own_folder_for("verify") as folder:
-        log = open_log(pipeline, policy, given, folder)
+        log = open_log(pipeline, policy, given, folder, receipt, then=then, tell=screen.note)
         again: Again = judge_again(log, receipt, folder, then=then)
     found: list[Difference] = differences(receipt, again)
     result["result"] = "differs" if found else "the same"

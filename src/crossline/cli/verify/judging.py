@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from crossline.cli.backtest import lists_for, rules_as_of_log, setting_of, with_tables
-from crossline.cli.verify.reading import inputs_of, places_of, plain_part
+from crossline.cli.verify.reading import inputs_of, places_of, plain_part, topics_of
 from crossline.core.basics.errors import CrosslineError, UsageError
-from crossline.core.basics.times import parse_instant_ms
+from crossline.core.basics.times import FOREVER_MS, format_instant, parse_instant_ms
 from crossline.core.decide.decision import RulesInForce
 from crossline.core.decide.policy import Deciding, Policy, load_policy
 from crossline.core.judge.shard import Bounds
@@ -25,7 +25,9 @@ from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.in_process import outcomes
 from crossline.rulelog.content import read_text
 from crossline.rulelog.directory import find_log
+from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.logfile import read_log
+from crossline.rulelog.outcomes.policies import policies_in
 from crossline.rulelog.reading import read_rules
 from crossline.serve.ledger.comparing import Again, causes_of
 from crossline.serve.ledger.reading import answered_later
@@ -50,19 +52,34 @@ class Log:
     notes: list[str]
 
 
-def open_log(pipeline: Path, policy: Path | None, given: Mapping[str, Sequence[str]], folder: Path) -> Log:
-    """All that judging again needs, some of it made in ``folder``. Raises UsageError where something is missing."""
+def open_log(
+    pipeline: Path,
+    policy: Path | None,
+    given: Mapping[str, Sequence[str]],
+    folder: Path,
+    receipt: Mapping[str, Any],
+    *,
+    then: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Log:
+    """All that judging again needs, some of it made in ``folder``; ``tell`` is told how far topics are read.
+
+    Raises UsageError where something is missing, SourceError where a topic cannot be read.
+    """
     if not pipeline.is_file():
         raise UsageError(f"--pipeline {pipeline}: no such file; expected the pipeline file that the receipt is of")
     setting = setting_of(None, None, None, str(pipeline), as_of_log=True)
     config = setting.config
     assert config is not None  # noqa: S101 - it was read from a pipeline file
+    rule_log = find_log(setting.rules, config.name) if _has_log(setting.rules) else None
+    notes = [] if rule_log else [NO_LOG]
     mine = load_policy(read_text(policy), str(policy)) if policy is not None else config.policy
+    if policy is None and rule_log is not None:
+        mine = _policy_then(mine, read_log(rule_log), receipt, notes)
     if mine is None:
         raise UsageError(
             f"{pipeline}: found no policy; expected policy: FILE, by which decisions are made, or --policy"
         )
-    rule_log = find_log(setting.rules, config.name) if _has_log(setting.rules) else None
     if rule_log is None and isinstance(config.rules, RulesTopic):
         raise UsageError(
             f"{setting.rules}: found no rule log; expected that of the pipeline, which has its rules in a topic"
@@ -71,10 +88,12 @@ def open_log(pipeline: Path, policy: Path | None, given: Mapping[str, Sequence[s
         rules = rules_as_of_log(rule_log, config.streams)
     else:
         rules = RuleSet.from_rules(read_rules(setting.rules, setting.known()))
-    inputs = inputs_of(config, given, folder)
+    topics = topics_of(config, given, folder, receipt, tell, then=then)
+    inputs = inputs_of(config, given, folder, topics)
+    streams = {**config.streams, **{stream: each.spec for stream, each in topics.items()}}
     judged = Judged(
         rules,
-        Recorded(config.streams, inputs),
+        Recorded(streams, inputs),
         lists_for([rules], setting.lists, rule_log),
         setting.defaults,
         Bounds(setting.partition_lag_ms),
@@ -83,7 +102,25 @@ def open_log(pipeline: Path, policy: Path | None, given: Mapping[str, Sequence[s
     tables = folder / "tables"
     tables.mkdir()
     (judged,) = with_tables([judged], config, rule_log, tables)
-    return Log(config, mine, inputs, judged, rule_log, [] if rule_log else [NO_LOG])
+    notes += [note for each in topics.values() for note in each.notes]
+    return Log(config, mine, inputs, judged, rule_log, notes)
+
+
+def _policy_then(
+    now: Policy | None, events: Sequence[RuleEvent], receipt: Mapping[str, Any], notes: list[str]
+) -> Policy | None:
+    """The policy that the receipt is by, where the rule log has it, with a note; else the one of ``now``."""
+    wanted = receipt.get("policy_digest")
+    if now is not None and wanted in {None, "", now.digest}:
+        return now
+    for span in reversed([*policies_in(events)]):
+        found = span.policy() if span.digest == wanted else None
+        if found is not None:
+            until = "" if span.until_ms == FOREVER_MS else f" to {format_instant(span.until_ms)}"
+            said = f"in force from {format_instant(span.from_ms)}{until}"
+            notes.append(f"judged by version {span.version} of the policy, which is the receipt's, {said}")
+            return found
+    return now
 
 
 def _has_log(rules: Path) -> bool:
@@ -112,9 +149,18 @@ def judge_again(log: Log, receipt: Mapping[str, Any], folder: Path, *, then: boo
         again.events = read_log(log.rule_log)
     if again.decision is not None:
         again.rules = in_force(log.judged.rules, stream, parse_instant_ms(again.decision["ingest_time"]))
+        _with_basis(log, again, stream, parse_instant_ms(again.decision["ingest_time"]))
     elif not again.missing:
         again.missing = f"record {record_id} of {stream} is not in the log: {again.records:,} records were judged"
     return _with_places(log, again, receipt)
+
+
+def _with_basis(log: Log, again: Again, stream: str, ingest_ms: int) -> None:
+    """The lists and models that the record is judged by."""
+    from crossline.serve.replica.basis import models_of
+
+    again.lists = {name: each.digests(stream) for name, each in log.judged.lists.items()}
+    again.models = models_of(RulesInForce(log.judged.rules, stream).at(ingest_ms))
 
 
 def _take(again: Again, mine: dict[str, Mapping[str, Any]], outcome: Outcome, stream: str, record_id: str) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from crossline.cli.verify.topics import CAME, STANDS, ReadTopic, read_topic
 from crossline.connectors.files.names import matching_files
 from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import parse_instant_ms
 from crossline.core.conditions.holds import lookup
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.kafka import KafkaSourceSettings
@@ -23,6 +25,7 @@ from crossline.serve.ledger.comparing import RecordPlace
 
 RECEIPT_BYTES_MAX = 16 << 20
 STANDARD_INPUT = "-"
+_AFTER_MS = 60_000  # what was asked about may reach its topic a moment after the answer
 _MADE_AT_ONCE = 10_000  # records of a generator
 
 
@@ -57,10 +60,40 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def inputs_of(config: PipelineConfig, given: Mapping[str, Sequence[str]], folder: Path) -> dict[str, list[str]]:
+def topics_of(
+    config: PipelineConfig,
+    given: Mapping[str, Sequence[str]],
+    folder: Path,
+    receipt: Mapping[str, Any],
+    tell: Callable[[str], None],
+    *,
+    then: bool,
+) -> dict[str, ReadTopic]:
+    """The topics that sources of a pipeline are, by stream, read into ``folder``; but for those of ``given``.
+
+    ``then``: up to a minute after the receipt's answer. Raises as ``read_topic``.
+    """
+    try:
+        answered_ms = parse_instant_ms(receipt["decision"].get("decided_at"))
+    except (TypeError, ValueError):
+        answered_ms = None
+    until_ms = answered_ms + _AFTER_MS if then and answered_ms is not None else None
+    return {
+        stream: read_topic(stream, source, config.streams[stream], folder, answered_ms, until_ms, tell)
+        for stream, source in config.sources.items()
+        if isinstance(source, KafkaSourceSettings) and not given.get(stream)
+    }
+
+
+def inputs_of(
+    config: PipelineConfig,
+    given: Mapping[str, Sequence[str]],
+    folder: Path,
+    topics: Mapping[str, ReadTopic],
+) -> dict[str, list[str]]:
     """The files that the sources of a pipeline are, by stream; those of ``given`` instead, where it names some.
 
-    Records of a generator are made, into ``folder``. Raises UsageError where a source is no files.
+    Records of a generator are made, into ``folder``. Raises UsageError where there are none.
     """
     found: dict[str, list[str]] = {}
     for stream, source in config.sources.items():
@@ -71,21 +104,11 @@ def inputs_of(config: PipelineConfig, given: Mapping[str, Sequence[str]], folder
                 found[stream] = [source.path]
         elif isinstance(source, GeneratorSettings):
             found[stream] = [str(_made(stream, source, folder))]
-        else:
-            raise UsageError(_of_topic(stream, source))
+        elif stream in topics:
+            found[stream] = [str(topics[stream].path)]
     if not found:
         raise UsageError("found no records in the pipeline's sources; expected the log that the receipt is about")
     return found
-
-
-def _of_topic(stream: str, source: object) -> str:
-    topic = source.topic if isinstance(source, KafkaSourceSettings) else "of another system"
-    return (
-        f"the source of {stream} is topic {topic}: what it holds is needed as files. Write its records from the first "
-        f"offset on to a file, one a line, partition by partition, and name it with --input {stream}=FILE; where the "
-        "stream has no ingest_time field, the times at which the broker took records are not in such a file, and "
-        "figures on that clock can differ"
-    )
 
 
 def _made(stream: str, settings: GeneratorSettings, folder: Path) -> Path:
@@ -116,10 +139,20 @@ def places_of(
                 if any(part in line for part in left.values()) and (document := _document(line)) is not None:
                     record_id = str(lookup(document, spec.id))
                     if left.pop(record_id, None) is not None:
-                        here[record_id] = RecordPlace(str(Path(name)), at, digest_of_record(document))
+                        here[record_id] = _place(name, at, document)
             if not left:
                 break
     return found
+
+
+def _place(name: str, at: int, document: dict[str, Any]) -> RecordPlace:
+    """Where a line stands, or the record of a topic that it was."""
+    document.pop(CAME, None)
+    partition, _, offset = str(document.pop(STANDS, "")).rpartition(" ")
+    digest = digest_of_record(document)
+    if partition:
+        return RecordPlace(partition, int(offset), digest, "offset")
+    return RecordPlace(str(Path(name)), at, digest)
 
 
 def digest_of_record(document: Mapping[str, Any]) -> str | None:

@@ -7,8 +7,11 @@ Versions are kept as what changed, so that many of a large list take little room
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
@@ -74,6 +77,16 @@ class NamedList:
         if stream not in self._members:
             self._members[stream] = Members(*self.times(stream))
         return self._members[stream]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hex, of the values of its last version with their ends: the same however it came about."""
+        return _digest(_newest(self.changes))
+
+    def digests(self, stream: str) -> list[tuple[int, str]]:
+        """Of each version the ingest time of ``stream`` from which it holds, and its digest."""
+        starts = starts_ms([change.begins for change in self.changes], stream)
+        return [(start_ms, _digest(_newest(self.changes[: number + 1]))) for number, start_ms in enumerate(starts)]
 
     def at(self, stream: str, ingest_ms: int) -> list[Literal]:
         """The values that a record of that ingest time is compared with."""
@@ -165,6 +178,11 @@ def _newest(changes: Iterable[ListChange]) -> dict[_Key, int]:
             del entries[_key(value)]
         entries.update(change.entries())
     return entries
+
+
+def _digest(entries: Mapping[_Key, int]) -> str:
+    said = sorted((type(_value(key)).__name__, str(_value(key)), until_ms) for key, until_ms in entries.items())
+    return hashlib.sha256(json.dumps(said, separators=(",", ":")).encode()).hexdigest()
 
 
 def _close(

@@ -103,13 +103,17 @@ def _reason(hit: DecidingHit) -> dict[str, Any]:
 
 
 def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -> Decision:
-    """What ``policy`` says of ``record``, given all of its hits that count, in any order; without any, ``allow``."""
+    """What ``policy`` says of ``record``, given all of its hits that count, in any order; without any, ``allow``.
+
+    What somebody holds of no rule is decided no less gravely than that asks, whatever the policy says.
+    """
     reasons = tuple(sorted(one_a_rule(hits), key=weight))
     if not reasons:
         return Decision(record, ACTIONS[0], 0, (), policy.version)
     scores = [hit.score for hit in reasons]
     score = sum(scores) if policy.score == "sum" else max(scores)
-    return Decision(record, _said(policy, reasons, score), score, reasons, policy.version)
+    said = [_said(policy, reasons, score), *(hit.action for hit in reasons if hit.by_hand)]
+    return Decision(record, gravest(said, ACTIONS) or ACTIONS[0], score, reasons, policy.version)
 
 
 def weight(hit: DecidingHit) -> tuple[int, int, str, int]:

@@ -42,5 +42,10 @@ def one_a_rule(hits: Iterable[DecidingHit]) -> list[DecidingHit]:
     for hit in found:
         if hit.held_by and hit.rule_id not in own:
             before = last.get(hit.rule_id)
-            last[hit.rule_id] = hit if before is None or before.rule_version < hit.rule_version else before
+            last[hit.rule_id] = hit if before is None or _rank(before) < _rank(hit) else before
     return [*(hit for hit in found if not hit.held_by), *last.values()]
+
+
+def _rank(hit: DecidingHit) -> tuple[int, bool, str]:
+    """Of what holds of a rule the last version counts, then an alert before somebody's hold; so it is always one."""
+    return hit.rule_version, hit.alert_id is not None, hit.held_by

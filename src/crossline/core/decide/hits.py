@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from crossline.core.rules.base import Rule
+from crossline.core.rules.holds.standing import BY_HAND
 
 STANDING = "standing\x1f"  # begins the reason ids of what raised no alert
 _OF_ALERT = ("rule_id", "rule_version", "action", "score", "severity", "alert_id", "message")
@@ -28,7 +29,7 @@ class DecidingHit:
 
     ``standing``: it raised none here, and ``alert_id`` is that of its crossing; None: none is known. ``under``: tells
     apart what holds at one record under several keys. ``held_by``: the alert of before that holds the record, where the
-    rule does not hold there itself.
+    rule does not hold there itself; of what somebody holds, who is no alert, the id of that hold.
     """
 
     rule_id: str
@@ -54,10 +55,16 @@ class DecidingHit:
         return replace(self, alert_id=alert_id, under=under)
 
     @property
+    def by_hand(self) -> bool:
+        """Whether it is a hold that somebody placed of no rule: what is decided is no less grave."""
+        return bool(self.held_by) and self.rule_id == f"{BY_HAND}{self.held_by}"
+
+    @property
     def reason_id(self) -> str:
         """By what it is known among those of its record, whatever becomes of it."""
         if self.held_by:
-            return f"held\x1f{self.rule_id}\x1f{self.rule_version}"
+            by_hand = f"\x1f{self.held_by}" if self.alert_id is None else ""
+            return f"held\x1f{self.rule_id}\x1f{self.rule_version}{by_hand}"
         if self.standing or self.alert_id is None:
             return f"{STANDING}{self.rule_id}\x1f{self.rule_version}\x1f{self.under}"
         return self.alert_id

@@ -46,6 +46,7 @@ from crossline.core.plan.spaces import (
 )
 from crossline.core.plan.windowed import entry_of_step, formula_of, line_of, telling_of
 from crossline.core.rules.base import Defaults
+from crossline.core.rules.holds.hold import is_hold
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.clocks import EVENT, clock_spec
 from crossline.core.streams.schema import StreamSpec
@@ -207,8 +208,8 @@ def compile_stream(
     windowed = [(version, program) for version, program in judged if program.verdict is not None] + told
     stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
     carried = _carried(of, programs)
-    beside = [(v, v.rule.feed(defaults)) for v in of.beside]
-    lateness = lateness_of([*((v, program.feed) for v, program in programs), *beside], defaults)
+    feeds = [(v, program.feed) for v, program in programs if not is_hold(v.rule)]  # what is late is as without them
+    lateness = lateness_of([*feeds, *((v, v.rule.feed(defaults)) for v in of.beside)], defaults)
     conditions = {c.canonical: c for _, program in (*programs, *told) for c in program.conditions if c.canonical}
     drafts = []
     for draft, members in assign(name, spec, windowed, layout, defaults):

@@ -15,6 +15,7 @@ from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Head, heads_of_rules, way_of
 from crossline.core.rules.holds.release import Release, Releases
+from crossline.core.rules.holds.standing import PlacedHold, PlacedHolds
 from crossline.core.rules.reading import read_rule
 from crossline.core.streams.reading import RULE
 from crossline.core.texts.problems import Finding
@@ -46,11 +47,12 @@ class RuleVersion:
 class RuleSet:
     """The rule versions that judge. Immutable; raises UsageError for one version with two bodies.
 
-    ``releases``: of what their alerts hold.
+    ``releases``: of what their alerts hold. ``placed``: what people hold besides.
     """
 
     versions: tuple[RuleVersion, ...] = ()
     releases: tuple[Release, ...] = ()
+    placed: tuple[PlacedHold, ...] = ()
 
     def __post_init__(self) -> None:
         digests: dict[tuple[str, int], str] = {}
@@ -99,6 +101,11 @@ class RuleSet:
         return Releases(self.releases)
 
     @cached_property
+    def held(self) -> PlacedHolds:
+        """What people hold, to be looked up."""
+        return PlacedHolds(self.placed)
+
+    @cached_property
     def heads(self) -> dict[str, Head]:
         """What rules that read hits must know of each rule."""
         return heads_of_rules(version.rule for version in self.versions)
@@ -119,7 +126,8 @@ class RuleSet:
             if not v.ended or v.effective_until_ms + lingers_ms(v.rule) > gone_ms.get(self.base(v.rule), BEGINNING_MS)
         }
         left = tuple(v for v in self.versions if (v.rule.rule_id, v.rule.version) in kept)
-        return RuleSet(left, tuple(each for each in self.releases if self._lasts(each, left, gone_ms, lingers_ms)))
+        releases = tuple(each for each in self.releases if self._lasts(each, left, gone_ms, lingers_ms))
+        return RuleSet(left, releases, tuple(each for each in self.placed if not each.outlived(gone_ms)))
 
     def _lasts(
         self,
@@ -158,7 +166,7 @@ class RuleSet:
             }
             for version in self.versions
         ]
-        entries += [each.to_json() for each in self.releases]
+        entries += [*(each.to_json() for each in self.releases), *(each.to_json() for each in self.placed)]
         return orjson.dumps(entries)  # not sorted: a key has its fields in the order in which a mapping names them
 
     @classmethod
@@ -166,15 +174,19 @@ class RuleSet:
         """Inverse of ``to_json``. Raises UsageError for what it did not write. ``read``: one rule, from plain JSON."""
         versions: list[RuleVersion] = []
         releases: list[Release] = []
+        placed: list[PlacedHold] = []
         for entry in orjson.loads(raw):
             if "released" in entry:
                 releases.append(Release.from_json(entry))
+                continue
+            if "placed" in entry:
+                placed.append(PlacedHold.from_json(entry))
                 continue
             rule, findings = read(entry["rule"])
             if rule is None:
                 raise UsageError("; ".join(f"{finding.path}: found {finding.found}" for finding in findings))
             versions.append(RuleVersion(rule, entry["from_ms"], entry["until_ms"], entry["kind"], entry["ended"]))
-        return cls(tuple(versions), tuple(releases))
+        return cls(tuple(versions), tuple(releases), tuple(placed))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -22,6 +22,7 @@ from crossline.rulelog.events import EventKind, RuleEvent
 from crossline.rulelog.listlog import ListLog, contents_of
 from crossline.rulelog.lists import ListChanges, ListsDirectory
 from crossline.rulelog.logfile import read_log
+from crossline.rulelog.outcomes.policies import policy_events
 from crossline.rulelog.rows.rowlog import RowLogs
 from crossline.rulelog.rows.tables import RowChanges, TopicTables
 from crossline.rulelog.tablelog import TableLog, TableStore
@@ -155,6 +156,7 @@ class DirectoryFeed:
         self._log = DirectoryRuleLog(config.rules.path, config.name, *checked, review=review)
         self._refusals = refusals_of(config.rules, self._path)
         self._streams = tuple(config.streams)
+        self._policy = config.policy
         self._clocks = clocks
         self._waiting = _Waiting()
 
@@ -177,12 +179,12 @@ class DirectoryFeed:
         return rules, self._preview()
 
     def _begun(self, now_ms: int, events: Sequence[RuleEvent]) -> list[RuleEvent]:
-        """The events of lists and tables that a log with ``events`` does not know."""
+        """The events of lists, tables and the policy that a log with ``events`` does not know."""
         begun = self._lists.start(events, now_ms) if self._lists else []
         begun += self._tables.start(events, now_ms) if self._tables else []
         rows = self._rows.start(events, now_ms)
         self._refused_rows = [event for event in rows if event.event == "refused"]
-        return [*begun, *rows]
+        return [*begun, *rows, *policy_events(events, self._policy, now_ms)]
 
     def events(self) -> list[dict[str, Any]]:
         """The rule log."""

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator
 from crossline.core.alerts.alert import alert_id_of, correction_id
 from crossline.core.alerts.hits import Hit
 from crossline.core.alerts.standing import RETRACTED
-from crossline.core.basics.times import format_duration
+from crossline.core.basics.times import format_duration, format_instant
 from crossline.core.decide.held import holding
 from crossline.core.decide.hits import DecidingHit
 from crossline.core.judge.output import ShardOutput
 from crossline.core.judge.standing.again import StandingChange
 from crossline.core.rules.base import Rule
 from crossline.core.rules.holds.hold import HoldRule, is_hold
+from crossline.core.rules.holds.placed import PlacedRule
 from crossline.core.rules.holds.release import Releases
+from crossline.core.rules.holds.standing import BY_HAND, PlacedHold
 from crossline.core.rules.ruleset import RuleSet
 
 
@@ -31,6 +33,10 @@ def held_hits(rules: RuleSet, held: Iterable[Hit]) -> Iterator[StandingChange]:
     releases = rules.released
     for hit in held:
         made = hit.version.rule
+        if isinstance(made, PlacedRule):
+            for placed in rules.held.at(made.stream, hit.key, hit.ingest_ms):
+                yield StandingChange(hit, _by_hand(placed))
+            continue
         if not isinstance(made, HoldRule):
             raise TypeError(f"{made.rule_id}: found a rule that somebody wrote where a hold was expected")
         now = _counts(made.held, hit, releases)
@@ -76,4 +82,20 @@ def _counts(rule: Rule, hit: Hit, releases: Releases) -> DecidingHit | None:
         alert_id=alert_id,
         message=f"held for {lasts} by the alert on record {record_id}",
         held_by=alert_id,
+    )
+
+
+def _by_hand(placed: PlacedHold) -> DecidingHit:
+    """How a hold that somebody placed counts: as a rule's, or by itself."""
+    return DecidingHit(
+        rule_id=placed.rule_id or f"{BY_HAND}{placed.hold_id}",
+        rule_version=placed.rule_version,
+        action=placed.action,
+        score=placed.score,
+        severity=placed.severity,
+        tags=placed.tags,
+        alert_id=None,
+        message=f"held by {placed.who} until {format_instant(placed.until_ms)}",
+        standing=True,
+        held_by=placed.hold_id,
     )

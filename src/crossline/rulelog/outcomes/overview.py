@@ -133,6 +133,8 @@ def event_row(event: RuleEvent) -> Row:
     row = event.as_dict()
     if event.event in IN_FORCE:
         row["effective_from"] = instant(event.effective_from_ms)
+    if event.until_ms is not None:
+        row["until"] = instant(event.until_ms)
     if event.begins_ms is not None:
         row["begins"] = {stream: instant(ms) for stream, ms in event.begins_ms.items()}
     return row

@@ -55,6 +55,11 @@ class TopicDesk:
             known = known.with_heads(each.heads)
         self._known = known
 
+    @property
+    def histories(self) -> tuple[History, ...]:
+        """What the logs that are to be had here say."""
+        return self._histories
+
     @cached_property
     def rules(self) -> list[FileRule]:
         """The rules that stand there and can be read, by rule and version."""
@@ -190,7 +195,7 @@ class TopicDesk:
         before = read_files(self._files, self._known)
         after = read_files({**self._files, **new}, self._known)
         problems: dict[tuple[str, int, str], Problem] = {}
-        for history in (*self._histories, _as_if_published(self.rules)):
+        for history in (*self._histories, as_if_published(self.rules)):
             _, refused_before = judge({**before, **misplaced(before)}, history)
             _, refused = judge({**after, **misplaced(after)}, history)
             for source, error in refused.items():
@@ -220,7 +225,7 @@ def _text(each: FileRule, content: FileContent) -> bytes:
     return yaml.safe_dump(whole, sort_keys=False, allow_unicode=True).encode()
 
 
-def _as_if_published(rules: Sequence[FileRule]) -> History:
+def as_if_published(rules: Sequence[FileRule]) -> History:
     """What a pipeline knows that has taken up all of these."""
     events = [
         RuleEvent(

@@ -2,7 +2,8 @@
 
 ``rule/ID/VERSION``: a version of a rule, its status included. ``list/FILE``: the content of a list.
 ``approval/ID/VERSION/WHO``: that somebody approves of a version. ``figure/ID/VERSION``: a version of a shared figure.
-``release/ID/MARK``: that a rule holds a key no more, which has that mark.
+``release/ID/MARK``: that a rule holds a key no more, which has that mark. ``hold/ID``: what somebody holds;
+``hold/ID/release``: that it is held no more.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ HOST = "host"  # and on which machine
 AUTHOR = "author"  # who published what this message has under another status
 
 FORMS = (
-    "rule/ID/VERSION, approval/ID/VERSION/WHO, figure/ID/VERSION, release/ID/MARK or list/NAME.txt (.yaml, .yml, .json)"
+    "rule/ID/VERSION, approval/ID/VERSION/WHO, figure/ID/VERSION, release/ID/MARK, hold/ID, hold/ID/release or "
+    "list/NAME.txt (.yaml, .yml, .json)"
 )
 KEY_MAX = 512
 _RULE = re.compile(r"rule/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})", re.ASCII)
 _APPROVAL = re.compile(r"approval/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})/(?P<who>[^\x00-\x1f\x7f]+)")
 _FIGURE = re.compile(r"figure/(?P<id>[a-z0-9_.-]{1,64})/(?P<version>[1-9][0-9]{0,9})", re.ASCII)
 _RELEASE = re.compile(r"release/(?P<id>[a-z0-9_.-]{1,64})/(?P<mark>[0-9a-f]{32})", re.ASCII)
+_HOLD = re.compile(r"hold/(?P<id>[0-9a-f]{32})(?P<end>/release)?", re.ASCII)
 _LIST = re.compile(r"list/(?P<file>[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.(txt|yaml|yml|json))")
 
 
@@ -86,7 +89,19 @@ class ReleaseKey:
         return f"release/{self.rule_id}/{self.mark}"
 
 
-Key = RuleKey | ApprovalKey | ListKey | FigureKey | ReleaseKey
+@dataclass(frozen=True, slots=True)
+class HoldKey:
+    """What somebody holds; ``released``: that it is held no more."""
+
+    hold_id: str
+    released: bool = False
+
+    def __str__(self) -> str:
+        """As in the topic."""
+        return f"hold/{self.hold_id}{'/release' if self.released else ''}"
+
+
+Key = RuleKey | ApprovalKey | ListKey | FigureKey | ReleaseKey | HoldKey
 
 
 def key_of(name: str) -> Key | None:
@@ -104,6 +119,7 @@ _MADE: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Key]], ...] = (
     (_APPROVAL, lambda found: ApprovalKey(found["id"], int(found["version"]), found["who"])),
     (_FIGURE, lambda found: FigureKey(found["id"], int(found["version"]))),
     (_RELEASE, lambda found: ReleaseKey(found["id"], found["mark"])),
+    (_HOLD, lambda found: HoldKey(found["id"], released=found["end"] is not None)),
     (_LIST, lambda found: ListKey(found["file"])),
 )
 

@@ -121,16 +121,28 @@ def _named(wish: Wish) -> str:
     return str(release_name(wish.rule_id, wish.key))
 
 
-class WithReleases:
-    """Implements Publications over ``rules``, files of a folder, and the releases beside them.
+def release_of(body: Mapping[str, Any]) -> str:
+    """What a file is of, by what stands in it."""
+    return str(release_name(str(body["rule_id"]), release_key(dict(body["key"]))))
 
-    ``owner``: who put a file there, which is who asks.
+
+class WithBeside:
+    """Implements Publications over ``rules``, files of a folder, and what people ask for in files ``beside`` them.
+
+    ``prefix``: what the names of these begin with, each by what it is ``named``. ``owner``: who put a file there, which
+    is who asks.
     """
 
-    def __init__(self, rules: Publications, path: Path, owner: Callable[[Path], str | None]) -> None:
-        self._rules = rules
-        self._releases = Folder(path / RELEASES, (".json",), BYTES_MAX)
-        self._owner = owner
+    def __init__(
+        self,
+        rules: Publications,
+        beside: Folder,
+        prefix: str,
+        named: Callable[[Mapping[str, Any]], str],
+        owner: Callable[[Path], str | None],
+    ) -> None:
+        self._rules, self._beside, self._prefix = rules, beside, prefix
+        self._name_of, self._owner = named, owner
         self._taken: tuple[Files, Files] = ({}, {})
         self._given: tuple[Files, Files] = ({}, {})
 
@@ -139,19 +151,19 @@ class WithReleases:
         self._rules.begin(events, first=first)
 
     def changed(self) -> Files | None:
-        """Those of the rules, and releases by what they are of."""
-        rules, releases = self._rules.changed(), self._releases.changed()
-        if rules is None and releases is None:
+        """Those of the rules, and those beside them by what they are of."""
+        rules, beside = self._rules.changed(), self._beside.changed()
+        if rules is None and beside is None:
             return None
-        self._given = (self._taken[0] if rules is None else rules, self._taken[1] if releases is None else releases)
+        self._given = (self._taken[0] if rules is None else rules, self._taken[1] if beside is None else beside)
         return {**self._given[0], **dict(self._named(name, each) for name, each in self._given[1].items())}
 
     def take(self, files: Files) -> None:
         """Note that what was given was dealt with; ``files`` is that, or less."""
-        rules = {name: content for name, content in files.items() if not name.startswith(RELEASE)}
+        rules = {name: content for name, content in files.items() if not name.startswith(self._prefix)}
         self._taken = (rules, self._given[1])
         self._rules.take(rules)
-        self._releases.take(self._given[1])
+        self._beside.take(self._given[1])
 
     @property
     def more(self) -> bool:
@@ -164,9 +176,8 @@ class WithReleases:
 
     def _named(self, name: str, content: FileContent) -> tuple[str, FileContent]:
         """By what it is of; one that does not say that keeps its name, and is refused."""
-        signed = replace(content, origin=Origin(self._owner(self._releases.path / name)))
+        signed = replace(content, origin=Origin(self._owner(self._beside.path / name)))
         try:
-            body = orjson.loads(content.data)
-            return str(release_name(str(body["rule_id"]), release_key(dict(body["key"])))), signed
+            return self._name_of(orjson.loads(content.data)), signed
         except (ValueError, TypeError, KeyError):
-            return f"{RELEASE}{name}", signed
+            return f"{self._prefix}{name}", signed

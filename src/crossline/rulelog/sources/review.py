@@ -55,9 +55,9 @@ def approval_text(rule: Rule) -> bytes:
 
 
 def split(files: Files) -> tuple[Files, Files]:
-    """Rule files, and approvals; releases are none of these."""
+    """Rule files, and approvals; holds and releases are none of these."""
     approvals = {name: content for name, content in files.items() if name.startswith(APPROVAL)}
-    rules = {name: content for name, content in files.items() if not name.startswith((APPROVAL, "release/"))}
+    rules = {name: content for name, content in files.items() if not name.startswith((APPROVAL, "release/", "hold/"))}
     return rules, approvals
 
 

@@ -197,7 +197,7 @@ class TopicPublications:
 
 
 def rule_name(key: Key) -> str | None:
-    """Rules, approvals, shared figures and releases are called as their keys are; lists are none of these."""
+    """Rules, approvals, shared figures, holds and releases are called as their keys are; lists are none of these."""
     return None if isinstance(key, ListKey) else str(key)
 
 

@@ -7,13 +7,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from crossline.serve.ledger.receipts import BEGINNING, FIELDS, OF_ANSWER, OUTSIDE, SCHEMA_VERSION, Link, digest_of
+from crossline.serve.ledger.receipts import (
+    BEGINNING,
+    FIELDS,
+    OF_ANSWER,
+    OPTIONAL,
+    OUTSIDE,
+    SCHEMA_VERSION,
+    Link,
+    digest_of,
+)
 from crossline.serve.ledger.signing import Verifier
 
 Fault = Literal["altered", "unsigned", "left_out", "swapped", "fork", "repeated"]
 # What each of a list has; the first is a text.
 _OF_RULE = ("rule_id", "version", "digest")
 _OF_FIGURE = ("name", "window_start", "window_end", "value", "record_ids", "count")
+_OF_STANDING = ("name", "alert_id", "held_by", "message")
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -166,7 +176,7 @@ def _named(receipt: Mapping[str, Any]) -> tuple[str, int]:
 
 def _shape(receipt: Mapping[str, Any]) -> list[str]:
     """Fields that are missing, too many, or nothing that a receipt can have."""
-    found = [f"found no {name}" for name in FIELDS if name not in receipt and name != "signature"]
+    found = [f"found no {name}" for name in FIELDS if name not in receipt and name not in OPTIONAL]
     found += [f"found a field {name!r}, which no receipt has" for name in receipt if name not in FIELDS]
     if found:
         return found
@@ -192,8 +202,8 @@ def _types(receipt: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "decision.reasons", "a list of objects"
     if not isinstance(decision.get("degraded", []), list):
         yield "decision.degraded", "a list"
-    for name, fields in (("rules", _OF_RULE), ("figures", _OF_FIGURE)):
-        if not _objects(receipt[name], fields):
+    for name, fields in (("rules", _OF_RULE), ("figures", _OF_FIGURE), ("standing", _OF_STANDING)):
+        if not _objects(receipt.get(name, []), fields):
             yield name, f"a list of objects with {', '.join(fields)}"
     for each in receipt["figures"] if isinstance(receipt["figures"], list) else ():
         ids, count = (each.get("record_ids"), each.get("count")) if isinstance(each, dict) else (None, None)

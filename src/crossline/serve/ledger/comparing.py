@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.core.basics.times import format_instant, parse_instant_ms
+from crossline.core.basics.times import BEGINNING_MS, format_instant, parse_instant_ms
 from crossline.rulelog.events import RuleEvent
 
 # What a decision is, of all that its text says: times and how it was answered are those of the moment.
@@ -18,11 +18,15 @@ _IDS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """Where a record stands in the log. ``digest``: of its JSON as canonical JSON; None where it is no JSON."""
+    """Where a record stands in the log: a byte of a file, or an offset of a partition (``unit``).
+
+    ``digest``: of its JSON as canonical JSON; None where it is no JSON.
+    """
 
     file: str
     at: int
     digest: str | None = None
+    unit: str = "byte"
 
 
 @dataclass(slots=True)
@@ -32,6 +36,8 @@ class Again:
     ``decision``: the first on it, None where there is none, ``missing`` then says why. ``alerts``: those on it, by rule
     id. ``revisions``: of the decision, in their order. ``raised``: alerts and corrections, on whichever records, by
     their ids, each with ``record_ids``, which it rests on. ``rules``: those in force, as receipts say them.
+    ``lists``: by name, of each version the ingest time from which it holds, and its digest. ``models``: of the rules in
+    force, by name their digests; None: nobody looked.
     ``places``: of records that figures rest on, by id; ``looked``: they were found where there are any. ``later``: of
     these, the ids that are known to have come after the answer. ``events``: the rule log's. ``records``: how many were
     judged.
@@ -43,6 +49,8 @@ class Again:
     revisions: list[Mapping[str, Any]] = field(default_factory=list)
     raised: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     rules: Sequence[Mapping[str, Any]] = ()
+    lists: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=dict)
+    models: Mapping[str, str] | None = None
     policy_version: int = 0
     policy_digest: str = ""
     places: dict[str, RecordPlace] = field(default_factory=dict)
@@ -78,6 +86,7 @@ def differences(receipt: Mapping[str, Any], again: Again) -> list[Difference]:
         # The pipeline itself decided: the decision names the digest of the rules, and there is nothing else to compare.
         return [*found, *_of_decision(answered, again.decision, _rests_on(again)), *_revised(again)]
     found += [*_of_rules(receipt, again), *_of_policy(receipt, again), *_of_lists(receipt, again)]
+    found += _of_models(receipt, again)
     found += _of_figures(receipt, again)
     because = tuple(dict.fromkeys(cause for each in found for cause in each.because))
     return [*found, *_of_decision(answered, again.decision, because or _rests_on(again)), *_revised(again)]
@@ -201,19 +210,40 @@ def _of_policy(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]
 
 
 def _of_lists(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
-    """Changes of lists that were written down after the answer, and hold at the record."""
-    stream, decided_ms = receipt["decision"]["stream"], _instant(receipt["decision"].get("decided_at"))
+    """Lists that are another at the record than the answer knew, and since when."""
     ingest_ms = _instant((again.decision or {}).get("ingest_time"))
-    if decided_ms is None or ingest_ms is None:
+    for name, known in sorted(receipt["lists"].items()):
+        versions = again.lists.get(name)
+        if versions is None or ingest_ms is None:
+            continue  # no rule of the log refers to it
+        begins, now = [each for each in versions if each[0] <= ingest_ms][-1]
+        if known != now:
+            yield Difference(f"list {name}", known, now, tuple(_since(name, known, begins, versions, again.events)))
+
+
+def _since(
+    name: str, known: str, begins_ms: int, versions: Sequence[tuple[int, str]], events: Iterable[RuleEvent]
+) -> Iterator[str]:
+    """Since when a list is what it is at the record, and when it was what the answer knew."""
+    if begins_ms > BEGINNING_MS:
+        yield f"list {name} has another content for records ingested from {format_instant(begins_ms)} on"
+    if known not in {digest for _, digest in versions}:
+        yield f"no version of list {name} in the rule log is the one that the answer knew"
+    changed = [each for each in events if each.event == "list_changed" and each.list_name == name]
+    for each in changed[-1:]:
+        by = f", by {each.who}" if each.who else ""
+        yield f"rule log: list {name} changed last at {format_instant(each.at_ms)}{by}"
+
+
+def _of_models(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
+    """Models of the rules in force that are others; a rule with another model is another version, whose event tells."""
+    if again.models is None:
         return
-    for event in again.events:
-        if event.event != "list_changed" or event.list_name not in receipt["lists"] or event.at_ms < decided_ms:
-            continue
-        begins = (event.begins_ms or {}).get(stream)
-        if begins is None or begins <= ingest_ms:
-            said = f"rule log: list {event.list_name} changed at {format_instant(event.at_ms)}, and holds at the record"
-            before = receipt["lists"][event.list_name]
-            yield Difference(f"list {event.list_name}", before, event.digest, (said,))
+    for name in sorted({*receipt["models"], *again.models}):
+        before, now = receipt["models"].get(name), again.models.get(name)
+        if before != now:
+            said = "the rules in force at the record score with another file of that name; see the rule's version"
+            yield Difference(f"model {name}", before, now, (said,))
 
 
 def _of_figures(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference]:
@@ -284,7 +314,7 @@ def _where(again: Again, record_id: str | None) -> str:
 
 
 def _stands(place: RecordPlace) -> str:
-    return f"{place.file}, byte {place.at:,}"
+    return f"{place.file}, {place.unit} {place.at:,}"
 
 
 def _instant(text: Any) -> int | None:

@@ -25,8 +25,10 @@ OF_ANSWER = "receipt"
 
 FIELDS = (
     *("schema_version", "decision", "record_digest", "rules", "rules_digest", "policy_digest", "lists", "models"),
-    *("figures", "as_of", "replica", "sequence", "previous", "key_id", "digest", "signature"),
+    *("figures", "standing", "as_of", "replica", "sequence", "previous", "key_id", "digest", "signature"),
 )
+# Only where some reason is of before.
+OPTIONAL = ("standing", "signature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +118,33 @@ def _figures(
         }
 
 
+def standing_json(decision: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The reasons that are of before: no figure was worked out for them at the record.
+
+    Each names the alert that it rests on, or the hold of a person; its figure stands in that alert.
+    """
+    return [
+        {
+            "name": reason["rule_id"],
+            "alert_id": reason.get("alert_id"),
+            "held_by": reason.get("held_by"),
+            "message": reason.get("message"),
+        }
+        for reason in decision.get("reasons") or ()
+        if reason.get("standing") or reason.get("held_by")
+    ]
+
+
 def receipt_body(entry: Entry, link: Link, key_id: str | None) -> dict[str, Any]:
     """The receipt of ``entry``, the next after ``link``, in the order promised, without digest and signature."""
-    basis = basis_json(entry.basis)
+    basis, standing = basis_json(entry.basis), standing_json(entry.decision)
     return {
         "schema_version": SCHEMA_VERSION,
         "decision": dict(entry.decision),
         "record_digest": entry.asked.digest,
         **basis,
         "figures": figures_json(entry),
+        **({"standing": standing} if standing else {}),
         "as_of": entry.decision.get("as_of"),
         "replica": link.replica,
         "sequence": link.sequence + 1,

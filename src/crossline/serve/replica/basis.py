@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -19,7 +19,7 @@ class Bases:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._lists = {name: _digest(each.to_json()) for name, each in book.lists.items()}
+        self._lists = {name: each.digest for name, each in book.lists.items()}
         self._in_force: dict[str, RulesInForce] = {}
         self._known: dict[tuple[str, str], Basis] = {}
 
@@ -45,9 +45,14 @@ class Bases:
             "rules_digest": rules_digest,
             "rules": said,
             "lists": self._lists,
-            "models": dict(model for rule in rules if (model := _model_of(rule)) is not None),
+            "models": models_of(rules),
         }
         return Basis(digest=_digest(parts), **parts)
+
+
+def models_of(rules: Iterable[Rule]) -> dict[str, str]:
+    """By name, the digests of the models that rules score with."""
+    return dict(model for rule in rules if (model := _model_of(rule)) is not None)
 
 
 def _model_of(rule: Rule) -> tuple[str, str] | None:

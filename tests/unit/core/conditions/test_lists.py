@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.basics.times import FOREVER_MS
+from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.conditions.lists import NamedList, list_from_json, named_list
 from oracle.conditions import Timed
 
@@ -89,3 +89,14 @@ def test_only_what_changed_is_kept_of_a_version() -> None:
     more = many.then([*((f"c{n}", FOREVER_MS) for n in range(1, 1001)), ("d", 9)], {"s": 5})
     change = more.changes[1]
     assert (change.put, change.ending, change.taken) == (("c1000",), (("d", 9),), ("c0",))
+
+
+def test_a_digest_is_of_what_the_last_version_has_however_it_came_about() -> None:
+    """So that of a trimmed list is that of a whole one; 1 is not true, nor the text 1."""
+    first = NamedList().then([("a", FOREVER_MS), (1, 50)], {})
+    then = first.then([("b", FOREVER_MS)], {"payments": 100}).then([(1, 50), ("a", FOREVER_MS)], {"payments": 200})
+    assert first.digest == then.digest == then.since(2).digest
+    assert [start_ms for start_ms, _ in then.digests("payments")] == [BEGINNING_MS, 100, 200]
+    assert [digest == first.digest for _, digest in then.digests("payments")] == [True, False, True]
+    made = {NamedList().then([(value, FOREVER_MS)], {}).digest for value in (1, True, "1", 1.0, "true")}
+    assert len(made) >= 4

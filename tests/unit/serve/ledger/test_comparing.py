@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crossline.core.basics.times import BEGINNING_MS
 from crossline.rulelog.events import RuleEvent
 from crossline.serve.ledger.comparing import Again, RecordPlace, differences
 from crossline.serve.ledger.receipts import Link, receipt_body
@@ -65,24 +66,44 @@ def test_a_record_that_counts_no_more(found: dict[str, Any], said: str) -> None:
     assert figure == ("figure card_burst", [f"record t1 counted for the answer; {said}"])
 
 
-def list_changed(at_ms: int, begins_ms: int | None, name: str = "watched") -> RuleEvent:
-    return RuleEvent("list_changed", at_ms, digest="new", list_name=name, begins_ms={"payments": begins_ms})
+KNOWN = BASIS.lists["watched"]
 
 
 @pytest.mark.parametrize(
-    ("event", "named"),
+    ("versions", "said"),
     [
-        (list_changed(DECIDED_MS + 1, DECIDED_MS), True),
-        (list_changed(DECIDED_MS + 1, None), True),
-        (list_changed(DECIDED_MS + 1, DECIDED_MS + 1), False),
-        (list_changed(DECIDED_MS - 1, DECIDED_MS), False),
-        (list_changed(DECIDED_MS + 1, None, "others"), False),
+        ([(BEGINNING_MS, KNOWN)], None),
+        ([(BEGINNING_MS, "old"), (DECIDED_MS, KNOWN)], None),
+        ([(BEGINNING_MS, KNOWN), (DECIDED_MS + 1, "new")], None),
+        (
+            [(BEGINNING_MS, KNOWN), (DECIDED_MS, "new")],
+            [
+                "list watched has another content for records ingested from 2026-01-01T00:01:00.000Z on",
+                "rule log: list watched changed last at 2026-01-01T00:01:00.007Z, by eve",
+            ],
+        ),
+        (
+            [(BEGINNING_MS, "new")],
+            [
+                "no version of list watched in the rule log is the one that the answer knew",
+                "rule log: list watched changed last at 2026-01-01T00:01:00.007Z, by eve",
+            ],
+        ),
     ],
 )
-def test_a_list_that_changed(event: RuleEvent, named: bool) -> None:
-    found = because(again(events=[event]))
-    said = "rule log: list watched changed at 2026-01-01T00:01:00.001Z, and holds at the record"
-    assert found == ([("list watched", [said])] if named else [])
+def test_a_list_is_compared_as_it_is_at_the_record(versions: list[tuple[int, str]], said: list[str] | None) -> None:
+    """Whatever changed later; lists that no rule of the log reads are not compared."""
+    event = RuleEvent("list_changed", DECIDED_MS + 7, list_name="watched", who="eve")
+    found = because(again(lists={"watched": versions, "others": [(BEGINNING_MS, "x")]}, events=[event]))
+    assert found == ([] if said is None else [("list watched", said)])
+
+
+def test_a_model_is_compared_with_that_of_the_rules_in_force() -> None:
+    same = dict(BASIS.models)
+    assert because(again(models=same)) == []
+    found = because(again(models={**same, "fraud.onnx": "other"}))
+    assert [what for what, _ in found] == ["model fraud.onnx"]
+    assert "score with another file of that name" in found[0][1][0]
 
 
 def test_a_rule_whose_status_changed_since() -> None:

@@ -83,7 +83,7 @@ def test_a_receipt_by_hand() -> None:
         "previous": "ab" * 32,
         "key_id": None,
     }
-    assert (*body, "digest", "signature") == FIELDS
+    assert (*body, "digest", "signature") == tuple(name for name in FIELDS if name != "standing")
 
 
 def test_the_digest_is_that_of_the_canonical_text() -> None:
@@ -97,6 +97,31 @@ def test_a_fallback_has_a_receipt() -> None:
     assert (body["rules"], body["policy_digest"], body["lists"], body["figures"]) == ([], None, {}, [])
     assert (body["sequence"], body["previous"]) == (1, BEGINNING)
     assert faults_of(sealed(body, None)) == []
+
+
+HELD = {"rule_id": f"hold:{'f' * 32}", "rule_version": 1, "action": "block", "score": 0, "alert_id": None}
+BEFORE = [
+    {"rule_id": "card_burst", "rule_version": 3, "alert_id": "a7", "message": "3 payments", "standing": False},
+    {"rule_id": "spree", "rule_version": 1, "alert_id": "a1", "message": "spree still holds", "standing": True},
+    {"rule_id": "test", "rule_version": 1, "alert_id": "a2", "message": "held for 30 min", "held_by": "a2"},
+    {**HELD, "message": "held by mary until 2026-01-01T00:00:00.000Z", "held_by": "f" * 32, "standing": True},
+]
+
+
+def test_reasons_of_before_are_named_with_what_they_rest_on() -> None:
+    """They have no figure at the record, which the receipt says; one that is altered there is found."""
+    body = receipt_body(entry("t0", reasons=BEFORE), Link("a"), None)
+    told = [(each["name"], each["alert_id"], each["held_by"], each["message"]) for each in body["standing"]]
+    assert told == [
+        ("spree", "a1", None, "spree still holds"),
+        ("test", "a2", "a2", "held for 30 min"),
+        (HELD["rule_id"], None, "f" * 32, "held by mary until 2026-01-01T00:00:00.000Z"),
+    ]
+    assert (*body, "digest", "signature") == FIELDS
+    whole = sealed(body, None)
+    assert faults_of(whole) == []
+    assert faults_of({name: value for name, value in whole.items() if name != "standing"})
+    assert faults_of(sealed({**body, "standing": "x"}, None))
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -18,6 +18,7 @@ from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, Constant, Name
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Sources, way_of
+from crossline.core.rules.holds.placed import PlacedRule, placed_rules
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.reading import HIT, RULE, Look, Reading
 from crossline.core.streams.schema import StreamSpec
@@ -62,7 +63,7 @@ class HoldRule(Rule):
 
 def is_hold(rule: Rule) -> bool:
     """Whether nobody wrote it."""
-    return isinstance(rule, HoldRule)
+    return isinstance(rule, HoldRule | PlacedRule)
 
 
 def lasts_ms(rule: Rule, defaults: Defaults) -> int:
@@ -73,7 +74,8 @@ def lasts_ms(rule: Rule, defaults: Defaults) -> int:
 def holds_of(rules: RuleSet, sources: Sources, defaults: Defaults) -> tuple[RuleVersion, ...]:
     """The rules that holds become, each as long as an active version of the held rule is in force.
 
-    A version that is replaced holds on by the alerts that it gave, until the last of these is over.
+    A version that is replaced holds on by the alerts that it gave, until the last of these is over. What people hold is
+    looked for at all times: whoever decides knows when.
     """
     spans: dict[str, list[tuple[int, int]]] = {}
     mine: dict[tuple[str, int], list[RuleVersion]] = {}
@@ -95,6 +97,7 @@ def holds_of(rules: RuleSet, sources: Sources, defaults: Defaults) -> tuple[Rule
                 from_ms, until_ms = max(start_ms, first_ms), min(end_ms, last_ms)
                 if from_ms < until_ms:
                     found.append(RuleVersion(rule, from_ms, until_ms))
+    found += [RuleVersion(rule) for rule in placed_rules(rules.placed, sources.streams)]
     return tuple(found)
 
 

@@ -18,7 +18,7 @@ from crossline.serve.http.principals import needs
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import listed, matching
 from crossline.serve.http.reads.decisions import found_decisions
-from crossline.serve.http.reads.holding import held_now
+from crossline.serve.http.reads.holding import all_held
 from crossline.serve.http.reads.lists import entries_of
 from crossline.serve.http.reads.rules import log_of
 
@@ -61,7 +61,7 @@ def known_of_entity(deps: Dependencies, field: str, value: str, limit: int) -> d
     with closing(deps.store()) as store:
         alerts, more = listed(store, AlertFilter(key=key), None, limit, matching(None, None, store))
         events = log_of(deps.config)[1]
-        held = held_now(events, store, deps.now_ms(), key) if events else []
+        held = all_held(events, store, deps.now_ms(), key) if events else []
     return {
         "alerts": alerts,
         "alerts_more": more is not None,

@@ -1,4 +1,4 @@
-"""What is held now: keys of alerts whose rules hold them, and that nobody released since."""
+"""What is held now: by alerts whose rules hold their keys, and by people, as long as nobody released it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from crossline.core.rules.base import Rule
 from crossline.core.rules.holds.release import Key, release_key
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
+from crossline.rulelog.outcomes.holding import HeldByHand, held_by_hand
 from crossline.rulelog.sources.releases import release_name
 
 HELD_MAX = 10_000  # alerts of a rule that are looked at
@@ -71,6 +72,13 @@ def held_now(events: list[RuleEvent], store: Store, at_ms: int, only: Mapping[st
     return [found[name] for name in sorted(found)]
 
 
+def all_held(
+    events: list[RuleEvent], store: Store, at_ms: int, only: Mapping[str, str] | None = None, *, then: bool = False
+) -> list[Held | HeldByHand]:
+    """What is held at that instant by alerts, and then by people. ``then``: of another instant than now."""
+    return [*held_now(events, store, at_ms, only), *held_by_hand(events, at_ms, only, then=then)]
+
+
 def _holding(history: History) -> Iterator[Rule]:
     """The versions that hold: active ones, and those that such a one replaced, as long as it may hold on."""
     for mine in history.rules.values():
@@ -86,6 +94,7 @@ def _released(events: list[RuleEvent]) -> dict[tuple[str, Key], int]:
     for event in events:
         if (
             event.event == "released"
+            and event.hold_id is None
             and event.rule_id
             and event.key is not None
             and event.effective_from_ms is not None

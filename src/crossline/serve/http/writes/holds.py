@@ -1,32 +1,43 @@
-"""``/v1/holds``: what is held, and releasing it. A hold is what alerts of a rule do: nobody places one by hand."""
+"""``/v1/holds``: what is held, by alerts and by people; placing a hold, and releasing one."""
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import orjson
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from crossline.core.basics.times import instant_text
+from crossline.core.rules.holds.placed import KEY_FIELDS_MAX
+from crossline.core.rules.holds.release import release_key
 from crossline.core.settings.sources import RulesTopic
 from crossline.core.texts.problems import shown
+from crossline.rulelog.history import History
+from crossline.rulelog.outcomes.holding import HeldByHand
 from crossline.rulelog.sources.desks import release_in_folder
+from crossline.rulelog.sources.holds import EndWish, HoldWish, Standing, new_hold_id
+from crossline.rulelog.sources.placing import ask_in_folder
 from crossline.rulelog.sources.releases import release_text
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, etag_of
 from crossline.serve.http.paging import page
-from crossline.serve.http.principals import Asking, needs
+from crossline.serve.http.principals import Asking, Principal, needs
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.queries import json_answer, keys_in, only_known
 from crossline.serve.http.reads.alerts import instant
-from crossline.serve.http.reads.holding import Held, held_now
+from crossline.serve.http.reads.holding import Held, all_held
 from crossline.serve.http.reads.rules import log_of
 from crossline.serve.http.writes.rules import WAIT_S, Body
 
 REASON_CHARS = 2_000
+KEY_SAID = "The same again is the same hold."
 At = Annotated[str | None, Query(max_length=40, description="As of this instant of event time; else of now.")]
 
 
@@ -34,6 +45,37 @@ class Release(Body):
     """Why something is held no more."""
 
     reason: str = Field(max_length=REASON_CHARS, description="Why it is held no more.")
+
+
+class Hold(Body):
+    """What is held, until when, and why."""
+
+    key: dict[str, str | int | bool] = Field(
+        min_length=1, max_length=KEY_FIELDS_MAX, description="Fields and their values, such as `{account_id: a1}`."
+    )
+    action: Literal["review", "step_up", "block"] | None = Field(
+        default=None, description="What is decided at least; with `rule_id` it is the rule's, and may be left out."
+    )
+    until: str = Field(max_length=40, description="Until when, RFC 3339; at most 366 days from now on.")
+    reason: str = Field(max_length=REASON_CHARS, description="Why it is held.")
+    rule_id: str | None = Field(
+        default=None, max_length=64, description="Hold as alerts of this rule do, which has a `hold`."
+    )
+    stream: str | None = Field(
+        default=None, max_length=200, description="Only its records; else those of all streams with the fields."
+    )
+
+    def wish(self, who: Principal, idempotency_key: str | None, now_ms: int) -> HoldWish:
+        """What is asked for; the same of one key of ``who`` is the same hold. Raises ProblemError where it is wrong."""
+        until_ms = instant("/until", self.until)
+        if until_ms is None or not self.reason.strip():
+            raise invalid("/reason", "no reason", "why the key is held")
+        hold_id = new_hold_id()
+        if idempotency_key is not None:
+            hold_id = hashlib.sha256(f"{who.name}\x1f{idempotency_key}".encode()).hexdigest()[:32]
+        streams = () if self.stream is None else (self.stream,)
+        given = (until_ms, self.reason.strip(), now_ms, self.action, self.rule_id, streams)
+        return HoldWish(hold_id, release_key(self.key), *given)
 
 
 def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
@@ -54,15 +96,21 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         found = _one(deps, hold_id, at)
         return json_answer(_told(found), headers={"ETag": etag_of(found.to_json())})
 
-    @routes.post("/v1/holds", include_in_schema=False)
-    def place() -> Any:
-        raise ProblemError(
-            405,
-            "method",
-            "a hold is placed by an alert of a rule with hold: DURATION, never by hand; to have records of a key "
-            "reviewed or blocked, put its value on a list that a rule reads: PUT /v1/lists/{name}/{entry}",
-            headers={"Allow": "GET"},
-        )
+    @routes.post("/v1/holds", status_code=202, openapi_extra=needs("hold"), summary="Hold a key")
+    async def place(
+        request: Request,
+        wanted: Hold,
+        who: Asking,
+        idempotency_key: Annotated[str | None, Header(max_length=200, description=KEY_SAID)] = None,
+    ) -> Any:
+        """Records with the key take the action, once a pipeline has taken it up and until ``until``."""
+        only_known(request)
+        wish = wanted.wish(who, idempotency_key, deps.now_ms())
+        await run_in_threadpool(_check, deps, wish)
+        taken = await _ask(deps, commands, wish, who)
+        said = {**wanted.model_dump(exclude={"stream"}), "hold_id": wish.hold_id, "until": instant_text(wish.until_ms)}
+        said |= {"key": dict(wish.key), "stream": wanted.stream, "who": who.name, "change": taken}
+        return json_answer(said, status=202, headers={"Location": f"/v1/holds/{wish.hold_id}"})
 
     @routes.delete("/v1/holds/{hold_id}", openapi_extra=needs("hold"), summary="Release a key")
     async def release(
@@ -80,33 +128,80 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
             raise invalid("/reason", "no reason", "why the key is held no more")
         found = await run_in_threadpool(_one, deps, hold_id, at)
         check_match(if_match, etag_of(found.to_json()), f"hold {hold_id}")
-        rule_id, key = found.rule.rule_id, found.key
-        if isinstance(deps.config.rules, RulesTopic):
-            named = [part for name, value in key for part in ("--key", f"{name}={value}")]
-            asked = ["rules", "release", rule_id, *named, "--reason", reason, "--as", who.name]
-            await commands.run([*asked, "--pipeline", str(deps.pipeline), "--json"], WAIT_S)
-        else:
-            # In a folder the file's owner is who released it, which is this process: the reason says who asked.
-            figures = Path(deps.config.figures) if deps.config.figures else None
-            text = release_text(rule_id, key, f"{reason} (asked for by {who.name})", deps.now_ms())
-            await run_in_threadpool(release_in_folder, Path(deps.config.rules.path), figures, rule_id, key, text)
-        said = {"hold_id": hold_id, "rule_id": rule_id, "released": dict(key), "reason": reason, "who": who.name}
-        return json_answer(said)
+        return json_answer(await _release(deps, commands, found, reason, who))
 
     return routes
 
 
-def holding(deps: Dependencies, at: str | None, only: dict[str, str] | None = None) -> list[Held]:
-    """What is held, as of an instant or of now."""
+async def _release(
+    deps: Dependencies, commands: Commands, found: Held | HeldByHand, reason: str, who: Principal
+) -> dict[str, Any]:
+    """Release it as the command line does; what was released."""
+    if isinstance(found, HeldByHand):
+        await _ask(deps, commands, EndWish(found.hold_id, reason, deps.now_ms()), who)
+        said = {"hold_id": found.hold_id, "rule_id": found.placed.rule_id, "released": dict(found.placed.key)}
+        return {**said, "reason": reason, "who": who.name}
+    rule_id, key = found.rule.rule_id, found.key
+    if isinstance(deps.config.rules, RulesTopic):
+        named = [part for name, value in key for part in ("--key", f"{name}={value}")]
+        asked = ["rules", "release", rule_id, *named, "--reason", reason, "--as", who.name]
+        await commands.run([*asked, "--pipeline", str(deps.pipeline), "--json"], WAIT_S)
+    else:
+        # In a folder the file's owner is who released it, which is this process: the reason says who asked.
+        figures = Path(deps.config.figures) if deps.config.figures else None
+        text = release_text(rule_id, key, f"{reason} (asked for by {who.name})", deps.now_ms())
+        await run_in_threadpool(release_in_folder, Path(deps.config.rules.path), figures, rule_id, key, text)
+    return {"hold_id": found.hold_id, "rule_id": rule_id, "released": dict(key), "reason": reason, "who": who.name}
+
+
+async def _ask(deps: Dependencies, commands: Commands, wish: HoldWish | EndWish, who: Principal) -> str:
+    """Ask for it as the command line does; ``held``, ``released``, or ``unchanged`` where it was asked for before."""
+    if isinstance(deps.config.rules, RulesTopic):
+        done = await commands.run(
+            [*_arguments(wish), "--as", who.name, "--pipeline", str(deps.pipeline), "--json"], WAIT_S
+        )
+        fresh = orjson.loads(done.out).get("change") != "unchanged"
+    else:
+        # In a folder the file's owner is who asks, which is this process: the reason says for whom.
+        asked = replace(wish, reason=f"{wish.reason} (asked for by {who.name})")
+        fresh = await run_in_threadpool(ask_in_folder, deps.config, asked, deps.now_ms())
+    return ("released" if isinstance(wish, EndWish) else "held") if fresh else "unchanged"
+
+
+def _arguments(wish: HoldWish | EndWish) -> list[str]:
+    if isinstance(wish, EndWish):
+        return ["holds", "release", wish.hold_id, "--reason", wish.reason]
+    named = [part for name, value in wish.key for part in ("--key", f"{name}={value}")]
+    named += [part for name in wish.streams for part in ("--stream", name)]
+    named += ["--action", wish.action] if wish.action is not None else []
+    named += ["--rule", wish.rule_id] if wish.rule_id is not None else []
+    until = instant_text(wish.until_ms)
+    return ["holds", "place", "--id", wish.hold_id, *named, "--until", until, "--reason", wish.reason]
+
+
+def _check(deps: Dependencies, wish: HoldWish) -> None:
+    """Raise ProblemError (422) for what a pipeline would refuse, as far as this server knows; 409 without a policy."""
+    if deps.config.policy is None:
+        raise ProblemError(409, "no-policy", "the pipeline has no policy, so that nothing is decided, and nothing held")
+    if wish.until_ms <= deps.now_ms():
+        raise invalid("/until", shown(instant_text(wish.until_ms)), "an instant to come")
+    events = log_of(deps.config)[1]
+    problem = Standing(deps.config.streams, History(events)).problem(wish, deps.now_ms()) if events else None
+    if problem is not None:
+        raise invalid("", *problem)
+
+
+def holding(deps: Dependencies, at: str | None, only: dict[str, str] | None = None) -> list[Held | HeldByHand]:
+    """What is held, as of an instant or of now: by alerts, and then by people."""
     at_ms = instant("?at", at)
     _, events = log_of(deps.config)
     if not events:
         return []
     with closing(deps.store()) as store:
-        return held_now(events, store, deps.now_ms() if at_ms is None else at_ms, only)
+        return all_held(events, store, deps.now_ms() if at_ms is None else at_ms, only, then=at_ms is not None)
 
 
-def _one(deps: Dependencies, hold_id: str, at: str | None) -> Held:
+def _one(deps: Dependencies, hold_id: str, at: str | None) -> Held | HeldByHand:
     found = next((each for each in holding(deps, at) if each.hold_id == hold_id), None)
     if found is None:
         raise not_found(
@@ -115,6 +210,6 @@ def _one(deps: Dependencies, hold_id: str, at: str | None) -> Held:
     return found
 
 
-def _told(each: Held) -> dict[str, Any]:
+def _told(each: Held | HeldByHand) -> dict[str, Any]:
     told = each.to_json()
     return {**told, "etag": etag_of(told)}

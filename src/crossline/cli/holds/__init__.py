@@ -1,0 +1,1 @@
+"""``crossline holds``: what people hold of decisions."""
