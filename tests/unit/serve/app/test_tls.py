@@ -81,10 +81,10 @@ def with_api(folder: Path, tls: TlsSettings, work: Callable[[Served], Awaitable[
         desk = Desk()
         settings = ServeSettings(tls=tls, keys=str(folder / "keys.db"))
         key = KeyFile(folder / "keys.db").create("shop", ["decide:payments"], now_ms=0, expires_ms=None)[0]
-        routes = [*HotRoutes(desk.decisions, "peek", 30_000).routes(), Route("/healthz", _well)]
+        app = HotRoutes(desk.decisions, "peek", 30_000, Starlette(routes=[Route("/healthz", _well)]))
         bound, place = listening(Place("127.0.0.1", 0))
         stop, up = asyncio.Event(), asyncio.Event()
-        serving = asyncio.create_task(serve(guarded(Starlette(routes=routes), settings), bound, settings, stop, up.set))
+        serving = asyncio.create_task(serve(guarded(app, settings), bound, settings, stop, up.set))
         await up.wait()
         try:
             await work(Served(place, key, tls))
