@@ -29,7 +29,7 @@ from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, rec
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
-REST_S_MAX = 0.005  # between two calls
+REST_S_MAX = 0.002  # between two calls
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
