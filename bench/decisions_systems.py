@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from crossline.services.redis import LocalRedis
 PARTITIONS = 2
 START_S_MAX = 300.0
 SETTLE_S = 5.0
+BESIDE_S = 30.0  # for which records come beside after the last question
 # As bench/peers/naive.py decides.
 POLICY: dict[str, Any] = {
     "schema_version": 1,
@@ -165,14 +165,8 @@ def crossline(folder: Path, *, beside: int) -> Iterator[Running]:
 @contextmanager
 def sending(folder: Path, brokers: str, rate: int, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     """Records of the workload into the topic, at their pace."""
-    base = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
-    arguments = ["--records", str(int(rate * (seconds + 30))), "--rate", str(rate), "--event-rate", str(rate)]
-    arguments += ["--base-time", base, "--disorder-ms", "0", "--brokers", brokers, "--topic", STREAM]
-    # The load's own share is kept small: as few requests to the broker as producers of some throughput send.
-    client = folder / "client.properties"
-    client.write_text("linger.ms=10\n", encoding="utf-8")
-    arguments += ["--client", str(client)]
-    with process("crossline.cli.main", "generate", "tx", *arguments, log=folder / "beside.log") as load:
+    arguments = (brokers, STREAM, str(rate), str(seconds + BESIDE_S))
+    with process("bench.beside", *arguments, log=folder / "beside.log") as load:
         yield load
 
 
