@@ -31,6 +31,7 @@ from crossline.serve.decisions.values import (
     Degraded,
     Judge,
     NotJudgedError,
+    PipelinedLog,
     Place,
     RecordLog,
 )
@@ -132,7 +133,10 @@ class Decisions:
         self._flights: dict[tuple[str, str], Flight] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._checks = {stream: Gathered(self._check_of(stream)) for stream in parts.records.streams}
-        self._appends = {stream: Batched(each.append) for stream, each in parts.logs.items()}
+        self._puts = {
+            stream: each.put if isinstance(each, PipelinedLog) else Batched(each.append).put
+            for stream, each in parts.logs.items()
+        }
         self._keeping_s = 0.0  # how long it took lately to keep an answer
         # A dry run puts nothing anywhere: it may ask about streams whose records come another way too.
         streams = parts.records.streams.items()
@@ -209,7 +213,7 @@ class Decisions:
         """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
         # Whoever judges is told of the record before it has its place.
         peeked = self._run(self._judged(flight.asked))
-        kept = self._appends[flight.asked.stream].put(flight.asked)
+        kept = self._puts[flight.asked.stream](flight.asked)
         kept.add_done_callback(partial(self._placed, flight.asked.number))
         judged = peeked if mode == "peek" else self._run(self._exact(flight.asked, peeked, kept))
         await flight.until(kept, judged)
