@@ -186,7 +186,7 @@ class Decisions:
 
     async def _fly(self, flight: Flight, mode: Mode, which: tuple[str, str]) -> None:
         """A task of its own: it goes on though who asked has gone."""
-        reply = problem(HTTPStatus.SERVICE_UNAVAILABLE, "the API ends; ask again with the same id")
+        reply: Reply | None = None
         try:
             reply = await self._reply(flight, mode)
         except Exception:
@@ -195,7 +195,7 @@ class Decisions:
             reply = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "it could not be answered; the server's log says why")
         finally:
             del self._flights[which]
-            flight.land(reply)
+            flight.land(reply or problem(HTTPStatus.SERVICE_UNAVAILABLE, "the API ends; ask again with the same id"))
 
     async def _reply(self, flight: Flight, mode: Mode) -> Reply:
         try:
