@@ -30,7 +30,7 @@ from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, rec
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
-REST_S_MAX = 0.008  # between two calls
+REST_S_MAX = 0.005  # between two calls
 LAG_S = 0.005  # for which a lag that was looked up holds: short beside any bound
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
@@ -335,7 +335,7 @@ class Replicas:
 
     async def _rest(self) -> None:
         """Leave half of the time to others: a call costs the same for one record as for ten that came meanwhile."""
-        await asyncio.sleep(min(2 * self._took_s, REST_S_MAX))
+        await asyncio.sleep(min(self._took_s, REST_S_MAX))
 
     async def _next_call(self) -> bool:
         """Ask what is to be asked now; whether there may be more."""
