@@ -94,7 +94,7 @@ def await_ready(port: int, log: Path, running: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def nothing(folder: Path, *, beside: int) -> Iterator[Running]:  # noqa: ARG001 - as the others
+def nothing(folder: Path, *, beside: int, trigger: str) -> Iterator[Running]:  # noqa: ARG001 - as the others
     """Answers at once."""
     (port,) = free_ports()
     with process("bench.peers.nothing", str(port), log=folder / "nothing.log") as running:
@@ -106,7 +106,7 @@ def redis_fastapi(way: str) -> Callable[..., AbstractContextManager[Running]]:
     """Redis, its consumer, the service."""
 
     @contextmanager
-    def system(folder: Path, *, beside: int) -> Iterator[Running]:
+    def system(folder: Path, *, beside: int, trigger: str) -> Iterator[Running]:  # noqa: ARG001 - as the others
         (port,) = free_ports()
         with ExitStack() as stack:
             store = stack.enter_context(LocalRedis())
@@ -137,7 +137,7 @@ def can_serve() -> bool:
 
 
 @contextmanager
-def crossline(folder: Path, *, beside: int) -> Iterator[Running]:
+def crossline(folder: Path, *, beside: int, trigger: str) -> Iterator[Running]:
     """``crossline run --serve``; over Kafka where records come beside, else over its own log."""
     (port,) = free_ports()
     with ExitStack() as stack:
@@ -154,7 +154,7 @@ def crossline(folder: Path, *, beside: int) -> Iterator[Running]:
                 stack.enter_context(sending(folder, broker.brokers, beside, seconds))
 
         more = {"policy": "policy.yaml", "serve": {"listen": f"{HOST}:{port}", "mode": "peek", "open": True}}
-        path = write_pipeline(folder / "pipeline", R5, source, more=more)
+        path = write_pipeline(folder / "pipeline", R5, source, engine={"trigger": trigger}, more=more)
         (path.parent / "policy.yaml").write_text(yaml.safe_dump(POLICY), encoding="utf-8")
         log = folder / "run.log"
         running = stack.enter_context(process("crossline.cli.main", "run", str(path), "--serve", log=log))
