@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crossline.core.alerts.alertjson import read_quickly
 from crossline.core.basics.times import BEGINNING_MS, format_instant, parse_instant_ms
 from crossline.rulelog.events import RuleEvent
 
@@ -256,7 +257,7 @@ def _of_figures(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference
             continue
         evidence = alert["evidence"]
         because = tuple(_counted(figure, evidence, again))
-        theirs = {**{part: alert.get(part) for part in OF_FIGURE[:-1]}, "count": evidence.get("count")}
+        theirs = {**{part: read_quickly(alert.get(part)) for part in OF_FIGURE[:-1]}, "count": evidence.get("count")}
         parts = {part: (figure[part], theirs[part]) for part in OF_FIGURE if figure[part] != theirs[part]}
         if parts or because:
             yield Difference(

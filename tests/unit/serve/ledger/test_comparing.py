@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +42,14 @@ def because(found: Again, **more: Any) -> list[tuple[str, list[str]]]:
 
 def test_nothing() -> None:
     assert differences(receipt(), again()) == []
+
+
+def test_a_figure_beyond_64_bits_is_as_receipts_have_it() -> None:
+    figures = {"card_burst": {**FIGURES["card_burst"], "value": 2.0**65}}  # the float nearest to 2**65 + 1
+    said = {"decision": "review", "reasons": [REASON], "policy_version": 2, "decided_at": AT}
+    kept = receipt_body(replace(entry("t0", **said), figures=figures), Link("a"), None)
+    found = again(alerts={"card_burst": alert(EVIDENCE["card_burst"]["record_ids"], value=2**65 + 1)})
+    assert differences(kept, found) == []
 
 
 def test_a_record_that_pushes_the_first_of_many_out() -> None:
