@@ -253,7 +253,8 @@ def _of_figures(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference
         figure, alert = mine.get(name), again.alerts.get(name)
         if figure is None or alert is None:
             because = _only(receipt, again, alert) if alert is not None else ()
-            yield Difference(f"figure {name}", figure and figure["value"], alert and alert["value"], because)
+            value = None if alert is None else read_quickly(alert["value"])
+            yield Difference(f"figure {name}", figure and figure["value"], value, because)
             continue
         evidence = alert["evidence"]
         because = tuple(_counted(figure, evidence, again))
@@ -263,7 +264,7 @@ def _of_figures(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference
             yield Difference(
                 f"figure {name}",
                 {part: was for part, (was, _) in parts.items()} or figure["value"],
-                {part: now for part, (_, now) in parts.items()} or alert["value"],
+                {part: now for part, (_, now) in parts.items()} or theirs["value"],
                 because,
             )
 
