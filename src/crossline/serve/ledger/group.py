@@ -149,8 +149,8 @@ class LedgerGroup:
             claimed, kept = await found
         except Exception as error:  # noqa: BLE001 - each of them gets it
             if len(turn) > 1 and not isinstance(error, RetryableError):  # it is about one of them
-                for each in turn.alone():
-                    await self._one(each)
+                for one in turn.alone():
+                    await self._one(one)
                 return
             futures: list[asyncio.Future[Any]] = [each for _, each in turn.claims]
             futures += [each for _, each in turn.answers]
