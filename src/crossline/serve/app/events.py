@@ -57,6 +57,8 @@ class AllEvents:
         """See ``EventSource``."""
         newest = await asyncio.to_thread(self._revised.last)
         at = self._now(newest) if after is None else At.of(after, newest)
+        if 0 <= (last := self._reader.last()) < at.batch.batch - 1 and after is not None:  # else all are told again
+            raise EventsGoneError(f"batch {at.batch.batch} of {after} has not come here: the newest is {last}")
         waiting: asyncio.Queue[Any] = asyncio.Queue(1)
         sources = (self._given(at.batch, after), self._revised.follow(at.revised))
         tasks = [asyncio.create_task(_into(waiting, each)) for each in sources]

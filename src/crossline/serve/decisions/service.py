@@ -40,7 +40,6 @@ Mode = Literal["exact", "peek"]
 # Of a request's time, for keeping the answer and sending it: so long, or twice as long as that took lately, and no more
 # than this share. It is time that only what is not judged yet would have had.
 MARGIN_SHARE_MAX, MARGIN_S = 0.2, 0.025
-LEFT_S_MIN = 0.005  # for what is written down, where this process itself was late
 LATELY = 0.98  # what is left, after another answer, of how long one took
 SEEN_S_MAX = 0.05
 REPLAYED = {"Idempotency-Replayed": "true"}
@@ -230,7 +229,7 @@ class Decisions:
             late = Degraded("stream", "the record was not acknowledged in time; it is sent on from the outbox")
             answer = _degraded(answer, late)
             try:
-                async with _left(flight):
+                async with flight.left():
                     await self._parts.outbox.put([flight.asked])
             except (RetryableError, TimeoutError) as error:
                 log.warning("a record could not be kept in the outbox", error=str(error) or "it takes too long")
@@ -242,7 +241,7 @@ class Decisions:
         """Nothing was decided: who asks again begins anew."""
         releasing = self._run(self._release(flight.asked))
         with suppress(TimeoutError):  # it goes on
-            async with _left(flight):
+            async with flight.left():
                 await asyncio.shield(releasing)
         return unkept(why)
 
@@ -313,7 +312,7 @@ class Decisions:
         begun_s = asyncio.get_running_loop().time()
         said = answer.to_json(_now_ms(), (begun_s - flight.arrived_s) * 1000)
         try:
-            async with _left(flight):
+            async with flight.left():
                 body = await self._parts.ledger.answer(answer, said)
         except RetryableError as error:
             log.warning("an answer could not be kept", error=str(error))
@@ -392,11 +391,6 @@ def _degraded(answer: Answer, why: Degraded) -> Answer:
 def _differs(asked: Asked) -> Reply:
     said = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
     return problem(HTTPStatus.CONFLICT, said)
-
-
-def _left(flight: Flight) -> asyncio.Timeout:
-    """Until the reply has to be there: then TimeoutError is raised."""
-    return asyncio.timeout_at(max(flight.until_s, asyncio.get_running_loop().time() + LEFT_S_MIN))
 
 
 def _now_ms() -> int:

@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 
 from crossline.core.alerts.alert import alerts_of
+from crossline.core.alerts.alertjson import read_quickly
 from crossline.core.basics.wire import WirePart
 from crossline.core.decide.decision import RulesInForce
 from crossline.core.decide.policy import Deciding
@@ -203,7 +204,8 @@ def _said_of(
         alert = alerts.get(reason["alert_id"] or "")
         if alert is None or alert["record_id"] != decision["record_id"] or reason["rule_id"] in figures:
             continue
-        figures[reason["rule_id"]] = {name: alert[name] for name in _FIGURE}
+        # Whoever reads the answer, and the digest of its receipt, may know 64 bits alone.
+        figures[reason["rule_id"]] = {name: read_quickly(alert[name]) for name in _FIGURE}
         shown = alert["evidence"]
         evidence[reason["rule_id"]] = {"record_ids": shown.get("record_ids", []), "count": shown.get("count", 0)}
     return figures, evidence
