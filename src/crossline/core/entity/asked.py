@@ -1,4 +1,4 @@
-"""Which figures of a layer are asked for: those of every rule version that is in force, of lines, formulas, tellings."""
+"""Which figures of a layer are asked for: those of lines, formulas and tellings, of rule versions that are in force."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def figures_of_key(
                 continue
             asked = list(asked_of(plan, layer_plan, now_ms))
             if asked:
-                yield from _told(plan, layer_plan, state, asked, key_from_text(plan.spec, field, text), now_ms)
+                yield from _told(layer_plan, state, asked, key_from_text(plan.spec, field, text), now_ms)
             yield from _elsewhere(plan, layer_plan, now_ms)
 
 
@@ -75,7 +75,6 @@ def _now_ms(plan: StreamPlan, state: ShardState) -> int | None:
 
 
 def _told(
-    plan: StreamPlan,
     layer_plan: LayerPlan,
     state: ShardState,
     asked: Sequence[AskedFigure],

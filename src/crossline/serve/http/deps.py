@@ -43,7 +43,7 @@ class FiguresTold(Protocol):
 
     @property
     def figures(self) -> Sequence[Mapping[str, Any]]:
-        """Each ``{name, rule_id, rule_version, value, operator, threshold, count, window_start, window_end, as_of}``."""
+        """Each with its name and rule, ``value``, ``count``, what it is held against, its window, and ``as_of``."""
         ...
 
     @property

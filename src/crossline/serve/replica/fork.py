@@ -87,7 +87,9 @@ class Answering:
         found = [*apart, self._told_of(dry[-1], fresh)]
         return Answer(dry=found, known=list(fresh.values()))
 
-    def _told_of(self, asked: Sequence[Laid] | KeyAsked, fresh: dict[str, Basis]) -> Sequence[tuple[Judged, str]] | KeyTold:
+    def _told_of(
+        self, asked: Sequence[Laid] | KeyAsked, fresh: dict[str, Basis]
+    ) -> Sequence[tuple[Judged, str]] | KeyTold:
         if isinstance(asked, KeyAsked):
             return key_told(self._overlay.figures(*asked))
         return self._judged(asked, fresh)

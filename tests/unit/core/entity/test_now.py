@@ -109,7 +109,9 @@ def test_of_panes_what_is_settled_counts_with_what_is_not() -> None:
         for n in range(600)
     ]
     path = FastPath.of(
-        plans_of([{**COUNT, "rule_id": "long", "window": "3h", "resolution": "10m"}], stream_spec(ingest_column=True), {}),
+        plans_of(
+            [{**COUNT, "rule_id": "long", "window": "3h", "resolution": "10m"}], stream_spec(ingest_column=True), {}
+        ),
         1,
     )
     for start in range(0, 600, 50):

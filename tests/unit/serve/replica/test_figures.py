@@ -141,17 +141,17 @@ def test_where_no_replica_answers_it_says_so(pipeline: Pipeline) -> None:
 
 def test_a_copy_that_fails_or_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = (
-        (Told(Answer(error="KeyError: x")), "KeyError: x"),
-        (Told(), "the process that judged it ended"),
-        (Told(Answer(dry=[KeyTold([], [], "it ended")])), "it ended"),
+        ((Answer(error="KeyError: x"),), "KeyError: x"),
+        ((), "the process that judged it ended"),
+        ((Answer(dry=[KeyTold([], [], "it ended")]),), "it ended"),
     )
 
     async def work(runs: DryRuns, clock: Clock, _: list[str]) -> None:
-        for reader, why in failed:
+        for said, why in failed:
             answer = runs.put_key(KeyAsked("account", "a1"), lambda: None)
             token = runs.begin(runs.take())
             runs.judged_on(token, AsOf(7, 1, 0))
-            await runs.hear(hello(token), reader, Gone())  # type: ignore[arg-type]
+            await runs.hear(hello(token), Told(*said), Gone())  # type: ignore[arg-type]
             with pytest.raises(RetryableError, match=why):
                 await answer
             clock.later_s += 10

@@ -87,9 +87,7 @@ def _decisions(deps: Dependencies, alerts: Iterable[Mapping[str, Any]], limit: i
     return list(found.values())[:limit]
 
 
-async def _figures(
-    deps: Dependencies, field: str, value: str, alerts: Iterable[Mapping[str, Any]]
-) -> dict[str, Any]:
+async def _figures(deps: Dependencies, field: str, value: str, alerts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     why = {}
     if deps.figures is not None:
         try:

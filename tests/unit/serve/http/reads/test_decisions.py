@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tests.unit.serve.http.kit import Client, FakeLedger, detail, example, serve
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.errors import RetryableError
+from crossline.serve.replica.entity import KeyTold
 
 
 def decided(folder: Path | None = None) -> list[dict[str, Any]]:
