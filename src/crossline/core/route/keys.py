@@ -116,7 +116,9 @@ def key_from_text(spec: StreamSpec, name: str, text: str) -> bytes | None:
     except ValueError:
         return None
     whole = kind in {"integer", "timestamp"}
-    if (whole and (text != str(value) or abs(int(value)) >= 2**63)) or (kind == "boolean" and text != _SAID[value]):
+    if (whole and (text != str(value) or abs(int(value)) >= 2**63)) or (
+        kind == "boolean" and text not in {"true", "false"}
+    ):
         return None
     value = value + 0.0 if isinstance(value, float) else value  # there is one zero, as in records
     column = pa.array([value], _WRITTEN.get(kind, pa.int64()))
@@ -149,7 +151,6 @@ def key_values(spec: StreamSpec, fields: tuple[str, ...], raw: bytes) -> dict[st
     return values
 
 
-_SAID = {True: "true", False: "false"}
 _WRITTEN = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
 _READ: dict[str, Callable[[str], KeyValue]] = {
     "string": str,

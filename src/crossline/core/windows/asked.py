@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from crossline.core.basics.values import I64, U8
-from crossline.core.plan.spaces import Group, KeySpacePlan, PaneSpacePlan, TellingLine, WindowPlan
+from crossline.core.plan.spaces import Group, TellingLine, WindowPlan
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch
 from crossline.core.windows.memory.hashing import xxh64_many
 
 ALWAYS = ((-(2**63), 2**63 - 1),)
-Plan = TypeVar("Plan", KeySpacePlan, PaneSpacePlan)
 
 
-def telling_plan(plan: Plan, figures: Sequence[tuple[int, int]]) -> Plan:
+def telling_plan(plan: WindowPlan, figures: Sequence[tuple[int, int]]) -> WindowPlan:
     """``plan`` with nothing but a telling of ``figures``: each the number of a group, and of one that counts (or -1).
 
     Windows are of the records before the one that is judged, so that the row that asks is in none, whatever it enters.

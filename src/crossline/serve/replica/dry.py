@@ -62,7 +62,7 @@ class DryKey:
         """As it is told to who tells them."""
         return self.asked
 
-    def take(self, found: KeyTold, as_of: AsOf) -> None:  # noqa: ARG002 - each figure says its own instant
+    def take(self, found: Any, as_of: AsOf) -> None:  # noqa: ARG002 - each figure says its own instant
         """What was ``found``."""
         if found.failed:
             self.fail("replica", found.failed)
