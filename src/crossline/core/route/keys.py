@@ -115,10 +115,9 @@ def key_from_text(spec: StreamSpec, name: str, text: str) -> bytes | None:
         value = _READ[kind](text)
     except ValueError:
         return None
-    whole = kind in {"integer", "timestamp"}
-    if (whole and (text != str(value) or abs(int(value)) >= 2**63)) or (
-        kind == "boolean" and text not in {"true", "false"}
-    ):
+    if kind == "boolean" and text not in {"true", "false"}:
+        return None
+    if kind in {"integer", "timestamp"} and (text != str(value) or not -(2**63) <= int(value) < 2**63):
         return None
     value = value + 0.0 if isinstance(value, float) else value  # there is one zero, as in records
     column = pa.array([value], _WRITTEN.get(kind, pa.int64()))
