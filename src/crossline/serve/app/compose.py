@@ -51,6 +51,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
             decisions=api.answers,
             cases=StoredCases(cases),
             events=AllEvents(api.reader, api.revised),
+            figures=api.replicas,
             audit=audit.path,
             ready=ready,
         ),

@@ -18,6 +18,7 @@ from crossline.core.basics.wire import WirePart
 from crossline.core.decide.decision import RulesInForce
 from crossline.core.decide.policy import Deciding
 from crossline.core.decode import decode_values
+from crossline.core.entity.figures import FigureNow, Unanswered, figures_of_key
 from crossline.core.judge.onward import onward
 from crossline.core.judge.output import Position, ShardOutput
 from crossline.core.judge.shard import ShardState, judge
@@ -100,6 +101,11 @@ class Overlay:
         self._decide(came, numbers, found)
         nothing = Judged(None, why=UNDECIDED if self.book.deciding is None else LATE)
         return [found.get(number, nothing) for number in range(len(records))]
+
+    def figures(self, field: str, value: str) -> list[FigureNow | Unanswered]:
+        """Those of a key as they are, with what is laid over; the states are of no use any more afterwards."""
+        states = ((plans, self.states.get(level) or ShardState()) for level, plans in self._levels)
+        return [each for plans, state in states for each in figures_of_key(plans, state, field, value)]
 
     def _taken_in(
         self, records: Sequence[Laid], numbers: dict[tuple[str, int], int], found: dict[int, Judged]

@@ -23,7 +23,8 @@ from crossline.engine.book.sparklog import last_committed
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
 from crossline.serve.replica.answers import Bounds, Lag, or_raise, together, verdict_of
-from crossline.serve.replica.dry import Dry, DryRuns, laid_of
+from crossline.serve.replica.dry import Dry, DryKey, DryRuns, laid_of
+from crossline.serve.replica.entity import KeyAsked, KeyTold
 from crossline.serve.replica.followers import Followers
 from crossline.serve.replica.forks import Fork, LostError
 from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, received
@@ -134,6 +135,10 @@ class Replicas:
                 entry.answer = None
             raise
         return or_raise([await entry.answer for entry in entries if entry.answer is not None])
+
+    async def figures(self, field: str, value: str) -> KeyTold:
+        """Those of one key, told by a copy of the fork; see ``FigureSource``."""
+        return await self._dry.put_key(KeyAsked(field, value), self._check_behind)
 
     def lay(self, asked: Sequence[Asked]) -> None:
         """Records that went into the stream and that nobody asks a replica about: later ones see them all the same."""
@@ -366,7 +371,7 @@ class Replicas:
         if not after_s or self._active is None:
             self._dry.fail(why)
 
-    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[Dry]) -> None:
+    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[Dry | DryKey]) -> None:
         told = [each for each in entries if each.failures < FAILURES_MAX]
         for each in entries:
             if each.failures >= FAILURES_MAX and each.wanted and each.answer is not None:
