@@ -7,7 +7,6 @@ a call's fixed cost is shared by many under load, and nobody waits longer than f
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
 import time
@@ -23,6 +22,7 @@ from crossline.engine.book.sparklog import last_committed
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
 from crossline.serve.replica.answers import Bounds, Lag, or_raise, together, verdict_of
+from crossline.serve.replica.behind import Behind
 from crossline.serve.replica.dry import Dry, DryKey, DryRuns, laid_of
 from crossline.serve.replica.entity import KeyAsked, KeyTold
 from crossline.serve.replica.followers import Followers
@@ -32,7 +32,6 @@ from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
 REST_S_MAX = 0.005  # between two calls
-LAG_S = 0.005  # for which a lag that was looked up holds: short beside any bound
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
@@ -78,7 +77,7 @@ class Replicas:
         self._tasks: set[asyncio.Task[None]] = set()
         self._bases: OrderedDict[str, Basis] = OrderedDict()
         self._ends: SourceEnds | None = None
-        self._lag: tuple[Fork, float, Lag] | None = None  # of which fork, looked up when
+        self._behind = Behind(checkpoint, self._bounds)
         self.calls = self.handovers = self.lost = 0
         self.spent_ms = 0.0
 
@@ -161,25 +160,8 @@ class Replicas:
         return self._bases[digest]
 
     def lag(self) -> Lag:
-        """How far behind what is judged on is, by what the pipeline has planned and committed since.
-
-        The age of the oldest batch that was planned and is not in the state; 0 where there is none. A pipeline that has
-        nothing to do plans no batch.
-        """
-        active, now_s = self._active, time.monotonic()
-        if active is None:
-            return Lag(0, -1, ready=False)
-        # Each request asks; what is planned is looked up again after some milliseconds.
-        if self._lag is None or self._lag[0] is not active or now_s - self._lag[1] >= LAG_S:
-            self._lag = active, now_s, self._lag_of(active)
-        return self._lag[2]
-
-    def _lag_of(self, active: Fork) -> Lag:
-        behind_ms = self._bounds.unseen_ms()
-        with suppress(OSError):
-            planned = os.stat(f"{self._checkpoint}/spark/offsets/{active.batch + 1}")  # noqa: PTH116 - asked often
-            behind_ms = max(behind_ms, round(time.time() * 1e3 - planned.st_mtime * 1e3))
-        return Lag(behind_ms, active.batch, behind_ms <= self._bounds.behind_max_ms)
+        """How far behind what is judged on is (see ``Behind``)."""
+        return self._behind.lag(self._active)
 
     def _check_behind(self) -> None:
         if self._active is None and self._next is None and time.monotonic() - self._gone_s > self._bounds.ready_max_s:
