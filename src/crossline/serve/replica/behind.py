@@ -12,6 +12,8 @@ from crossline.serve.replica.forks import Fork
 
 HOLDS_S = 0.005  # for which what was looked up holds: each request asks, and it is short beside any bound
 
+NONE = Lag(0, -1, ready=False)  # where there is no fork
+
 
 @dataclass(slots=True)
 class Behind:
@@ -21,7 +23,7 @@ class Behind:
     bounds: Bounds
     _of: Fork | None = None
     _at_s: float = 0.0
-    _lag: Lag = Lag(0, -1, ready=False)
+    _lag: Lag = NONE
 
     def lag(self, fork: Fork | None) -> Lag:
         """The age of the oldest batch that was planned and is not in the state of ``fork``; 0 where there is none.
@@ -30,7 +32,7 @@ class Behind:
         """
         now_s = time.monotonic()
         if fork is None:
-            return Lag(0, -1, ready=False)
+            return NONE
         if self._of is not fork or now_s - self._at_s >= HOLDS_S:
             self._of, self._at_s, self._lag = fork, now_s, self._looked_up(fork)
         return self._lag
