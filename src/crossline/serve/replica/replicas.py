@@ -22,11 +22,10 @@ from crossline.engine.book.sparklog import last_committed
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
 from crossline.serve.replica.answers import Bounds, Lag, or_raise, together, verdict_of
-from crossline.serve.replica.behind import Behind
 from crossline.serve.replica.dry import Dry, DryKey, DryRuns, laid_of
 from crossline.serve.replica.entity import KeyAsked, KeyTold
 from crossline.serve.replica.followers import Followers
-from crossline.serve.replica.forks import Fork, LostError
+from crossline.serve.replica.forks import Behind, Fork, LostError
 from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, received
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
