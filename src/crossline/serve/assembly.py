@@ -25,8 +25,9 @@ from crossline.engine.pipeline.feed import FEED
 from crossline.logs import get_logger
 from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, LedgerDecisions, PolicyFallback
 from crossline.serve.decisions.outbox import SqliteOutbox, send_on
+from crossline.serve.decisions.parts import Parts
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.service import Decisions, Parts
+from crossline.serve.decisions.service import Decisions
 from crossline.serve.decisions.settling import Settling
 from crossline.serve.decisions.values import RecordLog
 from crossline.serve.earlier import Mark, take_up
@@ -129,6 +130,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
                 outbox=outbox,
                 logs=logs,
                 fallback=PolicyFallback(policy, config.streams, records, lists_of(checkpoint)),
+                by_broker=by_broker,
                 on_answer=figures.before(settling.answered),
                 on_placed=settling.placed,
             )

@@ -18,9 +18,9 @@ from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy
 from crossline.core.streams.schema import StreamSpec
 from crossline.logs import get_logger
+from crossline.serve.decisions.parts import Claim
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import Answer
-from crossline.serve.decisions.service import Claim
 from crossline.serve.decisions.values import Asked, NotJudgedError, Place
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.ledger.base import Answer as Kept

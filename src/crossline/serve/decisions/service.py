@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from itertools import count
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import orjson
 
@@ -24,16 +24,15 @@ from crossline.core.decide.words import ACTIONS
 from crossline.logs import get_logger
 from crossline.serve.decisions.batched import Batched, Gathered
 from crossline.serve.decisions.flight import Flight
-from crossline.serve.decisions.records import Checked, Refused, StreamRecords
+from crossline.serve.decisions.parts import Claim, Parts
+from crossline.serve.decisions.records import Checked, Refused
 from crossline.serve.decisions.replies import Answer, Reply, fallback_decision, problem, stalled, unkept
 from crossline.serve.decisions.values import (
     Asked,
     Degraded,
-    Judge,
     NotJudgedError,
     PipelinedLog,
     Place,
-    RecordLog,
 )
 
 Mode = Literal["exact", "peek"]
@@ -45,82 +44,6 @@ SEEN_S_MAX = 0.05
 REPLAYED = {"Idempotency-Replayed": "true"}
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What the ledger says of an id: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere."""
-
-    outcome: Literal["fresh", "answered", "differs", "pending"]
-    body: bytes | None = None
-
-
-class Answers(Protocol):
-    """The ledger: which ids were asked about, and what was answered."""
-
-    async def claim(self, asked: Asked, timeout_s: float) -> Claim:
-        """Claim its id; one that is ``pending`` is waited for, until time is up."""
-        ...
-
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
-        """Keep an answer with its receipt; the body to send, which names it. None: another content has the id."""
-        ...
-
-    async def release(self, asked: Asked) -> None:
-        """Nothing was decided about it: who asks again begins anew."""
-        ...
-
-
-class Outbox(Protocol):
-    """Records that were answered before their stream took them."""
-
-    async def put(self, asked: Sequence[Asked]) -> None:
-        """Keep them, on disk, until ``done``."""
-        ...
-
-    async def done(self, asked: Asked) -> None:
-        """Its stream has it."""
-        ...
-
-
-class Stream(Protocol):
-    """What the pipeline itself decides."""
-
-    async def decision(self, asked: Asked, place: Place, ingest_ms: int | None) -> Mapping[str, Any]:
-        """Its decision about a record, once a batch covers it. Raises NotJudgedError where it makes none.
-
-        ``ingest_ms``: of the record, as the pipeline reads it; None where nobody knows.
-        """
-        ...
-
-
-class Fallback(Protocol):
-    """What the policy says where nothing can be judged."""
-
-    version: int
-
-    def decide(self, asked: Asked) -> str:
-        """A decision by the record's own fields."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the service is made of.
-
-    ``on_answer`` is told of every answer with the place of its record, None where it has none yet; ``on_placed`` where
-    such a record came to stand (stream, id, place).
-    """
-
-    records: StreamRecords
-    judge: Judge
-    stream: Stream
-    ledger: Answers
-    outbox: Outbox
-    logs: Mapping[str, RecordLog]
-    fallback: Fallback
-    on_answer: Callable[[Answer, Place | None], None] = lambda _, __: None
-    on_placed: Callable[[str, str, Place], None] = lambda _, __, ___: None
 
 
 class Decisions:
@@ -211,10 +134,10 @@ class Decisions:
     async def _fresh(self, flight: Flight, mode: Mode) -> Reply:
         """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
         # Whoever judges is told of the record before it has its place.
-        peeked = self._run(self._judged(flight.asked))
+        peeked = self._peeked(flight.asked, mode)
         kept = self._puts[flight.asked.stream](flight.asked)
         kept.add_done_callback(partial(self._placed, flight.asked.number))
-        judged = peeked if mode == "peek" else self._run(self._exact(flight.asked, peeked, kept))
+        judged = peeked if peeked is not None and mode == "peek" else self._run(self._exact(flight.asked, peeked, kept))
         await flight.until(kept, judged)
         if mode == "peek" and kept.done() and _is_known(judged):
             judged = self._run(self._exact(flight.asked, peeked, kept))
@@ -236,6 +159,13 @@ class Decisions:
                 return await self._undone(flight, "neither its stream nor the outbox takes it now")
             self._run(self._deliver(flight.asked, kept))
         return await self._send(flight, answer, kept)
+
+    def _peeked(self, asked: Asked, mode: Mode) -> asyncio.Task[Answer] | None:
+        """What a replica says; None where nobody asks: it is told of the record for those that come later."""
+        if mode == "exact" and asked.stream in self._parts.by_broker:
+            self._parts.judge.lay([asked])
+            return None
+        return self._run(self._judged(asked))
 
     async def _undone(self, flight: Flight, why: str) -> Reply:
         """Nothing was decided: who asks again begins anew."""
@@ -264,12 +194,13 @@ class Decisions:
             self._parts.on_placed(asked.stream, asked.record_id, place)
             await self._parts.outbox.done(asked)
 
-    async def _exact(self, asked: Asked, peeked: asyncio.Task[Answer], kept: asyncio.Future[Place]) -> Answer:
-        """The pipeline's own decision; ``peeked``: what a replica says, which is told of the record in any case."""
+    async def _exact(self, asked: Asked, peeked: asyncio.Task[Answer] | None, kept: asyncio.Future[Place]) -> Answer:
+        """The pipeline's own decision; ``peeked``: what a replica says, where it is asked."""
         place = await asyncio.shield(kept)
-        await asyncio.wait({peeked}, timeout=SEEN_S_MAX)  # only for the record's ingest time: the stream decides
         ingest_ms = None
-        if peeked.done() and not peeked.cancelled() and peeked.exception() is None:
+        if peeked is not None:
+            await asyncio.wait({peeked}, timeout=SEEN_S_MAX)  # only for the record's ingest time: the stream decides
+        if peeked is not None and peeked.done() and not peeked.cancelled() and peeked.exception() is None:
             ingest_ms = parse_instant_ms(peeked.result().decision["ingest_time"])
         return Answer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
 

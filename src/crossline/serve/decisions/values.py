@@ -107,6 +107,10 @@ class Judge(Protocol):
         """
         ...
 
+    def lay(self, asked: Sequence[Asked]) -> None:
+        """Records that went into the stream and that nobody asks about: those that come later see them all the same."""
+        ...
+
     def placed(self, number: int, place: Place) -> None:
         """The record of that number stands there: once a batch is beyond it, it need not be laid over any more."""
         ...

@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
+from crossline.serve.decisions.parts import Answers, Claim
 from crossline.serve.decisions.replies import Answer
-from crossline.serve.decisions.service import Answers, Claim
 from crossline.serve.decisions.settling import Revised
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.watch.figures import Histogram

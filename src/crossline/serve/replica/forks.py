@@ -1,4 +1,4 @@
-"""A fork as the process of the API has it: asked one thing at a time, ended where it does not answer; how far behind."""
+"""A fork as the process of the API has it: asked one thing at a time, ended where it does not answer; its lag."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
 REST_S_MAX = 0.005  # between two calls
+LAY_S = 0.05  # after which records are laid over that nobody asks about
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
@@ -144,7 +145,8 @@ class Replicas:
             self._check_room()
             for each in asked:
                 self._waiting.add(each, None)
-        self._work.set()
+        # Nobody waits for it: it goes with what is asked next.
+        asyncio.get_running_loop().call_later(LAY_S, self._work.set)
 
     def placed(self, number: int, place: Place) -> None:
         """The record of that number stands there; see ``Judge``."""

@@ -12,9 +12,10 @@ import orjson
 from crossline.core.basics.errors import RetryableError
 from crossline.core.decide.decision import decision_id
 from crossline.core.streams.schema import StreamSpec
+from crossline.serve.decisions.parts import Claim, Parts
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import Answer
-from crossline.serve.decisions.service import Claim, Decisions, Parts
+from crossline.serve.decisions.service import Decisions
 from crossline.serve.decisions.values import Asked, AsOf, Basis, Degraded, NotJudgedError, Place, Verdict
 
 PAYMENTS = StreamSpec.model_validate(
@@ -57,6 +58,7 @@ class FakeJudge:
     numbers: set[int] = field(default_factory=set)
     placed_at: dict[int, Place] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
+    laid: list[str] = field(default_factory=list)
     dry: list[str] = field(default_factory=list)
 
     async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
@@ -68,6 +70,10 @@ class FakeJudge:
             raise self.error
         as_of = AsOf(7, 40, 0)
         return [Verdict(decided(each, self.says), {}, {}, as_of, "basis", self.degraded) for each in asked]
+
+    def lay(self, asked: Sequence[Asked]) -> None:
+        self.laid.extend(each.record_id for each in asked)
+        self.numbers.update(each.number for each in asked)
 
     def placed(self, number: int, place: Place) -> None:
         assert number in self.numbers, "the place of a record that nobody was asked about"
@@ -180,6 +186,7 @@ class Desk:
     ledger: FakeLedger = field(default_factory=FakeLedger)
     outbox: FakeOutbox = field(default_factory=FakeOutbox)
     answers: list[tuple[Answer, Place | None]] = field(default_factory=list)
+    by_broker: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for each in self.held():
@@ -188,8 +195,18 @@ class Desk:
         files = PAYMENTS.model_copy(update={"format": "csv"})
         records = StreamRecords({"payments": PAYMENTS, "generated": PAYMENTS, "files": files})
         logs = {"payments": self.log}
-        told = (FakeFallback(), lambda answer, place: self.answers.append((answer, place)))
-        self.decisions = Decisions(Parts(records, self.judge, self.stream, self.ledger, self.outbox, logs, *told))
+        parts = Parts(
+            records=records,
+            judge=self.judge,
+            stream=self.stream,
+            ledger=self.ledger,
+            outbox=self.outbox,
+            logs=logs,
+            fallback=FakeFallback(),
+            on_answer=lambda answer, place: self.answers.append((answer, place)),
+            by_broker=self.by_broker,
+        )
+        self.decisions = Decisions(parts)
 
     def held(self) -> tuple[asyncio.Event, ...]:
         """What a part waits for before it goes on."""

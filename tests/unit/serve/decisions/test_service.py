@@ -19,9 +19,9 @@ LONG_S = 30.0
 SHORT_S = 0.03
 
 
-def with_desk(work: Callable[[Desk], Awaitable[Any]]) -> Any:
+def with_desk(work: Callable[[Desk], Awaitable[Any]], by_broker: frozenset[str] = frozenset()) -> Any:
     async def run() -> Any:
-        desk = Desk()
+        desk = Desk(by_broker=by_broker)
         try:
             return await work(desk)
         finally:
@@ -73,6 +73,17 @@ def test_exact_is_what_the_pipeline_says_and_the_replica_sees_the_record_too() -
         assert desk.judge.seen == ["t1"]
 
     with_desk(work)
+
+
+def test_exact_asks_no_replica_where_the_broker_has_the_ingest_time() -> None:
+    async def work(desk: Desk) -> None:
+        desk.judge.held.clear()  # it would never answer
+        body = said(await desk.decisions.decide("payments", payment("t1"), "exact", LONG_S))
+        assert (body["decision"], body["answered"]) == ("block", "exact")
+        assert (desk.judge.seen, desk.judge.laid) == ([], ["t1"])
+        assert list(desk.judge.placed_at) == [1]
+
+    with_desk(work, frozenset({"payments"}))
 
 
 def test_the_same_again_is_the_same_body_and_another_content_a_conflict() -> None:

@@ -17,8 +17,9 @@ from tests.unit.serve.replica.conftest import SPEC, STREAM
 from crossline.connectors.objects.files import LocalFiles
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.decisions.adapters import LedgerAnswers
+from crossline.serve.decisions.parts import Parts
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.service import Decisions, Parts
+from crossline.serve.decisions.service import Decisions
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.elsewhere.following import StoreFollower
 from crossline.serve.ledger.opening import ledger_of
