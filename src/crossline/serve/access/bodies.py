@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from crossline.logs import get_logger
+from crossline.serve.access.heads import Head
 from crossline.serve.http.problems import MEDIA_TYPE, ProblemError, refusal
 
 Message = MutableMapping[str, Any]
@@ -44,6 +45,12 @@ class BoundedBody:
         self._started = self._gone = self._ended = False
         self.bytes_max = 0
         self.check: Callable[[], bool] | None = None
+
+    def bound(self, head: Head, bytes_max: int) -> None:
+        """Take no more than ``bytes_max``. Raises ProblemError (413) where the head says already that it is more."""
+        self.bytes_max = bytes_max
+        if head.length is not None and head.length > bytes_max:
+            raise self.too_large(f"{head.length:,}")
 
     async def run(self, app: Callable[..., Awaitable[None]], scope: MutableMapping[str, Any]) -> None:
         """Let ``app`` answer."""
