@@ -1,4 +1,4 @@
-"""``crossline serve``: ``serve PIPELINE`` starts the decision API; keys, users, audit log and OpenAPI file stand below it."""
+"""``crossline serve``: ``serve PIPELINE`` starts the decision API; all else stands below it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Head:
 
 
 def checked_head(scope: MutableMapping[str, Any]) -> Head:
-    """The head of a request. Raises ProblemError (400) where it says a thing twice, or how long the body is in two ways."""
+    """The head of a request. Raises ProblemError (400) where it says a thing twice, or two lengths of the body."""
     credential: bytes | None = None
     length: int | None = None
     coded = False

@@ -226,6 +226,7 @@ def _unknown(said: str, *, given: bool) -> ProblemError:
 
 
 def too_many(wait_s: float) -> ProblemError:
+    """The answer past a limit: when to come again."""
     after_s = max(1, -int(-wait_s // 1))
     said = f"found more requests than this credential or address may send; expected the next in {after_s} s"
     return refusal(429, said, headers={"Retry-After": str(after_s)})

@@ -40,7 +40,8 @@ class Principal:
     """Who asks.
 
     ``kind``: by an API ``key``, by a ``token`` of the identity provider, as anybody where the API is ``open``, as a
-    ``user`` of the machine at the command line, or by a ``session`` of the console. ``expires_ms``: until when the credential holds; None: without end.
+    ``user`` of the machine at the command line, or by a ``session`` of the console. ``expires_ms``: until when the
+    credential holds; None: without end.
     """
 
     name: str

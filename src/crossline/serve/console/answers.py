@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from crossline.serve.access.bodies import BoundedBody
-from crossline.serve.console.assets import STYLE, assets
+from crossline.serve.console.assets import ICON, STYLE, assets
 from crossline.serve.console.layout.render import rendered
 from crossline.serve.console.parts import Message, Scope
 from crossline.serve.http.problems import ProblemError
@@ -55,6 +55,7 @@ class ErrorPage:
 
     TEMPLATE: ClassVar[str] = "layout/error.html"
     style: str
+    icon: str
     title: str
     status: int
     text: str
@@ -73,10 +74,11 @@ class ErrorPart:
 
 @dataclass(frozen=True, slots=True)
 class BouncePage:
-    """Asks for the same address again, from here: a cookie that is ours alone does not come with a link from elsewhere."""
+    """Asks for the same address again, from here: with a link from elsewhere, the session's cookie does not come."""
 
     TEMPLATE: ClassVar[str] = "layout/bounce.html"
     style: str
+    icon: str
     address: str
 
 
@@ -120,7 +122,7 @@ def said_of(problem: ProblemError, *, part: bool = False) -> str:
     text = sentence_of(problem.to_json()["detail"])
     if part:
         return rendered(ErrorPart(title, text, fault))
-    return rendered(ErrorPage(style_address(), title, problem.status, text, fault))
+    return rendered(ErrorPage(style_address(), icon_address(), title, problem.status, text, fault))
 
 
 def sentence_of(text: str) -> str:
@@ -137,6 +139,11 @@ def style_address() -> str:
     return assets().prefix + STYLE
 
 
+def icon_address() -> str:
+    """Where the icon is."""
+    return assets().prefix + ICON
+
+
 def bounced(address: str) -> str:
     """The page that asks for ``address`` again."""
-    return rendered(BouncePage(style_address(), address))
+    return rendered(BouncePage(style_address(), icon_address(), address))

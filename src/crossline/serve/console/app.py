@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.datastructures import Headers
+from python_multipart.exceptions import FormParserError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 
@@ -68,7 +70,9 @@ class Console:
         except BodyTooLargeError:
             await body.refuse(body.too_large(f"more than {body.bytes_max:,}"))
             return
-        except Exception as error:
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told, and the log has it
             await body.refuse(told(error))
             return
         await body.run(answer, scope)
@@ -170,7 +174,7 @@ def told(error: Exception) -> ProblemError:
         return refusal(error.status_code, str(error.detail))
     fault = secrets.token_hex(4)
     log.error("a page could not be made", fault=fault, exc_info=error)
-    said = "The page could not be made. Nothing that you see elsewhere is touched by it. Try again, or tell whoever runs it"
+    said = "The page could not be made. Other pages are not touched by it. Try again, or tell whoever runs the server"
     return ProblemError(500, "fault", said, headers={"X-Fault": fault})
 
 
@@ -196,8 +200,11 @@ async def _form(request: Request) -> dict[str, str]:
     if kind not in {"application/x-www-form-urlencoded", "multipart/form-data", ""}:
         raise refusal(422, f"found a body of type {kind[:60]!r}; expected a form")
     found: dict[str, str] = {}
-    async with request.form(max_files=0, max_fields=FIELDS_MAX) as form:
-        for name, value in form.multi_items():
-            if isinstance(value, str):
-                found[name] = f"{found[name]}\n{value}" if name in found else value
+    try:
+        async with request.form(max_files=0, max_fields=FIELDS_MAX) as form:
+            for name, value in form.multi_items():
+                if isinstance(value, str):
+                    found[name] = f"{found[name]}\n{value}" if name in found else value
+    except (MultiPartException, FormParserError) as error:
+        raise refusal(400, f"found a form that cannot be read: {str(error)[:200]}") from None
     return found

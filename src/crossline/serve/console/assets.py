@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 FOLDER = Path(__file__).parent / "assets"
 PREFIX = "/assets/"
-STYLE = "console.css"
+STYLE, ICON = "console.css", "icon.svg"
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

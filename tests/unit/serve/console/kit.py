@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.cookies import SimpleCookie
@@ -28,7 +29,7 @@ from crossline.serve.console.people.users import UserFile
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
 
-NOW_MS = 1_795_500_256_550  # 2026-11-24T04:44:16.550Z, a Tuesday
+NOW_MS = 1_795_500_256_550  # 2026-11-24T06:04:16.550Z, a Tuesday
 PASSWORD = "correct horse battery"
 FAST = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
 HOST = "127.0.0.1:8080"
@@ -166,7 +167,7 @@ def room(
     settings = ServeSettings(
         open=open_,
         path=str(path),
-        users=str(folder / "users.db"),
+        users=more.pop("users", str(folder / "users.db")),
         keys=str(folder / "keys.db"),
         oidc=oidc,
         limits=limits or LimitSettings(),
@@ -184,8 +185,15 @@ def room(
     try:
         yield Room(parts, console, Split(access, console), clock, folder)
     finally:
-        asyncio.run(console.close())
-        asyncio.run(rest.state.close())
+        apart(console.close)
+        apart(rest.state.close)
+
+
+def apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run it in a thread: in this one playwright may have a loop."""
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    thread.join()
 
 
 def who(name: str, *scopes: str) -> Principal:

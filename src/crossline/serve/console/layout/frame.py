@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crossline.serve.console.asked import Asked
-from crossline.serve.console.layout.shell import GLOBAL_KEYS, Crumb, Group, Key, Line, Shell, Who, initials
+from crossline.serve.console.layout.shell import GLOBAL_KEYS, SEARCH_KEY, Crumb, Group, Key, Line, Shell, Who, initials
 from crossline.serve.console.pages.page import Page
 
 GROUPS = ("Work", "Rules", "Operations")
@@ -41,7 +41,7 @@ class Frame:
             nonce=asked.nonce,
             live=asked.allows("read:alerts") and asked.parts.deps.events is not None,
             search="/search" in paths,
-            keys=(*keys, *go, *GLOBAL_KEYS),
+            keys=(*keys, *go, *(each for each in GLOBAL_KEYS if each is not SEARCH_KEY or "/search" in paths)),
             scripts=scripts,
             toast=asked.toast,
         )

@@ -24,7 +24,7 @@ class Times:
 
     Example:
         >>> Times(ZoneInfo("UTC"), 1_795_500_256_550).moment(1_795_500_256_550).text
-        '04:44:16'
+        '06:04:16'
     """
 
     zone: ZoneInfo

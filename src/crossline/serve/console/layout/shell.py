@@ -85,7 +85,8 @@ class Shell:
     toast: Toast | None = None
 
 
-GLOBAL_KEYS = (Key(("/",), "search"), Key(("?",), "keys"), Key(("z",), "undo"), Key(("Esc",), "close, then go back"))
+SEARCH_KEY = Key(("/",), "search")
+GLOBAL_KEYS = (SEARCH_KEY, Key(("?",), "keys"), Key(("z",), "undo"), Key(("Esc",), "close, then go back"))
 
 
 def initials(name: str) -> str:

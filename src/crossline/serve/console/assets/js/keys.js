@@ -12,6 +12,10 @@ function isShown(element) {
   return element.getClientRects().length > 0;
 }
 
+function cameFromHere() {
+  return document.referrer.startsWith(`${location.origin}/`) && history.length > 1;
+}
+
 function press(key) {
   const found = [...document.querySelectorAll("[data-key]")].find((each) => each.dataset.key === key && isShown(each));
   if (!found) return false;
@@ -61,6 +65,10 @@ export function startKeys() {
     if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape" && inField(event.target) && !event.target.closest("dialog")) {
       event.target.blur();
+      return;
+    }
+    if (event.key === "Escape" && !document.querySelector("dialog[open]") && cameFromHere()) {
+      history.back();
       return;
     }
     if (inField(event.target) || document.querySelector("dialog[open]")) return;

@@ -10,11 +10,12 @@ from typing import ClassVar
 class LoginPage:
     """``next``: the page that was asked for; ``user``: as it was typed; ``notice``: why it did not work.
 
-    ``provider``, ``local``: which ways there are. ``crossing``: of the drawing, as an SVG path.
+    ``provider``, ``local``: which ways there are.
     """
 
     TEMPLATE: ClassVar[str] = "pages/login/login.html"
     style: str
+    icon: str
     pipeline: str
     next: str
     user: str

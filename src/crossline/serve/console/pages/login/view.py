@@ -12,7 +12,7 @@ from crossline.core.basics.errors import RetryableError
 from crossline.logs import get_logger
 from crossline.serve.access.credentials import RefusedCredentialError
 from crossline.serve.access.roles import Principal
-from crossline.serve.console.answers import bounced, style_address
+from crossline.serve.console.answers import bounced, icon_address, style_address
 from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.gate import NOBODY, check_origin, origin_of, peer_of, safe_next
 from crossline.serve.console.pages.login.context import LoginPage
@@ -171,6 +171,7 @@ def _page(asked: Asked, next_page: str, *, user: str = "", notice: str = "") -> 
     parts = asked.parts
     return LoginPage(
         style=style_address(),
+        icon=icon_address(),
         pipeline=parts.deps.config.name,
         next=next_page,
         user=user,
