@@ -244,7 +244,6 @@ def test_paths_and_heads_of_any_kind_lead_nowhere(tmp_path: Path) -> None:
             f"{at.console._assets.prefix}%2e%2e/manifest.json",
             "/audit/..%2f..%2fetc/passwd",
             "/people/%00/roles",
-            "//audit",
         ):
             assert seat.get(path).status_code == 404, path
         for sent in ({"Content-Length": "-1"}, {"Transfer-Encoding": "gzip"}):
