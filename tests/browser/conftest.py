@@ -39,7 +39,7 @@ class Watched:
         self.page.fill("#user", name)
         self.page.fill("#password", PASSWORD)
         self.page.press("#password", "Enter")
-        self.page.wait_for_url(f"**{path}")
+        self.page.wait_for_url(self.site.url + path)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ _DIFF = (
     ("+", "  senders >= 5 and received >= 150000"),
     (" ", "  and amount_cents > 3 * usual"),
 )
-_COLUMNS = (("", False), ("Time", False), ("Sender", False), ("Amount, EUR", True))
+_COLUMNS = (("Mark", False), ("Time", False), ("Sender", False), ("Amount, EUR", True))
 _RECORDS = (
     ("●", "13:51:02.118", "a0002793", "412.00"),
     ("●", "13:58:40.900", "a0010897", "388.50"),

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from crossline.connectors.stores import DecisionFilter, Mark
+from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.decide.words import ACTIONS
 from crossline.core.texts.problems import one_of, shown
@@ -33,8 +34,7 @@ def view(asked: Asked) -> DecisionsPage:
         raise invalid("?decision", shown(wanted), one_of(ACTIONS))
     record = asked.query.get("record", "")[:ID_CHARS]
     which = DecisionFilter(decision=wanted or None, record_id=record or None)
-    with closing(asked.parts.deps.store()) as store:
-        found = store.decisions_before(which, _mark(asked), ROWS + 1)
+    found = _found(asked, which)
     kept = {name: value for name, value in (("decision", wanted), ("record", record)) if value}
     older = {**kept, "before": cursor_of(list(found[ROWS - 1][0]), OF)} if len(found) > ROWS else {}
     return DecisionsPage(
@@ -74,6 +74,16 @@ def one(asked: Asked) -> DecisionPage:
         receipt="" if receipt is None else orjson.dumps(receipt, option=orjson.OPT_INDENT_2).decode(),
         digest="" if receipt is None else str(receipt.get("digest", "")),
     )
+
+
+def _found(asked: Asked, which: DecisionFilter) -> list[tuple[Mark, dict[str, Any]]]:
+    """One more than are shown; none where the store is not made yet, since the pipeline delivered nothing."""
+    mark = _mark(asked)
+    try:
+        with closing(asked.parts.deps.store()) as store:
+            return store.decisions_before(which, mark, ROWS + 1)
+    except UsageError:
+        return []
 
 
 def _receipt(asked: Asked, decision_id: str) -> Mapping[str, Any] | None:
