@@ -180,7 +180,7 @@ def find_browser() -> str | None:
 
 
 def ensure_browser() -> None:
-    """Install a chromium where there is none and that can be done: as root on Debian. Tests that need it say so else."""
+    """Install a chromium where there is none and that can be done: as root on Debian. Tests say so else."""
     apt = shutil.which("apt-get")
     if find_browser() is not None or apt is None or os.geteuid() != 0:
         return

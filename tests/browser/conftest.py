@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
 from unit.serve.console.kit import PASSWORD, Room, room
 
 from .finding import FLAGS, find_browser

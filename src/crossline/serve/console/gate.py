@@ -132,7 +132,7 @@ class Gate:
         return made[name].OutputString()
 
     def check_host(self, headers: Headers) -> None:
-        """Where nobody logs in, a page of another name must not get at it (DNS rebinding). Raises ProblemError (403)."""
+        """Where nobody logs in, only this machine's names are answered (DNS rebinding). Raises ProblemError (403)."""
         if self._parts.settings.open and not is_here(headers.get("host", "").encode("latin-1", "replace")):
             raise refusal(403, "found a host that is not this machine; expected 127.0.0.1, [::1] or localhost")
 

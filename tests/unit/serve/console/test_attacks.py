@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+
 from crossline.core.settings.process.serve import LimitSettings
 
 from .kit import HERE, HOST, PASSWORD, room

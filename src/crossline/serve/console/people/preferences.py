@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 import orjson
@@ -67,7 +67,7 @@ def zones() -> list[str]:
 
 def preferences_of(form: Mapping[str, str]) -> Preferences:
     """What a form says. Raises ProblemError (422) where it says what is none."""
-    said = {}
+    said: dict[str, Any] = {}
     for name, choices in _CHOICES.items():
         value = form.get(name, choices[0])
         if value not in choices:
@@ -76,4 +76,4 @@ def preferences_of(form: Mapping[str, str]) -> Preferences:
     zone = form.get("zone", "UTC")
     if zone not in available_timezones():
         raise invalid("/zone", shown(zone), "a zone of this machine, such as Europe/Berlin")
-    return Preferences(**said, zone=zone)  # type: ignore[arg-type] - each is one of its choices
+    return Preferences(**said, zone=zone)

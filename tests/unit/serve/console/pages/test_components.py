@@ -27,7 +27,7 @@ def drawn(part: str, call: str, **given: object) -> str:
 
 
 def test_a_figure_stands_against_its_threshold_in_the_middle() -> None:
-    """Of a bar 288 wide the threshold is at 144; what lies beyond is red, and more than twice as much ends in an arrow."""
+    """Of a bar 288 wide the threshold is at 144; beyond it is red, and more than twice as much ends in an arrow."""
     assert 'class="v1" y="4" width="96.0"' in drawn("figure", "bar(4 / 6, true)")
     assert "over" not in drawn("figure", "bar(1, true)")
     beyond = drawn("figure", "bar(1.5, true)")

@@ -69,11 +69,11 @@ def test_names_are_principals_and_are_told_apart(tmp_path: Path) -> None:
     for name, found in (("lnes.vale", "taken for ines.vale"), ("a\nb", "character 2"), ("", "without a character")):
         with pytest.raises(UsageError, match=found):
             users.create(name, ["viewer"], PASSWORD, now_ms=NOW_MS)
-    with pytest.raises(UsageError, match="did you mean approver|approver"):
+    with pytest.raises(UsageError, match="did you mean approver"):
         users.create("tomas", ["aprover"], PASSWORD, now_ms=NOW_MS)
     with pytest.raises(UsageError, match="no role"):
         users.set_roles("ines.vale", [])
-    with pytest.raises(CrosslineError, match="found no user ines.wale"):
+    with pytest.raises(CrosslineError, match=r"found no user ines\.wale"):
         users.disable("ines.wale", now_ms=NOW_MS)
     assert [(each.name, each.roles) for each in users.listed()] == [("ines.vale", ("viewer", "analyst"))]
 

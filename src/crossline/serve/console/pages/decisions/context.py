@@ -41,7 +41,7 @@ class DecisionsPage:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why. ``address``: of the alert, where it is one's; ``held``: what holds it, where it is of before."""
+    """Why. ``said``: the alert's message, or its id."""
 
     rule: str
     said: str
@@ -61,7 +61,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class DecisionPage:
-    """``decision``: as it stands now; ``receipt``: its JSON, whole; empty: it has none, or who looks may not read it."""
+    """``decision``: as it stands now; ``receipt``: its JSON, whole; empty: it has none."""
 
     TEMPLATE: ClassVar[str] = "pages/decisions/decision.html"
     shell: Shell

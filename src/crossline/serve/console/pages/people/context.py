@@ -11,7 +11,7 @@ from crossline.serve.console.layout.shell import Shell
 
 @dataclass(frozen=True, slots=True)
 class PersonRow:
-    """A local user. ``self``: it is who looks, who cannot lock himself out. ``disabled``: since when."""
+    """A local user. ``is_self``: it is who looks, who cannot lock himself out. ``disabled``: since when."""
 
     name: str
     address: str
