@@ -55,7 +55,7 @@ def tab_to(page: Page, name: str) -> None:
     """Tab until what is focused is called so."""
     for _ in range(60):
         page.keyboard.press("Tab")
-        if name in (page.evaluate("document.activeElement.textContent") or ""):
+        if " ".join(page.evaluate("document.activeElement.textContent").split()) == name:
             return
     pytest.fail(f"nothing called {name} gets the focus")
 

@@ -11,9 +11,8 @@ from typing import Any
 from crossline.core.basics.errors import RetryableError
 from crossline.core.settings.process.serve import LimitSettings
 from crossline.logs import get_logger
-from crossline.serve.access.bodies import BoundedBody
+from crossline.serve.access.bodies import BoundedBody, checked_head, is_here
 from crossline.serve.access.credentials import Credentials, RefusedCredentialError
-from crossline.serve.access.heads import checked_head, is_here
 from crossline.serve.access.keyring import KeysUnknownError
 from crossline.serve.access.limits import COSTLY_BURST, COSTLY_PER_S, WRONG_BURST, WRONG_PER_S, Buckets, peer_key
 from crossline.serve.access.roles import ANYBODY, Principal

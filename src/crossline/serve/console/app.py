@@ -19,8 +19,7 @@ from starlette.routing import compile_path
 
 from crossline.core.basics.errors import CrosslineError
 from crossline.logs import get_logger
-from crossline.serve.access.bodies import BodyTooLargeError
-from crossline.serve.access.heads import checked_head
+from crossline.serve.access.bodies import BodyTooLargeError, checked_head
 from crossline.serve.console.access import AUDITS_ITSELF
 from crossline.serve.console.answers import PageBody, bounced, headers_of
 from crossline.serve.console.asked import Asked, Shown

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from starlette.datastructures import Headers
 
-from crossline.serve.access.heads import is_here
+from crossline.serve.access.bodies import is_here
 from crossline.serve.access.limits import Buckets, peer_key
 from crossline.serve.access.middleware import too_many
 from crossline.serve.access.roles import ANYBODY, Principal

@@ -46,7 +46,7 @@ def test_severity_is_told_by_bars_and_by_its_word() -> None:
 
 
 def test_a_sparkline_is_drawn_to_its_width() -> None:
-    assert 'd="M3.0 18.0L48.0 10.0L93.0 2.0"' in drawn("sparkline", 'sparkline([0, 0.5, 1], "it rose")')
+    assert 'd="M3.0 18.0L48.0 10.0L93.0 2.0"' in drawn("sparkline", 'sparkline([0.0, 0.5, 1.0], "it rose")')
 
 
 def test_a_diff_says_its_signs_as_text() -> None:
