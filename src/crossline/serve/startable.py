@@ -14,7 +14,7 @@ from crossline.core.settings.process.serve import ServeSettings, TlsSettings
 from crossline.serve.assembly import check_sources, checked
 from crossline.serve.ledger.signing import Signer
 
-NEEDED = ("fastapi", "httptools", "starlette", "uvicorn", "uvloop")
+NEEDED = ("argon2", "fastapi", "httptools", "jinja2", "python_multipart", "starlette", "uvicorn", "uvloop")
 
 
 def check_startable(config: PipelineConfig) -> ServeSettings:
