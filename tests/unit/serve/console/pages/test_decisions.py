@@ -64,7 +64,7 @@ def test_pages_follow_each_other_without_a_gap(tmp_path: Path) -> None:
 
 def test_one_decision_with_its_revision_and_receipt(tmp_path: Path) -> None:
     with room(tmp_path) as at:
-        revision = decided(7, kind="revision", decision_id="r1", revises="d0007", decision="allow", cause="late record")
+        revision = decided(7, kind="revision", decision_id="r1", revises="d0007", decision="allow", because="c0099")
         ledger = FakeLedger(
             {"d0007": decided(7)}, {"d0007": [revision]}, {"d0007": {"digest": "ab" * 32, "key_id": None}}
         )
@@ -77,7 +77,7 @@ def test_one_decision_with_its_revision_and_receipt(tmp_path: Path) -> None:
             "block",
             "allow",
         ]  # now, then, since
-        assert "late record" in text
+        assert "correction c0099" in text
         assert "many_senders, version 3" in text
         assert "6 senders &lt;b&gt;" in text
         assert "&#34;key_id&#34;: null" in text

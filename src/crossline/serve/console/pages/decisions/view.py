@@ -68,7 +68,7 @@ def one(asked: Asked) -> DecisionPage:
         policy=str(now.get("policy_version", "")),
         rules_digest=str(now.get("rules_digest", "")),
         event_time=str(found.get("event_time", "")),
-        steps=tuple(_step(asked, each) for each in (found, *revisions)),
+        steps=(_step(asked, found, "decision"), *(_step(asked, each, "revision") for each in revisions)),
         reasons=tuple(_reason(each) for each in now.get("reasons", ())),
         degraded=tuple(_plain(each) for each in found.get("degraded", ())),
         receipt="" if receipt is None else orjson.dumps(receipt, option=orjson.OPT_INDENT_2).decode(),
@@ -117,9 +117,10 @@ def _row(asked: Asked, said: Mapping[str, Any]) -> DecisionRow:
     )
 
 
-def _step(asked: Asked, said: Mapping[str, Any]) -> Step:
-    kind = str(said.get("kind", "decision"))
-    how = said.get("cause") if kind == "revision" else said.get("answered")
+def _step(asked: Asked, said: Mapping[str, Any], kind: str) -> Step:
+    """An answer, with how it was judged; a revision, with the correction that it follows from."""
+    because = said.get("because")
+    how = said.get("answered") if kind == "decision" else because and f"correction {because}"
     moment = asked.times.moment(_ms(said, "decided_at"), exact=True)
     return Step(moment, kind, str(said["decision"]), str(said.get("score", "")), _plain(how))
 
