@@ -14,6 +14,7 @@ from crossline.connectors.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
+from crossline.serve.app import casework
 from crossline.serve.app.audited import Audited
 from crossline.serve.app.elsewhere import ReadsAlone
 from crossline.serve.app.events import AllEvents
@@ -21,8 +22,6 @@ from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.openapi_hot import HOT_PATHS
 from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import Api
-from crossline.serve.cases.cases import FILE as CASES
-from crossline.serve.cases.cases import Cases
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
@@ -42,15 +41,16 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         lag = api.replicas.lag()
         return Readiness(lag.ready, {"batch": lag.batch, "behind_ms": lag.ms})
 
-    cases, audit = Cases(api.path / CASES), AuditLog(api.path / AUDIT, wall_clock_ms)
+    audit, desk = AuditLog(api.path / AUDIT, wall_clock_ms), casework.of(api)
     rest = create_api(
         Dependencies(
             pipeline=pipeline,
             config=api.config,
             path=api.path,
             decisions=api.answers,
-            cases=StoredCases(cases),
-            events=AllEvents(api.reader, api.revised),
+            cases=StoredCases(desk.desk),
+            desk=desk.desk,
+            events=AllEvents(api.reader, api.revised, desk.changes),
             audit=audit.path,
             ready=ready,
         ),
@@ -65,7 +65,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
 
     async def close() -> None:
         await rest.state.close()
-        cases.close()
+        await desk.close()
 
     return Counted(guarded(hot, settings), api.figures), close
 

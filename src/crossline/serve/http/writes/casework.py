@@ -35,10 +35,6 @@ class CaseStore(Protocol):
         """A case with its notes; None where there is none."""
         ...
 
-    def cases(self, filters: Mapping[str, str], after: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
-        """The cases that have these values (of ``status``, ``assignee``), the latest opened first, after that id."""
-        ...
-
     def change_case(self, case_id: str, version: int, change: Mapping[str, Any], who: str) -> Mapping[str, Any]:
         """Change the fields of ``change``; the case as it is then. Raises ChangedError as ``put_label``."""
         ...
