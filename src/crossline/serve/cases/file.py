@@ -24,6 +24,7 @@ APPLICATION_ID = 0x63726C63  # "crlc"
 BUSY_S = 5.0
 KEPT_MS = 7 * 86_400_000  # for how long a key is known
 KEYS_MAX = 200_000
+CACHE_KIB = 65_536
 
 
 class CaseFile:
@@ -44,6 +45,7 @@ class CaseFile:
             with self._errors():
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             with self.transaction():
                 self._make()
         except BaseException:
