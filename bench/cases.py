@@ -1,7 +1,7 @@
 """The casework: how fast alerts become cases, and how fast queues, searches and cases are read.
 
 ``python -m bench.cases [--alerts N] [--folder FOLDER] [--rounds N]``. Alerts come as batches give them, 3 to 4 a case,
-through the same intake as in the API, 250 in a transaction that is synced. A folder that has such a store is read again.
+through the same intake as in the API, 250 in a transaction that is synced. A FOLDER with one is read again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETTINGS = CasesSettings.model_validate(
 def alerts(first: int, count: int) -> Iterator[tuple[str, bytes]]:
     """Alerts number ``first`` and on: an account has 3 or 4 of them, close together."""
     for number in range(first, first + count):
-        at = random.Random(number)  # noqa: S311 - no secret
+        at = random.Random(number)
         account = f"a{number // 100 * 30 + at.randrange(30):07}"
         rule = f"rule_{at.randrange(40):02}"
         said = {
@@ -68,12 +68,11 @@ def taken(intake: Intake, first: int, count: int, at_once: int) -> float:
 
 def worked(desk: CaseDesk, cases: int) -> None:
     """Resolve most cases, and move some of the others on, as analysts would have."""
-    at, done = random.Random(7), 0  # noqa: S311 - as above
+    at = random.Random(7)
     names = [f"C-{number}" for number in range(1, cases + 1) if at.random() < 0.9]
-    for first in range(0, len(names), 2_000):
+    for done, first in enumerate(range(0, len(names), 2_000)):
         part = names[first : first + 2_000]
         desk.bulk(part, Act("resolve", label="fraud" if done % 7 == 0 else "good"), "ada", len(part))
-        done += 1
     left = [f"C-{number}" for number in range(1, cases + 1, 11)]
     for first in range(0, len(left), 2_000):
         part = left[first : first + 2_000]
@@ -130,7 +129,7 @@ def run(folder: Path, count: int, rounds: int) -> Report:
     began = time.perf_counter()
     CaseDesk(cases).queue.board.follow()
     report.add(what="reading the columns once", ms=round(1_000 * (time.perf_counter() - began)))
-    for name, ask in queries(desk, found["cases"], random.Random(11)).items():  # noqa: S311 - as above
+    for name, ask in queries(desk, found["cases"], random.Random(11)).items():
         ask()
         times = []
         for _ in range(rounds):

@@ -24,8 +24,8 @@ from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
 from crossline.core.settings.postgres import LedgerSettings
-from crossline.core.settings.process.engine import EngineSettings
 from crossline.core.settings.process.casework import CasesSettings, MoneySettings
+from crossline.core.settings.process.engine import EngineSettings
 from crossline.core.settings.process.serve import (
     LimitSettings,
     OidcSettings,

@@ -159,7 +159,8 @@ def notes(file: CaseFile, case_id: str, limit: int) -> list[CaseEvent]:
     found = file.rows(
         "SELECT * FROM case_events WHERE case_id = ? AND kind = 'note' AND NOT EXISTS "
         "(SELECT 1 FROM case_events AS u WHERE u.case_id = case_events.case_id AND u.kind = 'undone' "
-        "AND u.after = '{\"note\":' || case_events.number || '}') ORDER BY number DESC LIMIT ?", (case_id, limit)
+        "AND u.after = '{\"note\":' || case_events.number || '}') ORDER BY number DESC LIMIT ?",
+        (case_id, limit),
     )
     return [_event(each) for each in reversed(found)]
 

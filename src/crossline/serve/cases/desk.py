@@ -62,7 +62,7 @@ class CaseDesk:
         return {name: self.queue.count(each.checked(), who) for name, each in wanted.items()}
 
     def case(self, case_id: str) -> dict[str, Any]:
-        """A case whole: alerts, notes, what became of it. One that was merged says into which. Raises NotThereError."""
+        """A case whole: alerts, notes, what became of it; of one that was merged into which. Raises NotThereError."""
         self.wake()
         with self.file.reading():
             seq = rows.seq_of(self.file, case_id)
@@ -132,7 +132,7 @@ class CaseDesk:
         return reading.listed(self.file, self.queue.board.similar(seq, limit).tolist())
 
     def linked(self, case_id: str, limit: int = NEAR_MAX) -> list[dict[str, Any]]:
-        """Cases that share a value with it by which alerts are linked, the latest first, each with what is ``shared``."""
+        """Cases that share a value by which alerts are linked, the latest first, each with what is ``shared``."""
         shared = searching.linked(self.file, rows.seq_of(self.file, case_id), limit)
         told = reading.listed(self.file, list(shared))
         return [

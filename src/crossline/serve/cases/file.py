@@ -103,16 +103,20 @@ class CaseFile:
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """What ``statement`` finds."""
-        with self._lock, self._errors():
+        with self._lock:
             try:
                 return self._connection.execute(statement, values).fetchall()
             except UnicodeEncodeError:  # half of a character: no text that is stored has one
                 return []
+            except sqlite3.DatabaseError as error:
+                raise self._error(error) from error
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> int:
         """The number of the row that ``statement`` added, of those with numbers."""
-        with self._errors():
+        try:
             return self._connection.execute(statement, values).lastrowid or 0
+        except sqlite3.DatabaseError as error:
+            raise self._error(error) from error
 
     def known_key(self, who: str, key: str | None, asked: Any, now_ms: int) -> Any | None:
         """What was answered to the same request with this ``Idempotency-Key``; None: nothing yet. In a transaction.
@@ -162,12 +166,13 @@ class CaseFile:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.OperationalError as error:
-            raise RetryableError(
-                f"{self.path} takes nothing now ({error}); the same request may succeed later"
-            ) from error
         except sqlite3.DatabaseError as error:
-            raise StateError(f"{self.path}: found no file of labels and cases that can be read ({error})") from error
+            raise self._error(error) from error
+
+    def _error(self, error: sqlite3.DatabaseError) -> RetryableError | StateError:
+        if isinstance(error, sqlite3.OperationalError):
+            return RetryableError(f"{self.path} takes nothing now ({error}); the same request may succeed later")
+        return StateError(f"{self.path}: found no file of labels and cases that can be read ({error})")
 
 
 def _digest(asked: Any) -> str:

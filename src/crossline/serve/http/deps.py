@@ -56,8 +56,9 @@ class Dependencies:
 
     ``pipeline``: its file; ``config``: what stands in it, its paths joined to its folder. ``path``: the folder of
     ``serve.path``, for what the routes keep themselves. What is None is answered with a problem that says so.
-    ``cases``, ``desk``: labels and cases, and what people do with cases, of the same file. ``audit``: the audit log. ``open_store``: opens the pipeline's store anew, in the thread that reads it.
-    ``body_max``: most bytes of a request.
+    ``cases``, ``desk``: labels and cases, and what people do with cases, of one file. ``audit``: the file of the audit
+    log. ``open_store``: opens the pipeline's store anew, in the thread that reads it. ``body_max``: most bytes of a
+    request.
     """
 
     pipeline: Path

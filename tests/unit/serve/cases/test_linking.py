@@ -57,7 +57,9 @@ def test_a_card_that_is_shared_links_accounts(desk: Desk) -> None:
 
 def test_between_two_cases_the_older_takes_it_and_the_other_is_linked(desk: Desk) -> None:
     desk.take(alert("y1", account="a2"), alert("x1"))
-    desk.take(alert("z1", account="a1", record={"card_hash": "h"}), alert("w1", account="a2", record={"card_hash": "h"}))
+    desk.take(
+        alert("z1", account="a1", record={"card_hash": "h"}), alert("w1", account="a2", record={"card_hash": "h"})
+    )
     assert alerts_by_case(desk) == {"C-1": ["w1", "y1"], "C-2": ["x1", "z1"]}
     (linked,) = desk.desk.linked("C-1")
     assert (linked["number"], linked["shared"]) == ("C-2", [{"field": "card_hash", "value": "h"}])
@@ -147,7 +149,9 @@ class Twin:
 
         found = [case for case in self.cases if near(case)]
         live = [case for case in found if case["state"] != "resolved"]
-        done = [c for c in found if c["state"] == "resolved" and at_ms <= max(a[1] for a in c["alerts"]) + SETTINGS.reopen]
+        done = [
+            c for c in found if c["state"] == "resolved" and at_ms <= max(a[1] for a in c["alerts"]) + SETTINGS.reopen
+        ]
         if not live and not done:
             self.cases.append({"state": "open", "alerts": []})
         case = live[0] if live else done[-1] if done else self.cases[-1]
@@ -167,7 +171,9 @@ ALERTS = st.tuples(
     st.integers(0, 60),
     st.booleans(),
 )
-ACTS = st.tuples(st.sampled_from(["resolve", "merge", "detach", "snooze", "kill", "replay"]), st.integers(1, 6), st.integers(1, 6))
+ACTS = st.tuples(
+    st.sampled_from(["resolve", "merge", "detach", "snooze", "kill", "replay"]), st.integers(1, 6), st.integers(1, 6)
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -185,7 +191,9 @@ def test_cases_are_what_a_naive_twin_says(tmp_path_factory: pytest.TempPathFacto
         if step[0] == "alert":
             _, name, account, record, hours, shadow = step
             at_ms = START + hours * HOUR
-            said = alert(f"x{name}", at_ms, account, record=record, kind="shadow" if shadow and hours % 7 == 0 else "alert")
+            said = alert(
+                f"x{name}", at_ms, account, record=record, kind="shadow" if shadow and hours % 7 == 0 else "alert"
+            )
             batch.append(said)
             twin.take(said, at_ms)
             if len(batch) >= cut:

@@ -102,8 +102,10 @@ def test_counts_above_a_bound_say_so(desk: Desk, monkeypatch: pytest.MonkeyPatch
 def test_one_search_over_all_that_is_known(desk: Desk) -> None:
     desk.take(alert("aa-77", account="b0005534", message="Überweisung to a mule", record={"card_hash": "4929deadbeef"}))
     desk.take(alert("x2", account="other", message="nothing of note"))
-    desk.desk.act("C-2", Act("note", text="called the customer, it's \"fine\""), "ada")
-    desk.cases.create_case("Ring of three", [LinkedAlert("z9", "payments", "t0000007")], who="ada", about={"zone": "north"})
+    desk.desk.act("C-2", Act("note", text='called the customer, it\'s "fine"'), "ada")
+    desk.cases.create_case(
+        "Ring of three", [LinkedAlert("z9", "payments", "t0000007")], who="ada", about={"zone": "north"}
+    )
 
     def found(text: str) -> list[int]:
         return numbers(desk, QueueFilter(q=text))
@@ -211,10 +213,12 @@ def test_a_queue_is_what_a_plain_list_says(
             desk.desk.act(f"C-{number}", Act("assign"), "ada")
         if resolved:
             desk.desk.act(f"C-{number}", Act("resolve"), "ada")
-        seen = {"open": not resolved, "unassigned": not resolved and not assigned, "resolved": resolved, "all": True}[view]
+        seen = {"open": not resolved, "unassigned": not resolved and not assigned, "resolved": resolved, "all": True}[
+            view
+        ]
         enough = money is None or (euros > 0 and euros >= money)
         if seen and enough and (severity is None or grave >= SEVERITIES.index(severity)):
-            plain.append((number, grave, euros if euros else -1, hour))
+            plain.append((number, grave, euros or -1, hour))
     orders: dict[str, Any] = {
         "newest": lambda each: (each[3], each[0]),
         "money": lambda each: (each[2], each[3], each[0]),

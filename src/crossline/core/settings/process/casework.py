@@ -36,7 +36,9 @@ class CasesSettings(Settings):
         "record that it carries.",
     )
     within: DurationMs = Field(
-        default=DAY_MS, ge=1, description="An alert joins a case that had the same value within this time, by event time."
+        default=DAY_MS,
+        ge=1,
+        description="An alert joins a case that had the same value within this time, by event time.",
     )
     reopen: DurationMs = Field(
         default=DAY_MS,

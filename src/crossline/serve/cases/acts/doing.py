@@ -113,9 +113,7 @@ def _resolve(doing: Doing, case: Standing, act: Act) -> None:
 def _labelled(doing: Doing, case: Standing, record: tuple[str, str], given: bool, reason: str) -> Any:
     """Label a record; its version now, and that of the label before, 0 where there was none."""
     before = labels.last(doing.file, *record)
-    made = labels.add(
-        doing.file, record, Verdict(given, reason), doing.who, doing.now_ms, case_id=case.case_id
-    )
+    made = labels.add(doing.file, record, Verdict(given, reason), doing.who, doing.now_ms, case_id=case.case_id)
     return [*record, made.version, 0 if before is None else before.version]
 
 

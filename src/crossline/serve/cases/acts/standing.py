@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crossline.core.texts.problems import shown
 from crossline.serve.cases import rows, summary
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.values import ChangedError, NotTakenError

@@ -10,9 +10,7 @@ from crossline.core.texts.problems import one_of, shown
 from crossline.serve.cases import checks
 from crossline.serve.cases.values import NotTakenError
 
-ActName = Literal[
-    "assign", "unassign", "snooze", "escalate", "note", "resolve", "reopen", "merge", "detach", "undo"
-]
+ActName = Literal["assign", "unassign", "snooze", "escalate", "note", "resolve", "reopen", "merge", "detach", "undo"]
 ACT_NAMES: tuple[ActName, ...] = get_args(ActName)
 LABELS: Mapping[str, bool] = {"fraud": True, "good": False}
 SNOOZE_MAX_MS = 366 * 86_400_000

@@ -115,7 +115,10 @@ def told(file: CaseFile, row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
     (hidden,) = file.rows(
         "SELECT count(*) AS n, max(event_ms) AS last_ms FROM alerts WHERE suppressed_by = ?", (row["number"],)
     )
-    (frauds,) = file.rows(f"SELECT count(DISTINCT stream || char(10) || record_id) AS n FROM ({_HID})", (row["number"],))  # noqa: S608 - our names
+    (frauds,) = file.rows(
+        f"SELECT count(DISTINCT stream || char(10) || record_id) AS n FROM ({_HID})",  # noqa: S608 - our names
+        (row["number"],),
+    )
     return {
         "suppression_id": row["number"],
         "version": row["version"],

@@ -26,7 +26,7 @@ Step = tuple[Literal["alerts", "decisions"], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far batches were taken: ``step`` lines of batch ``batch``. ``planned``: of that batch, which tells it apart."""
+    """How far batches were taken: ``step`` lines of batch ``batch``, which ``planned`` tells apart from others."""
 
     batch: int = -1
     step: int = 0

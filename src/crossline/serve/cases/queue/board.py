@@ -161,8 +161,8 @@ class Board:
             mask &= self._having("rules", {wanted.rule_id})[column["rules"]]
         for name, bound in (("from_ms", wanted.from_ms), ("to_ms", wanted.to_ms)):
             if bound is not None:
-                bound = max(-(2**62), min(bound, 2**62))
-                mask &= column["last_ms"] >= bound if name == "from_ms" else column["last_ms"] < bound
+                at_ms = max(-(2**62), min(bound, 2**62))
+                mask &= column["last_ms"] >= at_ms if name == "from_ms" else column["last_ms"] < at_ms
         return mask
 
     def _view(self, view: str, who: str, column: Mapping[str, Any]) -> Bools:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import Query, Request
 from fastapi import Path as InPath
+from fastapi import Query, Request
 from pydantic import Field, StringConstraints
 
 from crossline.core.texts.problems import shown

@@ -45,9 +45,7 @@ def queue_routes(deps: Dependencies) -> APIRouter:
         """Exact up to 10,000, beyond that `more` is true. `saved`: of the views that whoever asks has saved."""
         only_known(request)
         desk = desk_of(deps)
-        saved = {
-            each["name"]: FilterBody.model_validate(each["query"]).wanted() for each in views(desk.file, who.name)
-        }
+        saved = {each["name"]: FilterBody.model_validate(each["query"]).wanted() for each in views(desk.file, who.name)}
         found = {"views": desk.counts(who.name), "saved": asked(lambda: desk.counts(who.name, saved)) if saved else {}}
         return json_answer(found)
 
@@ -66,7 +64,7 @@ def queue_routes(deps: Dependencies) -> APIRouter:
 
     @routes.get("/v1/cases/{case_id}/linked", openapi_extra=_READ, summary="Cases that share a value with it")
     def linked(request: Request, case_id: CaseId) -> Any:
-        """Values by which alerts are linked (`shared`), the latest first; at most 20. They are not merged by themselves."""
+        """By values that link alerts (`shared`), the latest first; at most 20. Only people merge cases."""
         only_known(request)
         return json_answer(page(asked(lambda: desk_of(deps).linked(case_id)), None))
 

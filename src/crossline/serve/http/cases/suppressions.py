@@ -37,7 +37,9 @@ class ConditionBody(Body):
 class SuppressionBody(Body):
     """Alerts that are to open no case: those that meet all that is given."""
 
-    rules: list[Short] = Field(default_factory=list, max_length=kept.RULES_MAX, description="Of these rules; none: all.")
+    rules: list[Short] = Field(
+        default_factory=list, max_length=kept.RULES_MAX, description="Of these rules; none: all."
+    )
     key: dict[Short, Short] = Field(default_factory=dict, max_length=8, description="With this key.")
     conditions: list[ConditionBody] = Field(
         default_factory=list, max_length=kept.CONDITIONS_MAX, description="That meet all of these."
@@ -76,7 +78,9 @@ def suppression_routes(deps: Dependencies) -> APIRouter:
         return json_answer(made, 201, {"ETag": _etag(made), "Location": at})
 
     @routes.get(
-        "/v1/suppressions/{suppression_id}", openapi_extra=needs("read:alerts"), summary="A suppression, and what it hid"
+        "/v1/suppressions/{suppression_id}",
+        openapi_extra=needs("read:alerts"),
+        summary="A suppression, and what it hid",
     )
     def one(request: Request, suppression_id: Number) -> Any:
         """`frauds`: of the alerts that it hid, those on records that are labelled as fraud; the last 100."""

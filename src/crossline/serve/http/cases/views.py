@@ -56,9 +56,7 @@ def view_routes(deps: Dependencies) -> APIRouter:
         made = asked(lambda: kept.put(file, who.name, name, query, default=wanted.default))
         return json_answer(made, 201 if before is None else 200, {"ETag": etag_of(made)})
 
-    @routes.delete(
-        "/v1/views/{name}", openapi_extra=needs("write:cases"), summary="Forget a view", status_code=204
-    )
+    @routes.delete("/v1/views/{name}", openapi_extra=needs("write:cases"), summary="Forget a view", status_code=204)
     def remove(request: Request, name: Name, who: Asking, if_match: IfMatch = None) -> Response:
         """One's own."""
         only_known(request)

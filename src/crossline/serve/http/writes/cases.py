@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Header, Request
 from fastapi import Path as InPath
 from pydantic import Field, StringConstraints
 
@@ -13,7 +13,6 @@ from crossline.core.basics.times import format_instant
 from crossline.core.texts.problems import nearest, shown
 from crossline.serve.http.deps import Dependencies, there
 from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
-from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.queries import json_answer, only_known

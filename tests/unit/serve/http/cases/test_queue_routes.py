@@ -116,7 +116,9 @@ def test_views_are_saved_by_each_person(client: Client) -> None:
 
 def test_suppressions_are_made_listed_and_ended(client: Client) -> None:
     said = {"rules": ["burst"], "until": "2026-01-06T00:00:00Z", "reason": "a load test"}
-    made = client.post("/v1/suppressions", json={**said, "conditions": [{"field": "value", "operator": ">", "value": 5}]})
+    made = client.post(
+        "/v1/suppressions", json={**said, "conditions": [{"field": "value", "operator": ">", "value": 5}]}
+    )
     assert (made.status_code, made.headers["location"]) == (201, "/v1/suppressions/1")
     assert made.json()["in_force"] is True
     client.post("/v1/suppressions", json=said)
