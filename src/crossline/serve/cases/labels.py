@@ -62,8 +62,9 @@ def withdraw(file: CaseFile, given: Label, before: Label | None, who: str, now_m
     if stands is None or stands.version != given.version:
         return False
     back = stands if before is None else before
-    more = {"reason": f"taken back: {given.reason}"[: checks.REASON_MAX], "who": who, "at_ms": now_ms}
-    _insert(file, replace(back, **more, version=stands.version + 1, withdrawn=before is None))
+    reason, version = f"taken back: {given.reason}"[: checks.REASON_MAX], stands.version + 1
+    again = replace(back, reason=reason, who=who, at_ms=now_ms, version=version, withdrawn=before is None)
+    _insert(file, again)
     return True
 
 

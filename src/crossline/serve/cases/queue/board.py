@@ -45,7 +45,7 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
     "severity": ("severity", "last_ms"),
     "opened": (),
 }
-_STATE = {name: code for code, name in enumerate(STATES)}
+_STATE: Mapping[str, int] = {name: code for code, name in enumerate(STATES)}
 
 
 class Board:
