@@ -113,6 +113,7 @@ TO_VERSION_2 = (
     WHERE case_seq = seq), '') FROM case_events JOIN cases USING (case_id) WHERE kind = 'created'""",
     "CREATE INDEX cases_by_change ON cases (change_no)",
     "CREATE INDEX cases_by_snooze ON cases (snoozed_ms) WHERE snoozed_ms IS NOT NULL",
+    "CREATE INDEX cases_by_merge ON cases (merged_into) WHERE merged_into IS NOT NULL",
     "CREATE INDEX case_ties_by_case ON case_ties (case_seq)",
     "CREATE INDEX alerts_by_suppression ON alerts (suppressed_by) WHERE suppressed_by IS NOT NULL",
     "CREATE INDEX acts_by_case ON acts (case_seq, number)",

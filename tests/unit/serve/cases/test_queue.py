@@ -146,6 +146,24 @@ def test_a_page_goes_on_after_a_restart(desk: Desk, sort: str) -> None:
     other.close()
 
 
+@pytest.mark.parametrize("sort", ["newest", "money", "severity", "opened"])
+def test_a_list_goes_on_behind_what_is_frozen_of_it(desk: Desk, sort: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(desk)
+    whole = numbers(desk, QueueFilter(), sort)
+    monkeypatch.setattr(pages, "FROZEN_MAX", 4)
+    found, place, sizes = list[int](), None, list[int]()
+    while True:
+        page = desk.desk.page(QueueFilter(), "ada", sort, place, 3)
+        found += [int(each["number"][2:]) for each in page.items]
+        sizes.append(len(page.items))
+        assert page.total == 9
+        place = page.place
+        if place is None:
+            break
+    assert found == whole
+    assert sizes == [3, 1, 3, 1, 1]
+
+
 def test_what_another_process_changed_is_seen(desk: Desk) -> None:
     filled(desk)
     assert numbers(desk, QueueFilter(view="resolved")) == []

@@ -56,6 +56,9 @@ class Board:
         self._lock = threading.RLock()
         self._columns = {name: np.full(0, empty, kind) for name, (kind, empty) in _COLUMNS.items()}
         self._codes: dict[str, dict[str, int]] = {name: {"": 0} for name in _WORDS}
+        self._texts: dict[str, list[str]] = {name: [""] for name in _WORDS}
+        # By a word the codes of the texts that have it: a rule may stand in many sets of rules.
+        self._having_word: dict[str, dict[str, list[int]]] = {name: {} for name in _WORDS}
         self._change = 0
         self._end = 1
 
@@ -78,19 +81,17 @@ class Board:
             some = some[(some > 0) & (some < self._end)]
             return some[self._mask(wanted, who, some)]
 
-    def sorted(self, found: Rows, sort: str) -> Rows:
-        """``found``, what comes first in the queue first."""
+    def sorted(self, found: Rows, sort: str, most: int | None = None) -> Rows:
+        """``found``, what comes first in the queue first; ``most``: no more than so many of them."""
         with self._lock:
-            column = self._columns
-            newest = column["last_ms"][found]
-            if sort == "money":
-                money = np.nan_to_num(column["money"][found], nan=-1e308, posinf=1e308)
-                return found[np.lexsort((-found, -newest, -money))]
-            if sort == "severity":
-                return found[np.lexsort((-found, -newest, -column["severity"][found]))]
-            if sort == "opened":
-                return found[::-1]
-            return found[np.lexsort((-found, -newest))]
+            names = _PLACES.get(sort, ("last_ms",))
+            keys = [self._columns[name][found].astype(np.float64) for name in names]
+            keys = [np.nan_to_num(each, nan=-1e308, posinf=1e308) for each in keys]
+            keys.append(found.astype(np.float64))
+            if most is not None and most < len(found):
+                first = _first(keys, most)
+                found, keys = found[first], [each[first] for each in keys]
+            return found[np.lexsort([-each for each in reversed(keys)])]
 
     def place(self, row: int, sort: str) -> list[float]:
         """Where a case stands in a sorted queue, to go on behind it."""
@@ -103,8 +104,8 @@ class Board:
         """Resolved cases that crossed one of its rules, about the same kind of entity, the latest resolved first."""
         with self._lock:
             column = self._columns
-            mine = set(self._texts("rules")[column["rules"][row]].split(SEPARATOR)) - {""}
-            kinds = set(self._texts("kinds")[column["kinds"][row]].split(SEPARATOR)) - {""}
+            mine = set(self._texts["rules"][column["rules"][row]].split(SEPARATOR)) - {""}
+            kinds = set(self._texts["kinds"][column["kinds"][row]].split(SEPARATOR)) - {""}
             mask = column["state"][: self._end] == _STATE["resolved"]
             mask &= self._having("rules", mine)[column["rules"][: self._end]]
             mask &= self._having("kinds", kinds)[column["kinds"][: self._end]]
@@ -125,8 +126,7 @@ class Board:
         for name, values in zip(_COLUMNS, columns[2:], strict=True):
             empty = _COLUMNS[name][1]
             if name in _WORDS:
-                codes = self._codes[name]
-                coded = [codes.setdefault(each or "", len(codes)) for each in values]
+                coded = [self._code(name, each or "") for each in values]
             elif name == "state":
                 coded = [_STATE[each] for each in values]
             else:
@@ -182,7 +182,27 @@ class Board:
 
     def _having(self, name: str, wanted: set[str]) -> Bools:
         """Of each code whether its text has one of ``wanted``: there are far fewer sets of rules than cases."""
-        return np.array([not wanted.isdisjoint(each.split(SEPARATOR)) for each in self._codes[name]], np.bool_)
+        mask = np.zeros(len(self._texts[name]), np.bool_)
+        for each in wanted:
+            mask[self._having_word[name].get(each, [])] = True
+        return mask
 
-    def _texts(self, name: str) -> list[str]:
-        return list(self._codes[name])
+    def _code(self, name: str, text: str) -> int:
+        known = self._codes[name].get(text)
+        if known is None:
+            known = self._codes[name][text] = len(self._texts[name])
+            self._texts[name].append(text)
+            for each in text.split(SEPARATOR):
+                self._having_word[name].setdefault(each, []).append(known)
+        return known
+
+
+def _first(keys: list[npt.NDArray[np.float64]], most: int) -> Rows:
+    """The places of the ``most`` greatest by ``keys``, in no order: the first key counts, among equals the next."""
+    key = keys[0]
+    bound = np.partition(key, len(key) - most)[len(key) - most]
+    above, equal = np.flatnonzero(key > bound), np.flatnonzero(key == bound)
+    left = most - len(above)
+    if left < len(equal):
+        equal = equal[_first([each[equal] for each in keys[1:]], left)]
+    return np.concatenate((above, equal))

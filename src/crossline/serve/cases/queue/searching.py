@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.rows import DIGITS_MAX
 
-FOUND_MAX = 5_000  # texts that one search takes, the latest
+FOUND_MAX = 2_000  # texts that one search takes, the latest
 _NUMBER = re.compile(r"[cC]-([0-9]+)", re.ASCII)
 _OF_ALERTS = """SELECT DISTINCT c.case_seq FROM (SELECT rowid AS r FROM texts WHERE texts MATCH ? ORDER BY rowid DESC
 LIMIT ?) JOIN alerts AS a ON a.number = r / 2 JOIN case_alerts AS c ON c.alert_id = a.alert_id WHERE r % 2 = 0"""
@@ -17,7 +17,8 @@ LIMIT ?) JOIN case_events AS e ON e.number = r / 2 JOIN cases AS k ON k.case_id 
 
 
 def found(file: CaseFile, text: str) -> set[int]:
-    """The rows of cases in which all words of ``text`` stand, in one alert or note; each may be cut short at its end.
+    """The rows of cases in which all words of ``text`` stand, in one alert or note. Where there is none, each word may
+    be cut short at its end.
 
     A number such as C-2041 is that case alone. Of more than ``FOUND_MAX`` texts the latest count.
     """
@@ -27,7 +28,12 @@ def found(file: CaseFile, text: str) -> set[int]:
     words = [each for each in text.replace("\0", " ").split() if any(one.isalnum() for one in each)]
     if not words:
         return set()
-    match = " ".join('"' + each.replace('"', '""') + '"*' for each in words)
+    quoted = ['"' + each.replace('"', '""') + '"' for each in words]
+    whole = _matching(file, " ".join(quoted))
+    return whole or _matching(file, " ".join(f"{each}*" for each in quoted))
+
+
+def _matching(file: CaseFile, match: str) -> set[int]:
     rows = [*file.rows(_OF_ALERTS, (match, FOUND_MAX)), *file.rows(_OF_EVENTS, (match, FOUND_MAX))]
     return {each[0] for each in rows}
 
