@@ -114,7 +114,7 @@ def queries(desk: CaseDesk, cases: int, at: random.Random) -> dict[str, Callable
 
 def run(folder: Path, count: int, rounds: int) -> Report:
     """Make the store where it is not there, and time what is asked of it."""
-    report = Report("cases", f"Casework: {count:,} alerts become cases, and queues are read, {rounds} times each")
+    report = Report("cases", f"Casework: alerts become cases, and queues are read, {rounds} times each")
     fresh = not (folder / FILE).exists()
     cases, intake = Cases(folder / FILE), Intake(folder / FILE, SETTINGS)
     desk = CaseDesk(cases)

@@ -17,9 +17,9 @@ LIMIT ?) JOIN case_events AS e ON e.number = r / 2 JOIN cases AS k ON k.case_id 
 
 
 def found(file: CaseFile, text: str) -> set[int]:
-    """The rows of cases in which all words of ``text`` stand, in one alert or note. Where there is none, each word may
-    be cut short at its end.
+    """The rows of cases in which all words of ``text`` stand, in one alert or note.
 
+    Where there is none, each word may be cut short at its end.
     A number such as C-2041 is that case alone. Of more than ``FOUND_MAX`` texts the latest count.
     """
     number = _NUMBER.fullmatch(text.strip())
