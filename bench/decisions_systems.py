@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from crossline.services.redis import LocalRedis
 PARTITIONS = 2
 START_S_MAX = 300.0
 SETTLE_S = 5.0
+BESIDE_S = 30.0  # for which records come beside after the last question
 # As bench/peers/naive.py decides.
 POLICY: dict[str, Any] = {
     "schema_version": 1,
@@ -94,7 +94,7 @@ def await_ready(port: int, log: Path, running: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def nothing(folder: Path, *, beside: int) -> Iterator[Running]:  # noqa: ARG001 - as the others
+def nothing(folder: Path, *, beside: int, trigger: str) -> Iterator[Running]:  # noqa: ARG001 - as the others
     """Answers at once."""
     (port,) = free_ports()
     with process("bench.peers.nothing", str(port), log=folder / "nothing.log") as running:
@@ -106,7 +106,7 @@ def redis_fastapi(way: str) -> Callable[..., AbstractContextManager[Running]]:
     """Redis, its consumer, the service."""
 
     @contextmanager
-    def system(folder: Path, *, beside: int) -> Iterator[Running]:
+    def system(folder: Path, *, beside: int, trigger: str) -> Iterator[Running]:  # noqa: ARG001 - as the others
         (port,) = free_ports()
         with ExitStack() as stack:
             store = stack.enter_context(LocalRedis())
@@ -137,7 +137,7 @@ def can_serve() -> bool:
 
 
 @contextmanager
-def crossline(folder: Path, *, beside: int) -> Iterator[Running]:
+def crossline(folder: Path, *, beside: int, trigger: str) -> Iterator[Running]:
     """``crossline run --serve``; over Kafka where records come beside, else over its own log."""
     (port,) = free_ports()
     with ExitStack() as stack:
@@ -154,7 +154,7 @@ def crossline(folder: Path, *, beside: int) -> Iterator[Running]:
                 stack.enter_context(sending(folder, broker.brokers, beside, seconds))
 
         more = {"policy": "policy.yaml", "serve": {"listen": f"{HOST}:{port}", "mode": "peek", "open": True}}
-        path = write_pipeline(folder / "pipeline", R5, source, more=more)
+        path = write_pipeline(folder / "pipeline", R5, source, engine={"trigger": trigger}, more=more)
         (path.parent / "policy.yaml").write_text(yaml.safe_dump(POLICY), encoding="utf-8")
         log = folder / "run.log"
         running = stack.enter_context(process("crossline.cli.main", "run", str(path), "--serve", log=log))
@@ -165,14 +165,8 @@ def crossline(folder: Path, *, beside: int) -> Iterator[Running]:
 @contextmanager
 def sending(folder: Path, brokers: str, rate: int, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     """Records of the workload into the topic, at their pace."""
-    base = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
-    arguments = ["--records", str(int(rate * (seconds + 30))), "--rate", str(rate), "--event-rate", str(rate)]
-    arguments += ["--base-time", base, "--disorder-ms", "0", "--brokers", brokers, "--topic", STREAM]
-    # The load's own share is kept small: as few requests to the broker as producers of some throughput send.
-    client = folder / "client.properties"
-    client.write_text("linger.ms=10\n", encoding="utf-8")
-    arguments += ["--client", str(client)]
-    with process("crossline.cli.main", "generate", "tx", *arguments, log=folder / "beside.log") as load:
+    arguments = (brokers, STREAM, str(rate), str(seconds + BESIDE_S))
+    with process("bench.beside", *arguments, log=folder / "beside.log") as load:
         yield load
 
 

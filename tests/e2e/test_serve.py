@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
+from crossline.core.basics.times import instant_text
+
 from .serving import T0, Running, serving, shop
 from .traffic import STREAM
 
@@ -89,6 +91,12 @@ def test_payments_are_answered_as_the_stream_decides_them(running: Running, tmp_
         lambda: len(found := decisions_of_the_stream(pipeline)) == 4 and found, "the stream decided otherwise"
     )
     assert settled == {f"t{number:06d}": "step_up" for number in range(2, 6)}
+    entity = running.get("/v1/entities/account/a1")
+    (figure,) = entity["figures"]
+    assert (entity["figures_as_of"], entity["missing"]) == ("replica", [])
+    assert [figure[name] for name in ("rule_id", "name", "value", "threshold")] == ["burst", "count", 6, STEP_UP_FROM]
+    assert figure["as_of"] == figure["window_end"] == instant_text(T0 + 5_000)
+    assert [each["value"] for each in running.get("/v1/entities/account/nobody")["figures"]] == [0]
     one = running.get(f"/v1/decisions/{peeked[3]['decision_id']}")
     assert (one["decision"], one["revisions"]) == ("step_up", [])
     receipt = running.get(f"/v1/decisions/{peeked[3]['decision_id']}/receipt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,13 +19,13 @@ from crossline.client.calls import (
     key_query,
     record_json,
 )
-from crossline.client.deadline import Deadline
+from crossline.client.deadline import Deadline, pause_s
 from crossline.client.errors import ApiError, BadAnswerError, ClientError, UnreachableError, problem_error
 from crossline.client.events import follow
 from crossline.client.fallbacks import DEFAULT, Fallback, checked_fallback, settled, unreachable
 from crossline.client.resources import Resources
 from crossline.client.values import Decision, Event, Mode
-from crossline.client.wire import Answer, Wire, trusting
+from crossline.client.wire import AGAIN, Answer, Wire, trusting
 
 CALL_TIMEOUT_S = 10.0
 SILENCE_S = 60.0
@@ -140,9 +141,8 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
         found: list[Decision | ClientError] = []
         for start in range(0, len(lines), BATCH_MAX):
             some = lines[start : start + BATCH_MAX]
-            asked = call("decide_many", [stream], query={"mode": mode}, body=batch_json(some))
             try:
-                found += _decisions(await self._wire.ask(asked, deadline, decides=True), len(some))
+                found += await self._asked_batch(stream, some, mode, deadline)
             except ApiError as error:
                 if not start:
                     raise
@@ -150,6 +150,29 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
             except ClientError as error:
                 found += [error] * len(some)
         return found
+
+    async def _asked_batch(
+        self, stream: str, lines: Sequence[bytes], mode: Mode | None, deadline: Deadline
+    ) -> list[Decision | ClientError]:
+        """The answers to one batch; records that the API could not keep are asked about again, while there is time."""
+        found: dict[int, Decision | ClientError] = {}
+        left, failed = list(range(len(lines))), 0
+        while left:
+            body = batch_json([lines[number] for number in left])
+            asked = call("decide_many", [stream], query={"mode": mode}, body=body)
+            try:
+                answers = _decisions(await self._wire.ask(asked, deadline, decides=True), len(left))
+            except ClientError as error:
+                if not failed:
+                    raise
+                found |= dict.fromkeys(left, error)
+                break
+            found |= dict(zip(left, answers, strict=True))
+            left = [number for number in left if _passes(found[number])]
+            failed += 1
+            if left:
+                await asyncio.sleep(max(0.0, min(pause_s(failed), deadline.left_s)))
+        return [found[number] for number in range(len(lines))]
 
     async def dry_run(
         self,
@@ -233,6 +256,11 @@ def page_of(body: Any, asked: str | None) -> tuple[Sequence[Mapping[str, Any]], 
     if cursor is not None and cursor == asked:
         raise BadAnswerError("the next page has the cursor of this one; it would never end")
     return body["items"], cursor
+
+
+def _passes(found: Decision | ClientError) -> bool:
+    """Whether the API could not answer about a record now, which is no refusal."""
+    return isinstance(found, ApiError) and (found.status in AGAIN or found.status >= 500)
 
 
 def _decision(answer: Answer) -> Decision:

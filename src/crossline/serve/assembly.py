@@ -36,6 +36,7 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.opening import ledger_of
 from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
+from crossline.serve.owned import note_owner
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
@@ -93,6 +94,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
     settings, policy = checked(config)
     path = Path(settings.path)
     await asyncio.to_thread(path.mkdir, mode=0o700, parents=True, exist_ok=True)
+    await asyncio.to_thread(note_owner, path, config.name)
     records = StreamRecords(config.streams)
     async with AsyncExitStack() as held:
         logs = {stream: log for stream in config.sources if (log := _log(config, stream)) is not None}
@@ -100,7 +102,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             held.push_async_callback(log.close)
             if isinstance(log, FileRecordLog):
                 await _held(log)
-        group, answers = await asyncio.to_thread(ledger_of, settings, config.streams)
+        group, answers = await asyncio.to_thread(ledger_of, settings, config.streams, config.name)
         held.callback(answers.close)
         held.push_async_callback(group.close)
         checkpoint, unseen_ms = await _followed(held, config, replica_of)

@@ -63,6 +63,7 @@ class Revising:
         self._settling = settling
         self._differed = differed
         self._ledger = ledger
+        self._shared = settings.ledger is not None
         # Nothing is opened where nobody is to be told.
         self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
         self._followed = after
@@ -119,11 +120,7 @@ class Revising:
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between
             part = revised[at : at + AT_ONCE]
             said = [(each.decision_id, revision_of(each)) for each in part]
-            new: set[int] = set()
-            await _until_taken(partial(self._ledger.call, partial(_revise, said, new)))
-            # Of APIs that share a ledger one tells of it.
-            told = [pushed_of(each) for number, each in enumerate(part) if number in new]
-            await self._push([one for one in told if one is not None])
+            await self._revise(said, [pushed_of(each) for each in part])
         if made:
             self.revised.told()
         self._differed(revised)
@@ -141,15 +138,27 @@ class Revising:
             if _REVISION not in line:
                 continue
             said = orjson.loads(line)
-            first = str(said.get("revises"))
-            answer = await _until_taken(partial(self._ledger.call, partial(_answer, first)))
+            # By its record: an answer by the fallback may be under another version of the policy, and so its id.
+            which = (str(said["stream"]), str(said["record_id"]))
+            answer = await _until_taken(partial(self._ledger.call, partial(_answer, *which)))
             if answer is None:
                 continue
-            last = answer.revisions[-1]["decision"] if answer.revisions else None
-            new: set[int] = set()
-            await _until_taken(partial(self._ledger.call, partial(_revise, [(first, said)], new)))
-            made = made_of(orjson.loads(answer.body), said, last) if new else None
-            await self._push([] if made is None else [made])
+            before = [each["decision"] for each in answer.revisions if each.get("revision", 0) < said["revision"]]
+            made = made_of(orjson.loads(answer.body), said, before[-1] if before else None)
+            await self._revise([(answer.decision_id, said)], [made])
+
+    async def _revise(self, said: Sequence[tuple[str, Mapping[str, Any]]], made: Sequence[Revision | None]) -> None:
+        """Keep revisions in the ledger, and push what is ``made`` of them.
+
+        What the ledger has is not found again after a kill, so it is pushed before; what was pushed is known by its id.
+        Of APIs that share a ledger one pushes it, and the ledger says which.
+        """
+        if not self._shared:
+            await self._push([each for each in made if each is not None])
+        new: set[int] = set()
+        await _until_taken(partial(self._ledger.call, partial(_revise, said, new)))
+        if self._shared:
+            await self._push([each for number, each in enumerate(made) if each is not None and number in new])
 
     async def _push(self, revisions: Sequence[Revision]) -> None:
         """Those who are to be told; a queue that is full, or a disk, holds up what comes after."""
@@ -174,8 +183,8 @@ def _revise(part: Sequence[tuple[str, Mapping[str, Any]]], new: set[int], ledger
             new.add(number)
 
 
-def _answer(decision_id: str, ledger: DecisionLedger) -> Answer | None:
-    return ledger.decision(decision_id)
+def _answer(stream: str, record_id: str, ledger: DecisionLedger) -> Answer | None:
+    return ledger.by_record(stream, record_id)
 
 
 async def _until_taken(ask: Callable[[], Awaitable[T]]) -> T:

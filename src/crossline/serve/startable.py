@@ -13,6 +13,7 @@ from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.process.serve import ServeSettings, TlsSettings
 from crossline.serve.assembly import check_sources, checked
 from crossline.serve.ledger.signing import Signer
+from crossline.serve.owned import check_owner
 
 NEEDED = ("fastapi", "httptools", "starlette", "uvicorn", "uvloop")
 
@@ -29,6 +30,7 @@ def check_startable(config: PipelineConfig) -> ServeSettings:
     settings, _ = checked(config)
     check_sources(config)
     check_files(settings)
+    check_owner(Path(settings.path), config.name)
     _check_place(settings)
     return settings
 

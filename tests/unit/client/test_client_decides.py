@@ -192,6 +192,30 @@ def test_of_many_answers_are_kept_where_later_ones_are_refused(client: Client, f
         client.decide_many("payments", [RECORD])
 
 
+UNKEPT = {"title": "Service Unavailable", "status": 503, "detail": "the record could not be kept"}
+
+
+def test_of_many_those_that_could_not_be_kept_are_asked_again(client: Client, fake: Fake) -> None:
+    fake.script += [
+        lambda _: JSONResponse([UNKEPT, decision({**RECORD, "transaction_id": "t1"}), {**UNKEPT, "status": 500}]),
+        lambda _: JSONResponse([decision({**RECORD, "transaction_id": "t0"}), UNKEPT]),
+    ]
+    found = client.decide_many("payments", [{**RECORD, "transaction_id": f"t{number}"} for number in range(3)])
+    assert [each.record_id for each in found if isinstance(each, Decision)] == ["t0", "t1", "t2"]
+    asked = [[each["transaction_id"] for each in json.loads(body)["records"]] for body in fake.bodies]
+    assert asked == [["t0", "t1", "t2"], ["t0", "t2"], ["t2"]]
+
+
+def test_of_many_those_that_are_not_kept_in_time_are_answered_by_the_fallback(client: Client, fake: Fake) -> None:
+    kept = decision({**RECORD, "transaction_id": "t1"})
+    fake.script += [lambda _: JSONResponse([UNKEPT, kept]), *[lambda _: JSONResponse([UNKEPT])] * 10_000]
+    found = client.decide_many("payments", [RECORD, {**RECORD, "transaction_id": "t1"}], timeout=0.5)
+    assert [(each.answered, each.decision) for each in found if isinstance(each, Decision)] == [
+        ("unreachable", "review"),
+        ("peek", "step_up"),
+    ]
+
+
 def test_a_refusal_can_be_handed_to_another_process(client: Client, fake: Fake) -> None:
     fake.script += [lambda _: problem(422, "Refused", "why", [{"pointer": "/x", "found": "1", "expected": "2"}])]
     with pytest.raises(InvalidError) as caught:

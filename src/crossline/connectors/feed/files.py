@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from crossline.core.streams.asked import Place
 
 SCHEMA_VERSION = 1
 SUFFIX = ".jsonl"
+PARSED_MAX = 5_000  # decisions of a batch that are kept parsed, which takes some ten times their bytes
 # Decisions and revisions, alerts and corrections, dead letters, late records.
 SECTIONS = ("decisions", "alerts", "dead", "late")
 
@@ -68,6 +69,19 @@ class FeedBatch:
     lines: Sequence[bytes]
     missed: int = 0
     anew: bool = False
+    _decided: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def decided(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+        """The batch's own decisions by stream and record id; those of a small batch are parsed once."""
+        if self._decided:
+            return self._decided
+        lines = self.section("decisions")
+        found = self._decided if len(lines) <= PARSED_MAX else {}
+        for each in map(orjson.loads, lines):
+            if each["kind"] == "decision":
+                found[each["stream"], each["record_id"]] = each
+        return found
 
     @property
     def number(self) -> int:

@@ -37,7 +37,7 @@ _SETTINGS: Mapping[str, Any] = {
     # The same partition for a key as the Java clients choose.
     "partitioner": "murmur2_random",
     # Whoever asks waits for it, and for who judges meanwhile, which takes longer: a broker has fewer requests so.
-    "linger.ms": 2,
+    "linger.ms": 5,
 }
 
 
@@ -96,6 +96,21 @@ class KafkaRecordLog:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
+    def put(self, asked: Asked) -> asyncio.Future[Place]:
+        """Put a record there, behind those that were put before; its place, once it is acknowledged.
+
+        Nobody waits for the acknowledgement of others: the client sends what comes meanwhile, and keeps the order. The
+        future is the caller's alone. It raises as ``append`` does.
+        """
+        mine: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+        try:
+            self._begin()
+        except UsageError as error:
+            mine.set_exception(error)
+        else:
+            self._placed(asked).add_done_callback(lambda done: _hand_on(done, mine))
+        return mine
+
     async def append(self, asked: Sequence[Asked]) -> list[Place]:
         """Put the records there, in their order; where each stands, once all are acknowledged.
 
@@ -105,11 +120,7 @@ class KafkaRecordLog:
         Raises RetryableError where brokers do not answer, or cannot take records now: which are there nobody knows, and
         the same call again is safe. PermanentError where they never will.
         """
-        if self._ended.is_set():
-            raise UsageError(f"the log of topic {self._topic} is closed")
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._poll, name="record-topic", daemon=True)
-            self._thread.start()
+        self._begin()
         waited = [self._placed(each) for each in asked]
         # What others wait for as well is not cancelled with this call; all are waited for, and the first error raised.
         found = await asyncio.gather(*(asyncio.shield(each) for each in waited), return_exceptions=True)
@@ -127,6 +138,13 @@ class KafkaRecordLog:
             if self._thread is not None:
                 await asyncio.to_thread(self._thread.join)
             self._let_go()
+
+    def _begin(self) -> None:
+        if self._ended.is_set():
+            raise UsageError(f"the log of topic {self._topic} is closed")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._poll, name="record-topic", daemon=True)
+            self._thread.start()
 
     def _placed(self, asked: Asked) -> asyncio.Future[Place]:
         known = self._known.get(asked.record_id)
@@ -207,3 +225,14 @@ class KafkaRecordLog:
             producer = self._retired.pop()
             producer.purge()
             producer.flush(_POLL_S)
+
+
+def _hand_on(done: asyncio.Future[Place], mine: asyncio.Future[Place]) -> None:
+    """What became of ``done`` becomes of ``mine``, whose caller may be gone."""
+    if mine.done():
+        return
+    if (error := done.exception()) is not None:
+        mine.set_exception(error)
+        mine.exception()  # nobody has to ask for it
+    else:
+        mine.set_result(done.result())

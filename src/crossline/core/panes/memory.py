@@ -85,6 +85,24 @@ class Memory:
         for to, source, length in at.KEYED.carried(self.words, old.words):
             mine[:, to : to + length] = theirs[:, source : source + length]
 
+    def take_slot(self, old: Memory, slot: int) -> None:
+        """Take one key and its past over from ``old``, of the same columns, entries and parts, into nothing.
+
+        The blocks of its heap are those of ``old``, which is of no use any more once they are written to.
+        """
+        words = (at.N_RECORDS, at.N_PANES, at.N_LARGEST, at.HEAP_TOP, at.HEAP_ROOM, at.FOLD_TO, at.DROP_TO)
+        for name in words:
+            self.words[name] = old.words[name]
+        self.keep(at.FREE, old._kept[at.FREE])
+        self._heap = old._heap
+        self.words[at.HEAP], self.words[at.N_SLOTS] = self._heap.array.ctypes.data, 1
+        self.make_slots(0)
+        mine, theirs = self.slots(), old.slots()
+        mine[0] = at.KEYED.newborn(self.words, int(self.words[at.SLOT_BYTES]))
+        for to, source, length in at.KEYED.carried(self.words, old.words):
+            mine[0, to : to + length] = theirs[slot, source : source + length]
+        self.run(REBUILD_KEYS)
+
     def keep(self, name: int, array: Any) -> None:
         """Hold ``array``, of the kind declared for word ``name``, and put its address there."""
         kind = at.TABLE.words[name].dtype

@@ -15,6 +15,7 @@ from crossline.core.panes.found import Found
 from crossline.core.panes.memory import Memory
 from crossline.core.panes.program import compile_plan, cooling, shown_groups
 from crossline.core.plan.spaces import PaneSpacePlan
+from crossline.core.windows.asked import no_rows
 from crossline.core.windows.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.program import INT_KINDS, all_told, classes, judge_class
@@ -240,6 +241,20 @@ class PaneState:
             if was in cold and i in cooling(plan):
                 emitted = memory.field(_column(memory, at.EMITTED_AT, cooling(plan).index(i)), np.int64)
                 emitted[:] = old.field(_column(old, at.EMITTED_AT, cold.index(was)), np.int64)
+
+    def alone(self, plan: PaneSpacePlan, key: bytes) -> PaneState:
+        """What there is of ``key`` in a state of its own, judged by ``plan``, of the same columns, entries and parts.
+
+        Both use the same heap: this one is of no use any more once the other has judged.
+        """
+        nothing, other = no_rows(plan, key), PaneState(plan, self.duplicate_ms)
+        self._enter(nothing, np.zeros((0, int(self._memory.words[at.LINE_BYTES])), np.uint8))
+        self._memory.run_through(LOAD, 0, 0)  # which looks the keys of a batch up before it comes to its rows
+        slot = int(self._memory.kept(at.KEY_SLOT)[0])
+        self._memory.let_go()
+        if slot >= 0:
+            other._memory.take_slot(self._memory, slot)
+        return other
 
     def due(self, clock_ms: int) -> Due | None:  # noqa: ARG002 - a window waits for nothing
         """Nothing."""

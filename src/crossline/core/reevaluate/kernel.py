@@ -14,6 +14,7 @@ from crossline.core.reevaluate.entered import Entered, carry_told, enter
 from crossline.core.reevaluate.judged import Inner, Piece, in_order_pieces, judged, waiting
 from crossline.core.reevaluate.table import BITS, Lines, Table, facts_in, places_in, remapped
 from crossline.core.reevaluate.variants import Variant, variants_of
+from crossline.core.windows.asked import loaded, numbered
 from crossline.core.windows.batch import Again, Bools, Delta, Failure, Hits, KeyedBatch, no_hits
 from crossline.core.windows.records.record_store import ANY_AGE, Sizes
 
@@ -143,6 +144,13 @@ class Reevaluation:
                 table.live[row] = live[at]
                 for name in BITS:
                     table.bits(name)[row] = bits[name][at]
+
+    def alone(self, plan: KeySpacePlan, key: bytes) -> Inner:
+        """The records of ``key`` in a store of their own, judged by ``plan``, of the same columns and entries."""
+        store, rows = self._make(plan), self._table.rows_of(key)
+        if len(rows):
+            store.load(loaded(numbered(self._table.batch(rows))), ())
+        return store
 
     def replan(self, plan: Plan) -> None:
         """Judge by ``plan`` from now on.

@@ -234,6 +234,14 @@ class Table:
         reached_ms, offsets = self.number("reached_ms")[rows], self.number("offset")[rows]
         return Places(reached_ms, offsets, chunk.astype(np.int32), chunks)
 
+    def rows_of(self, key: bytes) -> I64:
+        """The rows of ``key`` that count, in order."""
+        number = self._key_numbers.get(key)
+        if number is None:
+            return np.zeros(0, np.int64)
+        rows: I64 = self.in_order(np.flatnonzero((self.key == number) & self.live))
+        return rows
+
     def in_order(self, rows: Any) -> Any:
         """``rows`` by key, then by clock; of one clock those first that came first."""
         used, chunk = np.unique(self._chunk.rows[rows], return_inverse=True)

@@ -105,6 +105,26 @@ def _measured(values: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(pc.binary_length(text).cast(pa.string()), text, ":")
 
 
+def key_from_text(spec: StreamSpec, name: str, text: str) -> bytes | None:
+    """The key of one field whose value is written as ``text``, as in a URL; None where no value is written so.
+
+    Times of type timestamp are epoch ms.
+    """
+    kind = spec.columns[name].kind
+    try:
+        value = _READ[kind](text)
+    except ValueError:
+        return None
+    if kind == "boolean" and text not in {"true", "false"}:
+        return None
+    if kind in {"integer", "timestamp"} and (text != str(value) or not -(2**63) <= int(value) < 2**63):
+        return None
+    value = value + 0.0 if isinstance(value, float) else value  # there is one zero, as in records
+    column = pa.array([value], _WRITTEN.get(kind, pa.int64()))
+    (key,) = keys_of([column], plain=_is_plain(spec, (name,))).values.to_pylist()
+    return bytes(key)
+
+
 def _is_plain(spec: StreamSpec, fields: tuple[str, ...]) -> bool:
     return len(fields) == 1 and spec.columns[fields[0]].kind == "string"
 
@@ -130,6 +150,7 @@ def key_values(spec: StreamSpec, fields: tuple[str, ...], raw: bytes) -> dict[st
     return values
 
 
+_WRITTEN = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
 _READ: dict[str, Callable[[str], KeyValue]] = {
     "string": str,
     "integer": int,

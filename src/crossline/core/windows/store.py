@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.basics.values import U8
+from crossline.core.basics.values import I64, U8
 from crossline.core.plan.spaces import KeySpacePlan
+from crossline.core.windows.asked import loaded, no_rows, rows_under
 from crossline.core.windows.batch import Delta, FormulaRead, Hits, KeyedBatch
 from crossline.core.windows.entry import (
     COMPARE,
@@ -164,6 +165,38 @@ class KeySpaceState(RecordStore):
             if lines[line] in columns:
                 offset = int(self._memory.words[at.EMITTED_AT]) + 4 * columns[lines[line]]
                 self._memory.field(at.SLOTS, offset)[slots[first + row]] = first + row
+
+    def alone(self, plan: KeySpacePlan, key: bytes) -> KeySpaceState:
+        """The records of ``key`` in a store of their own, judged by ``plan``, of the same columns and entries.
+
+        This one stays as it is.
+        """
+        store, memory, rows = KeySpaceState(plan), self._memory, self._records_of(key)
+        if not len(rows):
+            return store
+        bits = int(memory.words[at.BITS_AT])
+        kinds = [np.float64 if kind == "float" else np.int64 for _, kind in plan.columns]
+        columns = [memory.field(at.RECORDS, at.VALUE + 8 * i, kind)[rows] for i, kind in enumerate(kinds)]
+        entries = np.ones((len(rows), (plan.entries + 7) // 8), np.uint8)  # of one entry all are
+        for byte in range(int(memory.words[at.BITS_BYTES])):
+            entries[:, byte] = memory.field(at.RECORDS, bits + byte, np.uint8)[rows]
+        store.load(loaded(rows_under(key, memory.clocks(rows), columns, entries)), ())
+        return store
+
+    def _records_of(self, key: bytes) -> I64:
+        """The numbers of a key's records, in ingest order."""
+        nothing, found = no_rows(self.plan, key), list[int]()
+        sat = np.zeros((0, int(self._memory.words[at.LINE_BYTES])), np.uint8)
+        self._enter(nothing, self._values(nothing), sat, stepwise=False)
+        self._memory.run(LOAD)  # which looks the keys of a batch up before it comes to its rows
+        slot = int(self._memory.array(at.KEY_SLOT)[0])
+        self._leave()
+        if slot >= 0:
+            after, row = self._memory.field(at.RECORDS, at.AFTER), int(self._memory.field(at.SLOTS, at.HEAD)[slot])
+            while row >= 0:
+                found.append(row)
+                row = int(after[row])
+        return np.array(sorted(found), np.int64)
 
     def replan(self, plan: KeySpacePlan) -> None:
         """Judge by ``plan`` from now on.

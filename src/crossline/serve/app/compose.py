@@ -51,6 +51,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
             cases=StoredCases(desk.desk),
             desk=desk.desk,
             events=AllEvents(api.reader, api.revised, desk.changes),
+            figures=api.replicas,
             audit=audit.path,
             ready=ready,
         ),

@@ -66,6 +66,8 @@ class AllEvents:
         newest = await asyncio.to_thread(self._revised.last)
         newest_case = None if self._cases is None else await asyncio.to_thread(self._cases.last)
         at = self._now(newest, newest_case) if after is None else At.of(after, newest, newest_case)
+        if 0 <= (last := self._reader.last()) < at.batch.batch - 1 and after is not None:  # else all are told again
+            raise EventsGoneError(f"batch {at.batch.batch} of {after} has not come here: the newest is {last}")
         waiting: asyncio.Queue[Any] = asyncio.Queue(1)
         sources: list[Any] = [self._given(at.batch, after), self._revised.follow(at.revised)]
         if self._cases is not None:

@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import parse_qsl
-
-import orjson
 
 from crossline.core.settings.process.serve import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN
 from crossline.serve.access.middleware import App, Receive, Scope, Send
+from crossline.serve.app.batch import NoBatchError, records_of
 from crossline.serve.decisions.replies import Reply, problem
 from crossline.serve.decisions.service import Decisions, Mode
 from crossline.serve.http.problems import MEDIA_TYPE, ProblemError
@@ -119,18 +117,12 @@ class HotRoutes:
 def _bodies(body: bytes) -> list[bytes] | Reply:
     """The records of a batch, each as JSON."""
     try:
-        said = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        return problem(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}")
-    records: Any = said.get("records") if isinstance(said, dict) else None
-    if not isinstance(records, list) or len(said) != 1:
-        return _unfit("/records", type(records).__name__, 'one JSON object, {"records": [...]}')
+        records = records_of(body)
+    except NoBatchError as error:
+        return problem(HTTPStatus.BAD_REQUEST, str(error))
     if not 1 <= len(records) <= BATCH_MAX:
         return _unfit("/records", f"{len(records)} records", f"1 to {BATCH_MAX}")
-    try:
-        return [orjson.dumps(record) for record in records]
-    except orjson.JSONEncodeError as error:
-        return problem(HTTPStatus.BAD_REQUEST, f"a record is no JSON that can be written again: {error}")
+    return records
 
 
 def _unfit(pointer: str, found: str, expected: str) -> Reply:

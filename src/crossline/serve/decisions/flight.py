@@ -11,6 +11,8 @@ from typing import Any
 from crossline.serve.decisions.replies import Reply
 from crossline.serve.decisions.values import Asked
 
+LEFT_S_MIN = 0.005  # for what is written down, where this process itself was late
+
 
 @dataclass(slots=True)
 class Flight:
@@ -27,6 +29,7 @@ class Flight:
     late: bool = False
     _waits: asyncio.Future[None] | None = None
     _bound: asyncio.Timeout | None = None
+    _last: asyncio.Timeout | None = None
     _asking: list[asyncio.Future[Reply]] = field(default_factory=list)
     _timer: asyncio.TimerHandle = field(init=False)
 
@@ -36,7 +39,10 @@ class Flight:
 
     def hurry(self, deadline_s: float, until_s: float) -> None:
         """Somebody else asks the same, and waits no longer than this."""
-        self.until_s = min(self.until_s, until_s)
+        if until_s < self.until_s:
+            self.until_s = until_s
+            if self._last is not None:
+                self._last.reschedule(self._left_until_s())
         if deadline_s < self.deadline_s:
             self._timer.cancel()
             self.deadline_s = deadline_s
@@ -52,6 +58,18 @@ class Flight:
                 yield
         finally:
             self._bound = None
+
+    @asynccontextmanager
+    async def left(self) -> AsyncIterator[None]:
+        """As ``in_time``, until the reply has to be there."""
+        try:
+            async with asyncio.timeout_at(self._left_until_s()) as self._last:
+                yield
+        finally:
+            self._last = None
+
+    def _left_until_s(self) -> float:
+        return max(self.until_s, asyncio.get_running_loop().time() + LEFT_S_MIN)
 
     def _expire(self) -> None:
         self.late = True

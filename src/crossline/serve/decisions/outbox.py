@@ -78,12 +78,13 @@ class SqliteOutbox:
             found: int = connection.execute("SELECT count(*) FROM outbox WHERE place > 0").fetchone()[0]
             return found
 
-    def waiting(self) -> list[Asked]:
-        """What is there, in the order in which it came; ``number`` is 0."""
+    def waiting(self, stream: str) -> list[Asked]:
+        """What is there for a stream, in the order in which it came; ``number`` is 0."""
         with closing(self._connect()) as connection:
             rows = connection.execute(
-                "SELECT stream, record_id, raw, digest, ingest_ms FROM outbox WHERE place > 0 ORDER BY place LIMIT ?",
-                (AT_ONCE,),
+                "SELECT stream, record_id, raw, digest, ingest_ms FROM outbox WHERE place > 0 AND stream = ? "
+                "ORDER BY place LIMIT ?",
+                (stream, AT_ONCE),
             )
             return [Asked(0, *row) for row in rows]
 
@@ -103,20 +104,30 @@ async def _send_one(
     placed(asked.stream, asked.record_id, place)
 
 
+async def _send_all(
+    outbox: SqliteOutbox, stream: str, log_of: RecordLog, placed: Callable[[str, str, Place], None]
+) -> bool:
+    """Whether the stream took what waits for it."""
+    try:
+        for asked in await asyncio.to_thread(outbox.waiting, stream):
+            await _send_one(outbox, log_of, asked, placed)
+    except (RetryableError, sqlite3.Error) as error:
+        log.warning("answered records cannot be put into their stream yet", stream=stream, error=str(error))
+        return False
+    return True
+
+
 async def send_on(
     outbox: SqliteOutbox, logs: Mapping[str, RecordLog], stop: asyncio.Event, placed: Callable[[str, str, Place], None]
 ) -> None:
-    """Put what waits into its stream, again and again until ``stop`` is set. ``placed`` is told where each stands."""
+    """Put what waits into its stream, again and again until ``stop`` is set. ``placed`` is told where each stands.
+
+    A stream that takes nothing holds up no other one, and neither does what is there of one that ``logs`` do not have.
+    """
     pause_s = PAUSE_S
     while not stop.is_set():
-        try:
-            for asked in await asyncio.to_thread(outbox.waiting):
-                if asked.stream in logs:
-                    await _send_one(outbox, logs[asked.stream], asked, placed)
-            pause_s = PAUSE_S
-        except (RetryableError, sqlite3.Error) as error:
-            log.warning("answered records cannot be put into their stream yet", error=str(error))
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        taken = [await _send_all(outbox, stream, log_of, placed) for stream, log_of in logs.items()]
+        pause_s = PAUSE_S if all(taken) else min(2 * pause_s, PAUSE_S_MAX)
         try:
             await asyncio.wait_for(stop.wait(), pause_s)
         except TimeoutError:

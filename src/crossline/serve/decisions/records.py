@@ -11,7 +11,8 @@ from typing import Any
 
 import orjson
 
-from crossline.core.decode import RecordLayout, decode_lines, make_layout
+from crossline.core.decode import PlainForm, RecordLayout, decode_lines, make_layout
+from crossline.core.decode.clock import TIME_MS_END
 from crossline.core.streams.schema import StreamSpec
 
 PLACE = "request"  # what positions of records in a request are called
@@ -40,6 +41,7 @@ class StreamRecords:
 
     streams: Mapping[str, StreamSpec]
     _layouts: dict[str, RecordLayout] = field(default_factory=dict)
+    _forms: dict[str, PlainForm | None] = field(default_factory=dict)
 
     def __contains__(self, stream: str) -> bool:
         return stream in self.streams
@@ -50,6 +52,15 @@ class StreamRecords:
         Raises KeyError where there is no such stream.
         """
         lines = [one_line(body) for body in bodies]
+        form = self._form(stream)
+        plain = [None if form is None else form.read(line, now_ms) for line in lines]
+        if None not in plain:
+            taken = zip(lines, plain, strict=True)
+            return [Checked(each[0], line, digest_of_document(each[1])) for line, each in taken if each is not None]
+        return self._checked(stream, lines, now_ms)
+
+    def _checked(self, stream: str, lines: Sequence[bytes], now_ms: int) -> list[Checked | Refused]:
+        """As the pipeline checks them: that is what counts, and where refusals come from."""
         # The first line is blank: a byte order mark is skipped at the start of a file, and belongs to no request.
         ends = list(accumulate((len(line) + 1 for line in lines), initial=1))[1:]
         decoded = decode_lines(self._layout(stream), b"\n" + b"\n".join(lines), PLACE, 0, known_ms=now_ms)
@@ -73,7 +84,16 @@ class StreamRecords:
 
     def event_ms(self, stream: str, raw: bytes) -> int:
         """The event time of a record that fits."""
+        form = self._form(stream)
+        plain = None if form is None else form.read(raw, TIME_MS_END)
+        if form is not None and plain is not None:
+            return form.event_ms(plain[1])
         return int(decode_lines(self._layout(stream), raw, PLACE, 0).records.event_ms[0])
+
+    def _form(self, stream: str) -> PlainForm | None:
+        if stream not in self._forms:
+            self._forms[stream] = PlainForm.of(self._layout(stream))
+        return self._forms[stream]
 
     def _layout(self, stream: str) -> RecordLayout:
         found = self._layouts.get(stream)
@@ -92,5 +112,9 @@ def digest_of(raw: bytes) -> str:
 
     Raises orjson.JSONDecodeError or JSONEncodeError for what others could not read either, such as 1e400.
     """
-    canonical = orjson.dumps(orjson.loads(raw), option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(canonical).hexdigest()
+    return digest_of_document(orjson.loads(raw))
+
+
+def digest_of_document(document: Any) -> str:
+    """The same of a document that is parsed already."""
+    return hashlib.sha256(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)).hexdigest()

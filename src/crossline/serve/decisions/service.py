@@ -31,6 +31,7 @@ from crossline.serve.decisions.values import (
     Degraded,
     Judge,
     NotJudgedError,
+    PipelinedLog,
     Place,
     RecordLog,
 )
@@ -39,7 +40,6 @@ Mode = Literal["exact", "peek"]
 # Of a request's time, for keeping the answer and sending it: so long, or twice as long as that took lately, and no more
 # than this share. It is time that only what is not judged yet would have had.
 MARGIN_SHARE_MAX, MARGIN_S = 0.2, 0.025
-LEFT_S_MIN = 0.005  # for what is written down, where this process itself was late
 LATELY = 0.98  # what is left, after another answer, of how long one took
 SEEN_S_MAX = 0.05
 REPLAYED = {"Idempotency-Replayed": "true"}
@@ -132,7 +132,10 @@ class Decisions:
         self._flights: dict[tuple[str, str], Flight] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._checks = {stream: Gathered(self._check_of(stream)) for stream in parts.records.streams}
-        self._appends = {stream: Batched(each.append) for stream, each in parts.logs.items()}
+        self._puts = {
+            stream: each.put if isinstance(each, PipelinedLog) else Batched(each.append).put
+            for stream, each in parts.logs.items()
+        }
         self._keeping_s = 0.0  # how long it took lately to keep an answer
         # A dry run puts nothing anywhere: it may ask about streams whose records come another way too.
         streams = parts.records.streams.items()
@@ -182,7 +185,7 @@ class Decisions:
 
     async def _fly(self, flight: Flight, mode: Mode, which: tuple[str, str]) -> None:
         """A task of its own: it goes on though who asked has gone."""
-        reply = problem(HTTPStatus.SERVICE_UNAVAILABLE, "the API ends; ask again with the same id")
+        reply: Reply | None = None
         try:
             reply = await self._reply(flight, mode)
         except Exception:
@@ -191,7 +194,7 @@ class Decisions:
             reply = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "it could not be answered; the server's log says why")
         finally:
             del self._flights[which]
-            flight.land(reply)
+            flight.land(reply or problem(HTTPStatus.SERVICE_UNAVAILABLE, "the API ends; ask again with the same id"))
 
     async def _reply(self, flight: Flight, mode: Mode) -> Reply:
         try:
@@ -209,7 +212,7 @@ class Decisions:
         """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
         # Whoever judges is told of the record before it has its place.
         peeked = self._run(self._judged(flight.asked))
-        kept = self._appends[flight.asked.stream].put(flight.asked)
+        kept = self._puts[flight.asked.stream](flight.asked)
         kept.add_done_callback(partial(self._placed, flight.asked.number))
         judged = peeked if mode == "peek" else self._run(self._exact(flight.asked, peeked, kept))
         await flight.until(kept, judged)
@@ -226,7 +229,7 @@ class Decisions:
             late = Degraded("stream", "the record was not acknowledged in time; it is sent on from the outbox")
             answer = _degraded(answer, late)
             try:
-                async with _left(flight):
+                async with flight.left():
                     await self._parts.outbox.put([flight.asked])
             except (RetryableError, TimeoutError) as error:
                 log.warning("a record could not be kept in the outbox", error=str(error) or "it takes too long")
@@ -238,7 +241,7 @@ class Decisions:
         """Nothing was decided: who asks again begins anew."""
         releasing = self._run(self._release(flight.asked))
         with suppress(TimeoutError):  # it goes on
-            async with _left(flight):
+            async with flight.left():
                 await asyncio.shield(releasing)
         return unkept(why)
 
@@ -309,7 +312,7 @@ class Decisions:
         begun_s = asyncio.get_running_loop().time()
         said = answer.to_json(_now_ms(), (begun_s - flight.arrived_s) * 1000)
         try:
-            async with _left(flight):
+            async with flight.left():
                 body = await self._parts.ledger.answer(answer, said)
         except RetryableError as error:
             log.warning("an answer could not be kept", error=str(error))
@@ -388,11 +391,6 @@ def _degraded(answer: Answer, why: Degraded) -> Answer:
 def _differs(asked: Asked) -> Reply:
     said = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
     return problem(HTTPStatus.CONFLICT, said)
-
-
-def _left(flight: Flight) -> asyncio.Timeout:
-    """Until the reply has to be there: then TimeoutError is raised."""
-    return asyncio.timeout_at(max(flight.until_s, asyncio.get_running_loop().time() + LEFT_S_MIN))
 
 
 def _now_ms() -> int:

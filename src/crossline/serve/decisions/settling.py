@@ -125,11 +125,7 @@ class Settling:
             self._last = batch
         if not self._open:
             return []
-        said = {
-            (each["stream"], each["record_id"]): each
-            for each in map(orjson.loads, batch.section("decisions"))
-            if each["kind"] == "decision"
-        }
+        said = batch.decided
         covered = dict.fromkeys(which for which in said if which in self._open)
         covered |= dict.fromkeys(self._in(batch))
         undecided = {

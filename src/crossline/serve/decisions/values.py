@@ -7,13 +7,26 @@ stream (``RecordLog``), a replica judges it meanwhile (``Judge``), and what is a
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from crossline.core.streams.asked import Asked, Place
 
-__all__ = ["Answered", "AsOf", "Asked", "Basis", "Degraded", "Judge", "NotJudgedError", "Place", "RecordLog", "Verdict"]
+__all__ = [
+    "Answered",
+    "AsOf",
+    "Asked",
+    "Basis",
+    "Degraded",
+    "Judge",
+    "NotJudgedError",
+    "PipelinedLog",
+    "Place",
+    "RecordLog",
+    "Verdict",
+]
 
 Answered = Literal["exact", "peek", "fallback"]
 
@@ -120,4 +133,13 @@ class RecordLog(Protocol):
 
     async def close(self) -> None:
         """Let go of it."""
+        ...
+
+
+@runtime_checkable
+class PipelinedLog(RecordLog, Protocol):
+    """A record log that takes the next record before it has acknowledged the one before, and keeps their order."""
+
+    def put(self, asked: Asked) -> Future[Place]:
+        """As ``append`` of one record."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +14,7 @@ from typing import Any, Literal
 
 import orjson
 
-from crossline.connectors.feed.files import FeedBatch, batch_path, batches_in, read_batch, read_head
+from crossline.connectors.feed.files import SUFFIX, FeedBatch, batch_path, batches_in, read_batch, read_head
 from crossline.core.alerts.alertjson import read_alert
 from crossline.core.basics.errors import StateError, UsageError
 from crossline.core.streams.asked import Place
@@ -223,7 +224,7 @@ class FeedReader:
             polls += 1
             try:
                 last = self._last
-                while batch_path(self.folder, last + 1).exists():
+                while os.access(f"{self.folder}/{last + 1}{SUFFIX}", os.F_OK):  # asked often
                     last += 1
                 if last > self._last:
                     self._come_to(last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,11 +39,25 @@ async def always_ready() -> Readiness:
     return Readiness(ok=True)
 
 
-class FigureSource(Protocol):
-    """A replica, asked for the figures of a key as they stand."""
+class FiguresTold(Protocol):
+    """The figures of a key, and rules without one, each as JSON."""
 
-    async def figures(self, field: str, value: str) -> list[Mapping[str, Any]]:
-        """Of each rule whose key is ``field`` alone: ``{name, rule_id, value, window_start, window_end, as_of}``.
+    @property
+    def figures(self) -> Sequence[Mapping[str, Any]]:
+        """Each with its name and rule, ``value``, ``count``, what it is held against, its window, and ``as_of``."""
+        ...
+
+    @property
+    def missing(self) -> Sequence[Mapping[str, Any]]:
+        """Each ``{rule_id, why}``."""
+        ...
+
+
+class FigureSource(Protocol):
+    """A replica, asked for the figures of a key as they are now."""
+
+    async def figures(self, field: str, value: str) -> FiguresTold:
+        """Of each rule in force whose key is ``field`` alone, looking back from the stream's own clock.
 
         Raises RetryableError where no replica answers.
         """

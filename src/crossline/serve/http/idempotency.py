@@ -16,6 +16,7 @@ import orjson
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crossline.serve.http.principals import let_in
 from crossline.serve.http.problems import ProblemError, conflict
 
 HEADER = b"idempotency-key"
@@ -146,7 +147,8 @@ class IdempotentWrites:
                 400, "invalid", "found an Idempotency-Key that is none; expected 1 to 200 visible ASCII characters"
             )
         body = await whole_body(receive)
-        who, key = str(getattr(scope.get("principal"), "name", "")), given[0].decode()
+        principal, key = let_in(scope), given[0].decode()
+        who = "" if principal is None else principal.name
         digest = _digest(scope, body)
         known = await run_in_threadpool(self._answers.claim, who, key, digest)
         if known is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
@@ -25,9 +26,15 @@ class Principal(Protocol):
         ...
 
 
+def let_in(scope: Mapping[str, Any]) -> Principal | None:
+    """Whom the access layer let in with this request; None: nobody."""
+    found: Principal | None = scope.get("state", {}).get("principal")
+    return found
+
+
 def principal_of(request: Request) -> Principal:
     """Whoever asks. Raises ProblemError (401) where the access layer let nobody in."""
-    found: Principal | None = request.scope.get("principal") or request.scope.get("state", {}).get("principal")
+    found = let_in(request.scope)
     if found is None:
         raise ProblemError(
             401,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from crossline.core.alerts.alertjson import read_quickly
 from crossline.core.basics.times import BEGINNING_MS, format_instant, parse_instant_ms
 from crossline.rulelog.events import RuleEvent
 
@@ -252,17 +253,18 @@ def _of_figures(receipt: Mapping[str, Any], again: Again) -> Iterator[Difference
         figure, alert = mine.get(name), again.alerts.get(name)
         if figure is None or alert is None:
             because = _only(receipt, again, alert) if alert is not None else ()
-            yield Difference(f"figure {name}", figure and figure["value"], alert and alert["value"], because)
+            value = None if alert is None else read_quickly(alert["value"])
+            yield Difference(f"figure {name}", figure and figure["value"], value, because)
             continue
         evidence = alert["evidence"]
         because = tuple(_counted(figure, evidence, again))
-        theirs = {**{part: alert.get(part) for part in OF_FIGURE[:-1]}, "count": evidence.get("count")}
+        theirs = {**{part: read_quickly(alert.get(part)) for part in OF_FIGURE[:-1]}, "count": evidence.get("count")}
         parts = {part: (figure[part], theirs[part]) for part in OF_FIGURE if figure[part] != theirs[part]}
         if parts or because:
             yield Difference(
                 f"figure {name}",
                 {part: was for part, (was, _) in parts.items()} or figure["value"],
-                {part: now for part, (_, now) in parts.items()} or alert["value"],
+                {part: now for part, (_, now) in parts.items()} or theirs["value"],
                 because,
             )
 

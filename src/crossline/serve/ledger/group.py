@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from crossline.core.basics.errors import CrosslineError, StateError
+from crossline.core.basics.errors import CrosslineError, RetryableError, StateError
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Claimed, DecisionLedger, Kept
@@ -33,6 +33,10 @@ class _Turn:
 
     def __len__(self) -> int:
         return len(self.claims) + len(self.answers)
+
+    def alone(self) -> list[_Turn]:
+        """Each of it as a turn of its own, in their order."""
+        return [*(_Turn(answers=[each]) for each in self.answers), *(_Turn(claims=[each]) for each in self.claims)]
 
 
 class LedgerGroup:
@@ -144,6 +148,10 @@ class LedgerGroup:
             found = self._loop().run_in_executor(self._thread, self._ledger.exchange, asked, entries)
             claimed, kept = await found
         except Exception as error:  # noqa: BLE001 - each of them gets it
+            if len(turn) > 1 and not isinstance(error, RetryableError):  # it is about one of them
+                for one in turn.alone():
+                    await self._one(one)
+                return
             futures: list[asyncio.Future[Any]] = [each for _, each in turn.claims]
             futures += [each for _, each in turn.answers]
             for future in futures:

@@ -13,8 +13,13 @@ from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
 
 
-def ledger_of(settings: ServeSettings, streams: Iterable[str]) -> tuple[LedgerGroup, LedgerDecisions]:
-    """The ledger, and what reads it beside. Raises as the ledgers do where it cannot be opened."""
+def ledger_of(
+    settings: ServeSettings, streams: Iterable[str], pipeline: str | None = None
+) -> tuple[LedgerGroup, LedgerDecisions]:
+    """The ledger, and what reads it beside. Raises as the ledgers do where it cannot be opened.
+
+    ``pipeline``: whose answers a shared one must have; None: whoever's. The folder of a file says whose that is.
+    """
     signer = None if settings.signing_key_file is None else Signer.from_file(settings.signing_key_file)
     if settings.ledger is None:
         path = Path(settings.path) / LEDGER_FILE
@@ -24,5 +29,5 @@ def ledger_of(settings: ServeSettings, streams: Iterable[str]) -> tuple[LedgerGr
     from crossline.serve.ledger.postgres.reads import PostgresReads  # noqa: PLC0415 - as above
 
     place = place_of(settings.ledger)
-    group = LedgerGroup(PostgresLedger(place, signer), look_s=LOOK_S)
+    group = LedgerGroup(PostgresLedger(place, signer, pipeline=pipeline), look_s=LOOK_S)
     return group, LedgerDecisions(PostgresReads(place), streams)

@@ -2,7 +2,7 @@
 
 A fork makes a copy of itself for all that wait, which answers by itself while the fork goes on. That costs the fork
 some milliseconds. So one copy is under way at a time, and the next begins late enough that they take no more than a
-share of the time.
+share of the time. Who asks for the figures of a key is answered by such a copy too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from crossline.core.basics.errors import RetryableError
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Verdict
 from crossline.serve.replica.answers import verdict_of
+from crossline.serve.replica.entity import KeyAsked, KeyTold
 from crossline.serve.replica.messages import WITHIN_S, Answer, Hello, received
 from crossline.serve.replica.overlay import Laid
 
@@ -33,11 +35,50 @@ class Dry:
     asked: Sequence[Asked]
     answer: asyncio.Future[list[Verdict | NotJudgedError]]
 
+    def told(self) -> list[Laid]:
+        """The records as they are told to who judges them."""
+        return [Laid(each.stream, each.record_id, each.raw, each.ingest_ms) for each in self.asked]
+
+    def take(self, found: Any, as_of: AsOf) -> None:
+        """What was ``found``, on this state."""
+        if not self.answer.done():
+            self.answer.set_result([verdict_of(judged, digest, as_of) for judged, digest in found])
+
+    def fail(self, part: str, why: str) -> None:
+        """Nothing is said of them."""
+        why = f"a dry run failed: {why}" if part == "record" else why
+        if not self.answer.done():
+            self.answer.set_result([NotJudgedError(part, why) for _ in self.asked])
+
+
+@dataclass(eq=False)
+class DryKey:
+    """A key whose figures are asked for, and who waits for them."""
+
+    asked: KeyAsked
+    answer: asyncio.Future[KeyTold]
+
+    def told(self) -> KeyAsked:
+        """As it is told to who tells them."""
+        return self.asked
+
+    def take(self, found: Any, as_of: AsOf) -> None:  # noqa: ARG002 - each figure says its own instant
+        """What was ``found``."""
+        if found.failed:
+            self.fail("replica", found.failed)
+        elif not self.answer.done():
+            self.answer.set_result(found)
+
+    def fail(self, part: str, why: str) -> None:  # noqa: ARG002 - there are no parts of it
+        """Nothing is said of it."""
+        if not self.answer.done():
+            self.answer.set_exception(RetryableError(f"the figures cannot be told now: {why}"))
+
 
 @dataclass(eq=False)
 class _UnderWay:
     token: int
-    dry: Sequence[Dry]
+    dry: Sequence[Dry | DryKey]
     begun_s: float
     timer: asyncio.TimerHandle
     as_of: asyncio.Future[AsOf]
@@ -48,7 +89,7 @@ class DryRuns:
 
     def __init__(self, wake: Callable[[], None], learn: Callable[[Sequence[Basis]], None]) -> None:
         self._wake, self._learn = wake, learn
-        self._waiting: list[Dry] = []
+        self._waiting: list[Dry | DryKey] = []
         self._under_way: _UnderWay | None = None
         self._tokens = count(1)
         self._not_before_s = 0.0
@@ -62,10 +103,24 @@ class DryRuns:
         self._wake()
         return answer
 
+    def put_key(self, asked: KeyAsked, check: Callable[[], None]) -> asyncio.Future[KeyTold]:
+        """The figures of a key, once they are there. Raises RetryableError where they do not come.
+
+        ``check`` raises NotJudgedError where nobody may be asked.
+        """
+        try:
+            check()
+        except NotJudgedError as error:
+            raise RetryableError(f"the figures cannot be told now: {error.why}") from None
+        answer: asyncio.Future[KeyTold] = asyncio.get_running_loop().create_future()
+        self._waiting.append(DryKey(asked, answer))
+        self._wake()
+        return answer
+
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def take(self) -> list[Dry]:
+    def take(self) -> list[Dry | DryKey]:
         """Those that are to begin now; who does not wait any more is left out."""
         self._waiting = [each for each in self._waiting if not each.answer.done()]
         if self._under_way is not None or not self._waiting:
@@ -76,7 +131,7 @@ class DryRuns:
         taken, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
         return taken
 
-    def begin(self, dry: Sequence[Dry]) -> int:
+    def begin(self, dry: Sequence[Dry | DryKey]) -> int:
         """They are judged now; the token by which the copy tells what it found."""
         loop, token = asyncio.get_running_loop(), next(self._tokens)
         timer = loop.call_later(WITHIN_S, self._end, token, "a dry run took too long")
@@ -107,8 +162,7 @@ class DryRuns:
                 self._learn(said.known)
                 as_of = await asyncio.wait_for(asyncio.shield(mine.as_of), WITHIN_S)
                 for one, found in zip(mine.dry, said.dry, strict=True):
-                    if not one.answer.done():
-                        one.answer.set_result([verdict_of(judged, digest, as_of) for judged, digest in found])
+                    one.take(found, as_of)
             why = said.error or why
         except TimeoutError:
             with suppress(ProcessLookupError, PermissionError):
@@ -122,7 +176,7 @@ class DryRuns:
     def fail(self, why: str) -> None:
         """Nobody judges them."""
         for each in self._waiting:
-            _say(each, "replica", why)
+            each.fail("replica", why)
         self._waiting = []
 
     def close(self) -> None:
@@ -138,7 +192,7 @@ class DryRuns:
             return
         mine.timer.cancel()
         for each in mine.dry:
-            _say(each, "record", f"a dry run failed: {why}")
+            each.fail("record", why)
         loop = asyncio.get_running_loop()
         took_s = loop.time() - mine.begun_s
         self._under_way, self._not_before_s = None, loop.time() + took_s * (1 / SHARE - 1)
@@ -153,12 +207,6 @@ class DryRuns:
         return self._not_before_s - asyncio.get_running_loop().time()
 
 
-def laid_of(dry: Sequence[Dry]) -> list[list[Laid]]:
-    """The records of each, as they are told to who judges them."""
-    return [[Laid(each.stream, each.record_id, each.raw, each.ingest_ms) for each in one.asked] for one in dry]
-
-
-def _say(dry: Dry, part: str, why: str) -> None:
-    if not dry.answer.done():
-        found: list[Any] = [NotJudgedError(part, why)] * len(dry.asked)
-        dry.answer.set_result(found)
+def laid_of(dry: Sequence[Dry | DryKey]) -> list[list[Laid] | KeyAsked]:
+    """What each asks, as it is told to who answers."""
+    return [one.told() for one in dry]

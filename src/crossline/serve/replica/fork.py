@@ -18,6 +18,7 @@ from typing import NoReturn
 from crossline.engine.machine.title import call_myself
 from crossline.serve.decisions.values import Basis
 from crossline.serve.replica.basis import Bases
+from crossline.serve.replica.entity import KeyAsked, KeyTold, key_told
 from crossline.serve.replica.messages import DRY, FORK, WITHIN_S, Answer, Ask, Hello, receive, send
 from crossline.serve.replica.overlay import Judged, Laid, Overlay
 from crossline.serve.replica.setup import Setup
@@ -79,12 +80,19 @@ class Answering:
         spent_ms = (time.perf_counter() - begun_s) * 1e3
         return Answer(self._overlay.laid, judged, known=list(fresh.values()), spent_ms=spent_ms)
 
-    def dry(self, dry: Sequence[Sequence[Laid]]) -> Answer:
-        """What comes of each list by itself; this state is of no use afterwards."""
+    def dry(self, dry: Sequence[Sequence[Laid] | KeyAsked]) -> Answer:
+        """What comes of each by itself; this state is of no use afterwards."""
         fresh: dict[str, Basis] = {}
-        apart = [self._apart(records, fresh) for records in dry[:-1]]
-        found = [*apart, self._judged(dry[-1], fresh)]
+        apart = [self._apart(asked, fresh) for asked in dry[:-1]]
+        found = [*apart, self._told_of(dry[-1], fresh)]
         return Answer(dry=found, known=list(fresh.values()))
+
+    def _told_of(
+        self, asked: Sequence[Laid] | KeyAsked, fresh: dict[str, Basis]
+    ) -> Sequence[tuple[Judged, str]] | KeyTold:
+        if isinstance(asked, KeyAsked):
+            return key_told(self._overlay.figures(*asked))
+        return self._judged(asked, fresh)
 
     def _judged(self, records: Sequence[Laid], fresh: dict[str, Basis]) -> list[tuple[Judged, str]]:
         found = []
@@ -98,7 +106,9 @@ class Answering:
             found.append((each, digest))
         return found
 
-    def _apart(self, records: Sequence[Laid], fresh: dict[str, Basis]) -> list[tuple[Judged, str]]:
+    def _apart(
+        self, asked: Sequence[Laid] | KeyAsked, fresh: dict[str, Basis]
+    ) -> Sequence[tuple[Judged, str]] | KeyTold:
         """Judged in a copy of this process, which is thrown away: so nothing of it stays."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
@@ -108,7 +118,7 @@ class Answering:
                 signal.setitimer(signal.ITIMER_REAL, WITHIN_S)
                 known: dict[str, Basis] = {}
                 try:
-                    send(theirs, Answer(0, self._judged(records, known), known=list(known.values())))
+                    send(theirs, Answer(dry=[self._told_of(asked, known)], known=list(known.values())))
                 except Exception as error:  # noqa: BLE001 - told by the one that is asked
                     send(theirs, Answer(error=f"{type(error).__name__}: {error}"))
             finally:
@@ -122,9 +132,11 @@ class Answering:
         finally:
             os.waitpid(pid, 0)
         if answer.error:
-            return [(Judged(None, why=f"a dry run failed: {answer.error}"), "")] * len(records)
+            why = f"a dry run failed: {answer.error}"
+            return KeyTold([], [], why) if isinstance(asked, KeyAsked) else [(Judged(None, why=why), "")] * len(asked)
         fresh |= {each.digest: each for each in answer.known}
-        return list(answer.judged)
+        (found,) = answer.dry
+        return found
 
 
 class Copies:

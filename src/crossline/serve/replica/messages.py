@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossline.serve.decisions.values import Basis
+from crossline.serve.replica.entity import KeyAsked, KeyTold
 from crossline.serve.replica.overlay import Judged, Laid
 
 _LENGTH = struct.Struct("<I")
@@ -54,11 +55,13 @@ class ForkNow:
 class Ask:
     """``lay`` is laid over in this order; then a copy judges each list of ``dry`` by itself, which leaves nothing.
 
+    Or it tells the figures of a key, which leaves as little.
+
     ``token``: by which that copy tells what it found, on a connection of its own.
     """
 
     lay: Sequence[Laid] = ()
-    dry: Sequence[Sequence[Laid]] = ()
+    dry: Sequence[Sequence[Laid] | KeyAsked] = ()
     token: int = 0
 
 
@@ -72,7 +75,7 @@ class Answer:
 
     laid: int = 0
     judged: Sequence[tuple[Judged, str]] = ()
-    dry: Sequence[Sequence[tuple[Judged, str]]] = ()
+    dry: Sequence[Sequence[tuple[Judged, str]] | KeyTold] = ()
     known: Sequence[Basis] = ()
     error: str = ""
     spent_ms: float = 0.0

@@ -13,10 +13,12 @@ import orjson
 import pyarrow as pa
 
 from crossline.core.alerts.alert import alerts_of
+from crossline.core.alerts.alertjson import read_quickly
 from crossline.core.basics.wire import WirePart
 from crossline.core.decide.decision import RulesInForce
 from crossline.core.decide.policy import Deciding
 from crossline.core.decode import decode_values
+from crossline.core.entity.figures import FigureNow, Unanswered, figures_of_key
 from crossline.core.judge.onward import onward
 from crossline.core.judge.output import Position, ShardOutput
 from crossline.core.judge.shard import ShardState, judge
@@ -99,6 +101,11 @@ class Overlay:
         self._decide(came, numbers, found)
         nothing = Judged(None, why=UNDECIDED if self.book.deciding is None else LATE)
         return [found.get(number, nothing) for number in range(len(records))]
+
+    def figures(self, field: str, value: str) -> list[FigureNow | Unanswered]:
+        """Those of a key as they are, with what is laid over; the states are of no use any more afterwards."""
+        states = ((plans, self.states.get(level) or ShardState()) for level, plans in self._levels)
+        return [each for plans, state in states for each in figures_of_key(plans, state, field, value)]
 
     def _taken_in(
         self, records: Sequence[Laid], numbers: dict[tuple[str, int], int], found: dict[int, Judged]
@@ -203,7 +210,8 @@ def _said_of(
         alert = alerts.get(reason["alert_id"] or "")
         if alert is None or alert["record_id"] != decision["record_id"] or reason["rule_id"] in figures:
             continue
-        figures[reason["rule_id"]] = {name: alert[name] for name in _FIGURE}
+        # Whoever reads the answer, and the digest of its receipt, may know 64 bits alone.
+        figures[reason["rule_id"]] = {name: read_quickly(alert[name]) for name in _FIGURE}
         shown = alert["evidence"]
         evidence[reason["rule_id"]] = {"record_ids": shown.get("record_ids", []), "count": shown.get("count", 0)}
     return figures, evidence

@@ -22,14 +22,16 @@ from crossline.engine.book.sparklog import last_committed
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
 from crossline.serve.replica.answers import Bounds, Lag, or_raise, together, verdict_of
-from crossline.serve.replica.dry import Dry, DryRuns, laid_of
+from crossline.serve.replica.behind import Behind
+from crossline.serve.replica.dry import Dry, DryKey, DryRuns, laid_of
+from crossline.serve.replica.entity import KeyAsked, KeyTold
 from crossline.serve.replica.followers import Followers
 from crossline.serve.replica.forks import Fork, LostError
 from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, received
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
-REST_S_MAX = 0.002  # between two calls
+REST_S_MAX = 0.005  # between two calls
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
@@ -75,6 +77,7 @@ class Replicas:
         self._tasks: set[asyncio.Task[None]] = set()
         self._bases: OrderedDict[str, Basis] = OrderedDict()
         self._ends: SourceEnds | None = None
+        self._behind = Behind(checkpoint, self._bounds)
         self.calls = self.handovers = self.lost = 0
         self.spent_ms = 0.0
 
@@ -132,6 +135,10 @@ class Replicas:
             raise
         return or_raise([await entry.answer for entry in entries if entry.answer is not None])
 
+    async def figures(self, field: str, value: str) -> KeyTold:
+        """Those of one key, told by a copy of the fork; see ``FigureSource``."""
+        return await self._dry.put_key(KeyAsked(field, value), self._check_behind)
+
     def lay(self, asked: Sequence[Asked]) -> None:
         """Records that went into the stream and that nobody asks a replica about: later ones see them all the same."""
         with suppress(NotJudgedError):
@@ -153,19 +160,8 @@ class Replicas:
         return self._bases[digest]
 
     def lag(self) -> Lag:
-        """How far behind what is judged on is, by what the pipeline has planned and committed since.
-
-        The age of the oldest batch that was planned and is not in the state; 0 where there is none. A pipeline that has
-        nothing to do plans no batch.
-        """
-        active = self._active
-        if active is None:
-            return Lag(0, -1, ready=False)
-        behind_ms = self._bounds.unseen_ms()
-        with suppress(OSError):
-            planned = (Path(self._checkpoint) / "spark" / "offsets" / str(active.batch + 1)).stat()
-            behind_ms = max(behind_ms, round(time.time() * 1e3 - planned.st_mtime * 1e3))
-        return Lag(behind_ms, active.batch, behind_ms <= self._bounds.behind_max_ms)
+        """How far behind what is judged on is (see ``Behind``)."""
+        return self._behind.lag(self._active)
 
     def _check_behind(self) -> None:
         if self._active is None and self._next is None and time.monotonic() - self._gone_s > self._bounds.ready_max_s:
@@ -357,7 +353,7 @@ class Replicas:
         if not after_s or self._active is None:
             self._dry.fail(why)
 
-    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[Dry]) -> None:
+    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[Dry | DryKey]) -> None:
         told = [each for each in entries if each.failures < FAILURES_MAX]
         for each in entries:
             if each.failures >= FAILURES_MAX and each.wanted and each.answer is not None:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from crossline.connectors.recordlog import topic as of_topics
 from crossline.connectors.recordlog.topic import KafkaRecordLog
-from crossline.core.basics.errors import RetryableError
+from crossline.core.basics.errors import RetryableError, UsageError
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.streams.asked import Asked, Place
 
@@ -134,5 +134,28 @@ def test_an_error_that_passes_replaces_nothing(made: list[FakeProducer]) -> None
             assert len(made) == 1
         finally:
             await log.close()
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_a_record_is_put_there_while_another_one_waits(made: list[FakeProducer]) -> None:
+    async def play() -> None:
+        log = KafkaRecordLog(SETTINGS, "payments", "account")
+        try:
+            made[0].silent = True
+            puts = [log.put(record(number)) for number in (1, 2)]
+            again = log.put(record(1))
+            assert len(made[0]._waiting) == 2, "both are with the client, and the copy is not"
+            puts[0].cancel()  # its caller has gone
+            made[0].silent = False
+            assert await puts[1] == Place("payments-0", 1)
+            assert await again == Place("payments-0", 0)
+            made[0].error = KafkaError(KafkaError._MSG_TIMED_OUT)
+            with pytest.raises(RetryableError):
+                await log.put(record(3))
+        finally:
+            await log.close()
+        with pytest.raises(UsageError, match="closed"):
+            await log.put(record(4))
 
     asyncio.run(asyncio.wait_for(play(), 30))

@@ -127,6 +127,22 @@ def test_who_reads_while_it_is_put_away_reads_each_line_once(tmp_path: Path) -> 
     assert len(numbers) >= 8
 
 
+def test_the_route_reads_on_behind_half_a_line(tmp_path: Path) -> None:
+    """As a kill leaves it: the next line says how long it is, and the number of each is that of its place."""
+    log = AuditLog(tmp_path, lambda: 5)
+    label(log, "t1")
+    with log.path.open("ab") as file:
+        file.write(b'{"principal":"ma')
+    label(AuditLog(tmp_path, lambda: 6), "t2")
+    deps = replace(dependencies(project(tmp_path / "shop"), tmp_path / "serve"), audit=log.path)
+    with client_of(deps) as client:
+        found = client.get("/v1/audit").json()["items"]
+    assert [each["number"] for each in found] == [1, 2, 3, 4, 5]
+    assert found[2]["line"] is None
+    assert [each["line"]["sequence"] for each in found if each["line"] is not None] == [1, 2, 3, 4]
+    assert verify(log.path).problems == ()
+
+
 def test_the_route_and_the_command_read_all_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = project(tmp_path)
     log = written(tmp_path)

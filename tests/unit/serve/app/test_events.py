@@ -162,6 +162,20 @@ def test_an_id_that_is_none_or_of_what_is_gone_is_a_gap(tmp_path: Path, wrong: s
     with_shop(tmp_path, work)
 
 
+def test_an_id_of_another_checkpoint_or_of_an_api_that_is_ahead_tells_nothing_twice(tmp_path: Path) -> None:
+    async def work(shop: Shop) -> None:
+        for number in range(3):
+            shop.batch(number, f"a{number}")
+        async with shop.listen("3-0.0") as take:  # it is to come
+            shop.batch(3, "a3", "b3")
+            assert told(await take(1)) == ["b3"]
+        async with shop.listen("5-0.0") as take:
+            with pytest.raises(EventsGoneError, match=r"batch 5 of 5-0\.0 has not come here: the newest is 3"):
+                await take(1)
+
+    with_shop(tmp_path, work)
+
+
 def test_it_ends_with_the_server_and_leaves_nothing_running(tmp_path: Path) -> None:
     async def work(shop: Shop) -> None:
         async with shop.listen(".0") as take:

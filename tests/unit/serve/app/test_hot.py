@@ -19,8 +19,6 @@ from crossline.serve.app.server import listening, serve
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
 
-DEEP = b'{"records": [' + b"[" * 400 + b"]" * 400 + b"]}"
-
 
 def with_server(work: Callable[[httpx.AsyncClient, Desk], Awaitable[None]]) -> None:
     async def run() -> None:
@@ -88,9 +86,34 @@ def test_a_batch_is_answered_in_its_order_each_by_itself() -> None:
     with_server(work)
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{}", b'{"records": {}}', b'{"records": []}', b'{"records": [1], "mode": "peek"}', DEEP]
-)
+def test_a_record_of_a_batch_is_read_as_its_client_wrote_it() -> None:
+    """A key that stands twice is refused by itself, as it is where the record is asked about alone."""
+    twice = payment("t1").replace(b'"cents":100', b'"cents":1, "cents":90000')
+    huge = payment("t2").replace(b'"cents":100', b'"cents":100,"x":1e400')
+    spread = payment("t3").replace(b",", b" ,\n\t")
+    deep = payment("t4").replace(b'"cents":100', b'"cents":100,"x":' + b"[" * 400 + b"]" * 400)
+
+    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+        body = b' {\n"records" : [ %s ]}\n' % b" ,\n".join([twice, huge, spread, deep])
+        reply = await client.post("/v1/decisions/payments:batch", content=body)
+        alone = [await client.post("/v1/decisions/payments", content=each) for each in (twice, huge, deep)]
+        assert [each["detail"] for each in (reply.json()[at] for at in (0, 1, 3))] == [
+            each.json()["detail"] for each in alone
+        ]
+        assert "key cents stands twice" in reply.json()[0]["detail"]
+        assert (reply.json()[2]["record_id"], desk.log.there) == ("t3", ["t3"])
+
+    with_server(work)
+
+
+NO_BATCHES = [
+    *(b"", b"[]", b"{}", b'{"records": {}}', b'{"records": []}', b'{"records": [1], "mode": "peek"}', b"\xff"),
+    *(b'{"records": [1]} {}', b'{"records": [1], "records": [2]}', b'{"records": [1,]}', b'{"records": [1'),
+    *(b"9" * 5_000, b'{"records": [' + b"[" * 60_000 + b"]" * 60_000 + b"]}"),
+]
+
+
+@pytest.mark.parametrize("body", NO_BATCHES, ids=lambda body: repr(body[:30]))
 def test_a_batch_that_is_none_is_a_problem(body: bytes) -> None:
     async def work(client: httpx.AsyncClient, _: Desk) -> None:
         assert (await client.post("/v1/decisions/payments:batch", content=body)).status_code == 400

@@ -118,6 +118,7 @@ class FakeLedger:
 
     keeps: asyncio.Event = field(default_factory=asyncio.Event)
     frees: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: int = 0  # how many answers it was given
     fails: RetryableError | None = None
 
     known: dict[tuple[str, str], tuple[str, bytes | None]] = field(default_factory=dict)
@@ -135,6 +136,7 @@ class FakeLedger:
         return Claim("fresh") if body is None else Claim("answered", body)
 
     async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
+        self.asked += 1
         await self.keeps.wait()
         if self.fails is not None:
             raise self.fails

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crossline.core.basics.errors import RetryableError, UsageError
-from crossline.serve.decisions.outbox import SqliteOutbox, send_on
+from crossline.serve.decisions.outbox import AT_ONCE, SqliteOutbox, send_on
 from crossline.serve.decisions.values import Asked, Place
 
 from .fakes import FakeLog
@@ -21,9 +21,9 @@ def test_what_is_put_is_there_after_a_restart_once_and_in_order(tmp_path: Path) 
     path = tmp_path / "outbox.db"
     asyncio.run(SqliteOutbox(path).put([asked("b"), asked("a")]))
     asyncio.run(SqliteOutbox(path).put([asked("b"), asked("c")]))
-    assert SqliteOutbox(path).waiting() == [asked("b"), asked("a"), asked("c")]
+    assert SqliteOutbox(path).waiting("payments") == [asked("b"), asked("a"), asked("c")]
     asyncio.run(SqliteOutbox(path).done(asked("a")))
-    assert [each.record_id for each in SqliteOutbox(path).waiting()] == ["b", "c"]
+    assert [each.record_id for each in SqliteOutbox(path).waiting("payments")] == ["b", "c"]
 
 
 class Refusing(FakeLog):
@@ -52,7 +52,25 @@ def test_what_waits_is_sent_on_until_its_stream_takes_it(tmp_path: Path) -> None
 
         await send_on(outbox, {"payments": log}, stop, on_sent)
         assert log.there == sent == ["a", "b"]
-        assert [each.record_id for each in outbox.waiting()] == ["x"]
+        assert [each.record_id for each in outbox.waiting("elsewhere")] == ["x"]
+
+    asyncio.run(work())
+
+
+def test_a_stream_that_takes_nothing_holds_up_no_other(tmp_path: Path) -> None:
+    """Nor do many of a stream that the pipeline has no more."""
+
+    async def work() -> None:
+        outbox, stop = SqliteOutbox(tmp_path / "outbox.db"), asyncio.Event()
+        away, there = FakeLog(error=RetryableError("away")), FakeLog()
+        there.held.set()
+        away.held.set()
+        await outbox.put([asked(f"g{n}", "gone") for n in range(AT_ONCE)])
+        await outbox.put([asked("a", "away"), asked("b")])
+        async with asyncio.timeout(60):
+            await send_on(outbox, {"away": away, "payments": there}, stop, lambda *_: stop.set())
+        assert there.there == ["b"]
+        assert [each.record_id for each in outbox.waiting("away")] == ["a"]
 
     asyncio.run(work())
 
@@ -73,6 +91,6 @@ def test_one_that_its_stream_never_takes_holds_up_no_other(tmp_path: Path) -> No
         await outbox.put([asked("a"), asked("b")])
         await send_on(outbox, {"payments": log}, stop, lambda *_: stop.set())
         assert log.there == ["b"]
-        assert outbox.waiting() == []
+        assert outbox.waiting("payments") == []
 
     asyncio.run(work())

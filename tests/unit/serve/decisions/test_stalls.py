@@ -34,6 +34,22 @@ def test_an_answer_that_is_not_kept_in_time_is_told_to_who_asks_again() -> None:
     with_desk(work)
 
 
+def test_who_joins_while_an_answer_is_kept_waits_no_longer_than_it_may() -> None:
+    async def work(desk: Desk) -> None:
+        desk.ledger.keeps.clear()
+        loop = asyncio.get_running_loop()
+        first = asyncio.create_task(desk.decisions.decide("payments", payment("t1"), "peek", LONG_S))
+        async with asyncio.timeout(LONG_S / 2):
+            while not desk.ledger.asked:  # noqa: ASYNC110 - nobody else tells
+                await asyncio.sleep(0)
+        begun_s = loop.time()
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", SHORT_S)
+        assert loop.time() - begun_s < LONG_S / 2, "the ledger stands still for ever here"
+        assert (reply.status, (await first).status) == (503, 503)
+
+    with_desk(work)
+
+
 def test_an_answer_that_cannot_be_kept_after_all_is_given_up() -> None:
     async def work(desk: Desk) -> None:
         desk.ledger.keeps.clear()

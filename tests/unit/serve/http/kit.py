@@ -89,7 +89,8 @@ class Admitting:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             name = next((value.decode() for key, value in scope["headers"] if key == b"x-who"), "mary")
-            scope["principal"] = Someone(name) if name != "nobody" else None
+            # Where ``Access`` puts whom it lets in, and nowhere else.
+            scope.setdefault("state", {})["principal"] = Someone(name) if name != "nobody" else None
         await self._app(scope, receive, send)
 
 

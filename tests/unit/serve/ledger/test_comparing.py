@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from crossline.core.basics.times import BEGINNING_MS
@@ -41,6 +43,16 @@ def because(found: Again, **more: Any) -> list[tuple[str, list[str]]]:
 
 def test_nothing() -> None:
     assert differences(receipt(), again()) == []
+
+
+def test_a_figure_beyond_64_bits_is_as_receipts_have_it() -> None:
+    figures = {"card_burst": {**FIGURES["card_burst"], "value": 2.0**65}}  # the float nearest to 2**65 + 1
+    said = {"decision": "review", "reasons": [REASON], "policy_version": 2, "decided_at": AT}
+    kept = receipt_body(replace(entry("t0", **said), figures=figures), Link("a"), None)
+    found = again(alerts={"card_burst": alert(EVIDENCE["card_burst"]["record_ids"], value=2**65 + 1)})
+    assert differences(kept, found) == []
+    (other,) = differences({**kept, "figures": []}, found)
+    assert orjson.loads(orjson.dumps(other.to_json()))["log"] == 2.0**65
 
 
 def test_a_record_that_pushes_the_first_of_many_out() -> None:

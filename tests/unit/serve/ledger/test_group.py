@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,28 @@ def test_all_of_a_turn_that_fails_are_told_and_the_next_goes_on(tmp_path: Path) 
         assert (await group.claim(asked("t1"))).outcome == "fresh"
 
     run(path, work)
+
+
+def test_an_answer_that_cannot_be_written_fails_by_itself(tmp_path: Path) -> None:
+    """What a client sent must not fail the requests of others that came in the same moment."""
+
+    async def work(group: LedgerGroup) -> None:
+        found = await asyncio.gather(
+            group.claim(asked("t1")),
+            group.answer(entry("t2")),
+            group.answer(replace(entry("t3"), figures={"huge": {"value": 2**70}})),
+            group.answer(entry("t4")),
+            return_exceptions=True,
+        )
+        assert found[0] == Claimed("fresh")
+        assert [getattr(each, "decision_id", None) for each in (found[1], found[3])] == [
+            decision_of("t2")["decision_id"],
+            decision_of("t4")["decision_id"],
+        ]
+        assert isinstance(found[2], TypeError)
+        assert (await group.claim(asked("t3"))).outcome == "fresh"
+
+    run(tmp_path / "ledger.db", work)
 
 
 def test_other_questions_go_the_same_way(tmp_path: Path) -> None:

@@ -272,6 +272,32 @@ def test_a_schema_of_something_else_and_no_ledger(place: Place, opened: Open) ->
     assert opening.schema_name == "crossline_ledger", "not that of a sink"
 
 
+def test_the_answers_of_another_pipeline_are_not_given_out(opened: Open) -> None:
+    """Both have a stream of the name and an id in it: they are two records."""
+    opened(pipeline="shop").answer([entry("t1")])
+    with pytest.raises(UsageError, match="has what was answered for pipeline shop; expected that of bank"):
+        opened(pipeline="bank")
+    assert outcomes(opened(pipeline="shop"), asked("t1")) == ["answered"]
+
+
+def test_answers_that_were_kept_are_told_though_claims_fail(
+    opened: Open, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would hold them to what the stream decides: who asks again gets them, answered."""
+    ledger = opened()
+
+    def fails(*_: Any) -> Any:
+        raise RetryableError("lock timeout")
+
+    monkeypatch.setattr("crossline.serve.ledger.postgres.ledger.claim_all", fails)
+    claimed, kept = ledger.exchange([asked("t2")], [entry("t1")])
+    assert [each.outcome for each in claimed] == ["pending"]
+    assert [each is not None and each.decision_id for each in kept] == [decision_of("t1")["decision_id"]]
+    with pytest.raises(RetryableError, match="lock timeout"):
+        ledger.claim([asked("t2")])
+    assert check_postgres(place).faults == []
+
+
 def test_a_closed_one_says_so(opened: Open) -> None:
     ledger = opened()
     ledger.close()

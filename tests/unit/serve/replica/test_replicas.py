@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import uvloop
 from tests.oracle.replicated import Pipeline, told
@@ -38,6 +39,26 @@ def run(pipeline: Pipeline, play: Callable[[Replicas], Awaitable[None]], **more:
 
 def decisions(found: list[Verdict | NotJudgedError]) -> list[Any]:
     return [told(each.decision) if isinstance(each, Verdict) else str(each) for each in found]
+
+
+SUM = {**BURST, "rule_id": "spent", "aggregation_type": "sum", "aggregation_field": "amount"}
+
+
+def test_a_sum_beyond_64_bits_is_a_figure_that_can_be_answered(pipeline: Pipeline) -> None:
+    pipeline.rules(rules_of({**SUM, "aggregation_threshold": 2e19}))
+    asks = Asks()
+    pipeline.batch(lines(asks.records(1, "other")))
+    huge = [asks.record(amount=9_000_000_000_000_000_000) for _ in range(3)]
+
+    async def play(replicas: Replicas) -> None:
+        await ready(replicas, 0)
+        found = await replicas.judge(huge)
+        figures = [each.figures for each in found if isinstance(each, Verdict)]
+        assert [len(each) for each in figures] == [0, 0, 1]
+        assert orjson.loads(orjson.dumps(figures[2]))["spent"]["value"] == 2.7e19
+        assert decisions(found) == [told(each) for each in pipeline.batch(lines(huge))]
+
+    run(pipeline, play)
 
 
 def test_what_is_asked_counts_for_what_is_asked_later_and_is_what_the_pipeline_decides(pipeline: Pipeline) -> None:

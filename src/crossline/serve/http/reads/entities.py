@@ -43,14 +43,14 @@ def entity_routes(deps: Dependencies) -> APIRouter:
     ) -> Any:
         """The latest alerts and decisions, at most ``limit`` each, and what holds now.
 
-        ``figures``: as a replica has them now. Where none answers, ``figures_as_of`` says ``alerts``, and each is the
-        value of a rule's last alert.
+        ``figures``: of each rule whose key is the field alone, as a replica has them now, looking back from the
+        stream's own clock; ``missing``: the rules of which a figure cannot be told, each with why. Where no replica
+        answers, ``figures_as_of`` says ``alerts``, and each is the value of a rule's last alert.
         """
         only_known(request)
         told = await run_in_threadpool(known_of_entity, deps, field, value, limit)
-        figures, as_of, why = await _figures(deps, field, value, told["alerts"])
-        head = {"field": field, "value": value, "figures": figures, "figures_as_of": as_of}
-        return json_answer({**head, **({"figures_missing": why} if why else {}), **told})
+        figures = await _figures(deps, field, value, told["alerts"])
+        return json_answer({"field": field, "value": value, **figures, **told})
 
     return routes
 
@@ -87,17 +87,17 @@ def _decisions(deps: Dependencies, alerts: Iterable[Mapping[str, Any]], limit: i
     return list(found.values())[:limit]
 
 
-async def _figures(
-    deps: Dependencies, field: str, value: str, alerts: Iterable[Mapping[str, Any]]
-) -> tuple[list[Mapping[str, Any]], str, str | None]:
-    why = None
+async def _figures(deps: Dependencies, field: str, value: str, alerts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    why = {}
     if deps.figures is not None:
         try:
-            return await deps.figures.figures(field, value), "replica", None
+            now = await deps.figures.figures(field, value)
         except CrosslineError as error:
-            why = str(error)
+            why = {"figures_missing": str(error)}
+        else:
+            return {"figures": now.figures, "figures_as_of": "replica", "missing": now.missing}
     last: dict[str, Mapping[str, Any]] = {}
     for each in alerts:
         if each["kind"] == "alert" and each["rule_id"] not in last and len(each["key"]) == 1:
             last[each["rule_id"]] = {name: each[name] for name in _OF_FIGURES}
-    return list(last.values()), "alerts", why
+    return {"figures": list(last.values()), "figures_as_of": "alerts", **why}

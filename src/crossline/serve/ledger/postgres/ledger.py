@@ -48,14 +48,15 @@ class PostgresLedger:
     ``claim_ms_max`` is given away in any case; that is told by the clocks of the machines, and nothing breaks where
     they differ.
 
-    Answers and then claims are two transactions here: who is told that the ledger takes nothing asks again, and gets
-    what was kept.
+    Answers and then claims are two transactions here: answers that were kept are told though the claims fail, which
+    are ``pending`` then.
 
     Args:
         place: The schema that holds the ledger, made where it is not there.
         signer: Signs receipts.
         clock_ms: When claims and answers are made.
         claim_ms_max: After which a claim that nobody answered is given away.
+        pipeline: Whose answers it must have; None: whoever's.
 
     Example:
         >>> ledger = PostgresLedger(place_of(settings))  # doctest: +SKIP
@@ -69,18 +70,20 @@ class PostgresLedger:
         signer: Signer | None = None,
         clock_ms: Callable[[], int] = wall_clock_ms,
         claim_ms_max: int = CLAIM_MS_MAX,
+        pipeline: str | None = None,
     ) -> None:
         """Connect, and take a slot.
 
         Raises StateError where the schema is that of something else, PermanentError where somebody has to mend
-        something first, RetryableError where the server takes nothing now.
+        something first (it has the answers of another pipeline, say), RetryableError where the server takes nothing
+        now.
         """
         self.place = place
         self._signer, self._clock_ms, self._claim_ms_max = signer, clock_ms, claim_ms_max
         self._failed_s = float("-inf")
         self._bases: set[str] = set()  # that are known to be there
         with told(place, writing=True, opening=True):
-            self._session: Session | None = begun(place)
+            self._session: Session | None = begun(place, pipeline)
         self._replica = self._session.replica
         self._cutter = Cutter()
         self._open = True
@@ -116,7 +119,12 @@ class PostgresLedger:
         if entries:
             kept = self._tried(lambda session: keep_all(session, entries, now_ms, self._signer, self._bases))
         if asked:
-            claimed = self._tried(lambda session: claim_all(session, self.place, asked, now_ms, self._claim_ms_max))
+            try:
+                claimed = self._tried(lambda session: claim_all(session, self.place, asked, now_ms, self._claim_ms_max))
+            except RetryableError:
+                if not entries:
+                    raise
+                claimed = [Claimed("pending")] * len(asked)  # who waits for them asks again, and is told
         return claimed, kept
 
     def release(self, asked: Sequence[Asked], *, forget: bool = False) -> None:

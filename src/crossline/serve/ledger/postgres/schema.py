@@ -9,7 +9,7 @@ from typing import Any
 
 from crossline.connectors.postgres.client import Connection, Place
 from crossline.connectors.postgres.migrate import Migration, migrate
-from crossline.core.basics.errors import StateError
+from crossline.core.basics.errors import StateError, UsageError
 
 _ID_BYTES = 4
 _TABLES = """
@@ -62,6 +62,18 @@ def ensure_ledger(connection: Connection, place: Place) -> str:
     row = connection.execute("SELECT value FROM meta WHERE name = 'ledger_id'").fetchone()
     assert row is not None  # noqa: S101 - it was put there
     return str(row[0])
+
+
+def ensure_owner(connection: Connection, place: Place, pipeline: str) -> None:
+    """Note at the first start whose answers the ledger has. Raises UsageError where they are another pipeline's."""
+    connection.execute("INSERT INTO meta VALUES ('pipeline', %s) ON CONFLICT (name) DO NOTHING", (pipeline,))
+    row = connection.execute("SELECT value FROM meta WHERE name = 'pipeline'").fetchone()
+    if row is not None and row[0] != pipeline:
+        raise UsageError(
+            f"serve.ledger: schema {place.schema} of {place.name} has what was answered for pipeline {row[0]}; "
+            f"expected that of {pipeline}: name a schema of its own, or, if the pipeline was renamed, delete the row "
+            "pipeline of its table meta"
+        )
 
 
 def check_ledger_schema(connection: Connection, place: Place) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crossline.connectors.postgres.client import Connection, Place
 from crossline.core.basics.errors import RetryableError
-from crossline.serve.ledger.postgres.schema import ensure_ledger, slots_key
+from crossline.serve.ledger.postgres.schema import ensure_ledger, ensure_owner, slots_key
 from crossline.serve.ledger.receipts import BEGINNING
 from crossline.serve.ledger.slots import process_text
 
@@ -40,14 +40,17 @@ class Session:
     synced: str
 
 
-def begun(place: Place) -> Session:
-    """A session with a slot of its own: the lowest that nobody holds.
+def begun(place: Place, pipeline: str | None = None) -> Session:
+    """A session with a slot of its own: the lowest that nobody holds. ``pipeline``: whose answers these must be.
 
-    Raises what psycopg raises, StateError where the schema holds something else, RetryableError where all are held.
+    Raises what psycopg raises, StateError where the schema holds something else, UsageError where it holds the answers
+    of another pipeline, RetryableError where all slots are held.
     """
     connection = place.connect()
     try:
         ledger_id = ensure_ledger(connection, place)
+        if pipeline is not None:
+            ensure_owner(connection, place, pipeline)
         row = connection.execute("SELECT current_setting('synchronous_commit')").fetchone()
         synced = "on" if row is None or row[0] == "off" else str(row[0])
         for name, value in _SETTINGS.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tests.unit.serve.http.kit import Client, FakeLedger, detail, example, serve
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.errors import RetryableError
+from crossline.serve.replica.entity import KeyTold
 
 
 def decided(folder: Path | None = None) -> list[dict[str, Any]]:
@@ -81,10 +81,10 @@ class Figures:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
-    async def figures(self, field: str, value: str) -> list[Mapping[str, Any]]:
+    async def figures(self, field: str, value: str) -> KeyTold:
         if self.error is not None:
             raise self.error
-        return [{"name": "card_testing", "field": field, "of": value, "value": 3}]
+        return KeyTold([{"name": "count", "field": field, "of": value, "value": 3}], [{"rule_id": "r", "why": "so"}])
 
 
 def test_an_entity_is_all_that_is_known_of_it(reading: Client, tmp_path: Path) -> None:
@@ -102,6 +102,7 @@ def test_an_entity_is_all_that_is_known_of_it(reading: Client, tmp_path: Path) -
     with served(example(), tmp_path / "other", figures=Figures()) as client:
         told = client.get("/v1/entities/account_id/a/b").json()
         assert (told["figures_as_of"], told["figures"][0]["of"]) == ("replica", "a/b")
+        assert told["missing"] == [{"rule_id": "r", "why": "so"}]
     with served(example(), tmp_path / "third", figures=Figures(RetryableError("no replica answers"))) as client:
         told = client.get(f"/v1/entities/account_id/{account}").json()
         assert (told["figures_as_of"], told["figures_missing"]) == ("alerts", "no replica answers")

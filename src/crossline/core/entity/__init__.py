@@ -1,0 +1,1 @@
+"""What rules see of one key as of an instant: figures, told without a record."""

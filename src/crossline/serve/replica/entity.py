@@ -1,0 +1,54 @@
+"""The figures of one value of a field as replicas tell them, in the words of alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from crossline.core.alerts.alertjson import json_value
+from crossline.core.basics.times import instant_text
+from crossline.core.entity.figures import FigureNow, Unanswered
+
+
+class KeyAsked(NamedTuple):
+    """Whose figures are asked for: a ``value``, as text, of a ``field`` of keys."""
+
+    field: str
+    value: str
+
+
+class KeyTold(NamedTuple):
+    """Its ``figures``, and the rules that are ``missing`` there, each with why. ``failed``: why there is none of it."""
+
+    figures: list[dict[str, Any]]
+    missing: list[dict[str, Any]]
+    failed: str = ""
+
+
+def key_told(found: Iterable[FigureNow | Unanswered]) -> KeyTold:
+    """What was ``found``, by rule."""
+    each = list(found)
+    figures = [_figure(one) for one in each if isinstance(one, FigureNow)]
+    missing = [{"rule_id": one.rule_id, "why": one.why} for one in each if isinstance(one, Unanswered)]
+    return KeyTold(sorted(figures, key=_by_rule), sorted(missing, key=lambda one: (one["rule_id"], one["why"])))
+
+
+def _by_rule(figure: Mapping[str, Any]) -> tuple[str, int]:
+    return figure["rule_id"], figure["rule_version"]
+
+
+def _figure(now: FigureNow) -> dict[str, Any]:
+    asked, line = now.asked, now.asked.line
+    return {
+        "name": asked.name,
+        "rule_id": asked.rule_id,
+        "rule_version": asked.version,
+        **({"figure": asked.shared} if asked.shared else {}),
+        "value": json_value(now.value),
+        "operator": line.operator if line is not None else None,
+        "threshold": line.threshold if line is not None else None,
+        "count": now.count,
+        "window_start": instant_text(now.window_start_ms),
+        "window_end": instant_text(now.window_end_ms),
+        "as_of": instant_text(now.now_ms),
+    }
