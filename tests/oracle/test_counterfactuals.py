@@ -215,7 +215,7 @@ def test_each_change_turns_it_and_one_step_less_does_not(bodies: st.SearchStrate
     claimed = 0
 
     @settings(
-        max_examples=400 if DEEP else 12,
+        max_examples=400 if DEEP else 6,
         phases=[phase for phase in Phase if phase != Phase.explain],
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

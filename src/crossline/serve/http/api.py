@@ -68,6 +68,7 @@ def create_api(
     for routes in (
         audit_routes(deps),
         alert_routes(deps, commands),
+        explained_routes(deps, commands, jobs),
         decision_routes(deps),
         entity_routes(deps),
         hold_routes(deps, commands),
