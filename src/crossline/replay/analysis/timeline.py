@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from crossline.core.basics.times import format_instant
+from pydantic import TypeAdapter
+
+from crossline.core.basics.times import format_instant, parse_instant_ms
 from crossline.replay.analysis.bars import FigureBar, Unit
 
 Shape = Literal["window", "sequence", "travel", "correlation", "none"]
@@ -162,11 +164,37 @@ class Timeline:
         return whole
 
 
+def timeline_of(told: Mapping[str, Any]) -> Timeline:
+    """A timeline out of what ``to_json`` wrote; other fields beside it are left out.
+
+    Raises pydantic's ValidationError where it is none.
+    """
+    names = Timeline.__dataclass_fields__
+    mine = {name: each for name, each in _epochs(dict(told)).items() if name in names}
+    return TypeAdapter(Timeline).validate_python(mine)
+
+
+def _epochs(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            f"{name}_ms" if f"{name}_ms" in _INSTANTS else name: (
+                parse_instant_ms(each) if f"{name}_ms" in _INSTANTS and isinstance(each, str) else _kept(name, each)
+            )
+            for name, each in value.items()
+        }
+    return [_epochs(each) for each in value] if isinstance(value, list) else value
+
+
+def _kept(name: str, value: Any) -> Any:
+    """Fields of a record are whatever they are."""
+    return value if name == "fields" else _epochs(value)
+
+
 def _instants(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             name.removesuffix("_ms") if name in _INSTANTS else name: (
-                format_instant(each) if name in _INSTANTS and each is not None else _instants(each)
+                format_instant(each) if name in _INSTANTS and each is not None else each if name == "fields" else _instants(each)
             )
             for name, each in value.items()
         }

@@ -101,12 +101,11 @@ def _route(
 ) -> Iterator[Element]:
     yield line("way", *((x(longitude), y(latitude)) for longitude, latitude in points))
     ends = ((trip.start, points[0], "counted"), (trip.end, points[-1], "crossing"))
-    below = points[0][1] <= points[-1][1]
-    for place, (longitude, latitude), mark in ends:
+    for (place, (longitude, latitude), mark), beside in zip(ends, (points[1], points[-2]), strict=True):
         at = x(longitude), y(latitude)
         name = f"{_degrees(round(place.latitude, 2), 'N', 'S')} {_degrees(round(place.longitude, 2), 'E', 'W')}"
         yield dot("crossing" if mark == "crossing" else "counted", *at, place.record_id or "", name)
-        under = below if mark == "counted" else not below
+        under = beside[1] >= latitude  # the way goes up from it
         said = words.clock(place.at_ms, 1_000)
         half = text_px(said) / 2
         where = min(max(at[0], x.start + half), x.end - half)

@@ -13,7 +13,7 @@ from crossline.serve.console.charts.svg import Element, drawing, element, line, 
 from crossline.serve.console.charts.words import Words
 
 HEIGHT = 222
-TOP, FIGURES_TOP, FIGURES_BOTTOM, STEMS_TOP, BOTTOM = 14.0, 36.0, 106.0, 138.0, 200.0
+TOP, FIGURES_TOP, FIGURES_BOTTOM, STEMS_TOP, BOTTOM = 16.0, 36.0, 106.0, 138.0, 200.0
 RIGHT = 16.0
 AFTER_MAX = 1.4  # what comes after may rise so far above the larger of threshold and crossing
 
@@ -57,12 +57,13 @@ def _high(shown: Timeline) -> float:
 
 
 def _ticks(shown: Timeline, high: float) -> list[float]:
-    """0, one round value between, and the threshold, which has its own colour."""
-    given = [each for each in value_ticks(high, 2) if each <= high]
-    if shown.threshold is None:
-        return given
-    apart = high / 5
-    return [each for each in given if abs(each - shown.threshold) > apart or each == 0 < shown.threshold]
+    """0 and half of the threshold, which itself has its own colour; without a threshold round values."""
+    threshold = shown.threshold
+    if threshold is None or threshold <= 0:
+        return [each for each in value_ticks(high, 2) if each <= high]
+    whole = float(threshold).is_integer()
+    half = threshold // 2 if whole else threshold / 2
+    return [0, half] if half >= threshold / 3 else [0]
 
 
 def _value_axis(plot: Plot, y: Scale, high: float) -> Iterator[Element]:
@@ -81,18 +82,18 @@ def _said(plot: Plot, width: int) -> Iterator[Element]:
     """What the lanes are, and the window."""
     shown, crossing = plot.shown, f"crosses at {plot.words.clock(plot.shown.at_ms)}"
     at = plot.x(shown.at_ms)
-    yield plot.beside(at, crossing, 18 if width >= NARROW_PX else 10)
-    taken = [(at - 9 - text_px(crossing), at)]
+    yield plot.beside(at, crossing, 10)
+    taken = [(at - 4, at + 4)]
     name = shown.figure.replace("_", " ")
     figure_end = plot.x.start + text_px(name)
     if width >= NARROW_PX and free(taken, plot.x.start, figure_end):
-        yield text(plot.x.start, 24, name)
+        yield text(plot.x.start, 30, name)
         taken.append((plot.x.start, figure_end))
         if shown.window_start_ms is not None:
             low = max(plot.x.clipped(shown.window_start_ms) + 6, figure_end + 12)
             for said in (f"{plot.window_said()}, looking back from the record", plot.window_said()):
                 if free(taken, low, low + text_px(said)) and low + text_px(said) < at:
-                    yield text(low, 24 if low == figure_end + 12 else 28, said)
+                    yield text(low, 30, said)
                     break
     if shown.money is not None and any(each.amount is not None for each in shown.records):
         yield text(plot.x.start, 128, f"{plot.words.currency or shown.money} each")
@@ -147,10 +148,16 @@ def _amount(plot: Plot, record: RecordMark, y: float, taken: list[tuple[float, f
     """An amount above its dot, or beside it; left out where another stands."""
     said, x = plot.words.money(record.amount or 0), plot.x.clipped(record.event_ms)
     wide = text_px(said)
-    places = [(x - wide / 2, y - 9, "middle", x), (x - 9 - wide, y + 4, "end", x - 9)]
-    for low, at, anchor, where in places if record.mark != "crossing" else reversed(places):
-        dots = [(plot.x.clipped(each.event_ms), each) for each in plot.shown.records if each is not record]
-        crowded = any(low - 5 < other < low + wide + 5 for other, _ in dots) and anchor == "end"
+    places = [
+        (x - wide / 2, y - 9, "middle", x),
+        (x - 9 - wide, y + 4, "end", x - 9),
+        (x + 9, y + 4, "start", x + 9),
+    ]
+    edges = [plot.x(each) for each in (plot.shown.window_start_ms, plot.shown.at_ms) if each is not None]
+    dots = [plot.x.clipped(each.event_ms) for each in plot.shown.records if each is not record]
+    for low, at, anchor, where in places if record.mark != "crossing" else [places[1], places[0]]:
+        others = [*edges, *(dots if anchor != "middle" else ())] if record.mark != "crossing" else dots
+        crowded = any(low - 4 < other < low + wide + 4 for other in others)
         met = any(low < end and low + wide > start and abs(at - height) < 12 for start, end, height in taken)
         if not crowded and not met and low >= plot.x.start and low + wide <= plot.x.end + 14:
             taken.append((low - 3, low + wide + 3, at))

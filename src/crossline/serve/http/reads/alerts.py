@@ -88,7 +88,7 @@ def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> 
     async def records(request: Request, alert_id: AlertId) -> Any:
         """What the source no longer has is told in ``records_missing``."""
         only_known(request)
-        check_id(alert_id)
+        _check_id(alert_id)
         done = await commands.run(
             ["alerts", "show", alert_id, "--pipeline", str(deps.pipeline), "--read-for", READ_FOR, "--json"],
             WAIT_S,
@@ -162,7 +162,7 @@ def last_word(found: list[dict[str, Any]]) -> str:
 
 def the_alert(store: Store, alert_id: str) -> dict[str, Any]:
     """The one alert whose id starts so. Raises ProblemError where there is none, or several."""
-    check_id(alert_id)
+    _check_id(alert_id)
     found = {each.alert["alert_id"]: each.alert for each in store.find(alert_id)}
     if not found:
         raise not_found(f"alert {alert_id}", "GET /v1/alerts lists those there are")
@@ -173,8 +173,7 @@ def the_alert(store: Store, alert_id: str) -> dict[str, Any]:
     return {**alert, "status": last_word(later), "corrections": later}
 
 
-def check_id(alert_id: str) -> None:
-    """Raises ProblemError (404) where it can be no id."""
+def _check_id(alert_id: str) -> None:
     if _ID.fullmatch(alert_id) is None:
         raise not_found(f"alert {shown(alert_id)}", "an id has the digits 0-9 and a-f, and hyphens")
 

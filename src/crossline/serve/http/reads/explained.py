@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
 
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.jobs import ENDED, Job, Jobs
 from crossline.serve.http.principals import Asking, needs
-from crossline.serve.http.problems import ProblemError, not_found
+from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.http.reads.alerts import READ_FOR, WAIT_S, AlertId, check_id
+from crossline.serve.http.reads.alerts import READ_FOR, WAIT_S, AlertId, the_alert
 
 ANSWER_WITHIN_S = 10.0
 KEPT_MS = 60_000
@@ -34,9 +36,9 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
     async def evidence(request: Request, alert_id: AlertId, money: Money = None) -> Any:
         """The figure at every record is the engine's own; what could not be read is told in ``missing``."""
         only_known(request)
-        check_id(alert_id)
+        whole = await run_in_threadpool(_whole_id, deps, alert_id)
         of = [] if money is None else ["--money", money]
-        done = await commands.run(["alerts", "evidence", alert_id, *given, *of], WAIT_S)
+        done = await commands.run(["alerts", "evidence", whole, *given, *of], WAIT_S)
         return json_answer(orjson.loads(done.out.splitlines()[0]))
 
     @routes.get(
@@ -51,17 +53,17 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
         Ask again where the answer is 202: the search goes on, and its result is kept for a minute.
         """
         only_known(request)
-        check_id(alert_id)
-        kind = f"counterfactuals:{alert_id}"
+        whole = await run_in_threadpool(_whole_id, deps, alert_id)
+        kind = f"counterfactuals:{whole}"
         job = _running(jobs, kind, who.name, deps.now_ms())
         if job is None:
-            job = jobs.start(kind, who.name, {}, lambda _: ["alerts", "counterfactuals", alert_id, *given])
+            job = jobs.start(kind, who.name, {}, lambda _: ["alerts", "counterfactuals", whole, *given])
         try:
             await asyncio.wait_for(job.over.wait(), ANSWER_WITHIN_S)
         except TimeoutError:
             return json_answer({**job.to_json(), "result": None}, 202, {"Retry-After": "1"})
         if job.state != "done":
-            raise _refused(alert_id, job)
+            raise ProblemError(409, "refused", job.error or "the search was ended")
         return json_answer(job.result)
 
     return routes
@@ -76,8 +78,8 @@ def _running(jobs: Jobs, kind: str, who: str, now_ms: int) -> Job | None:
     return None
 
 
-def _refused(alert_id: str, job: Job) -> ProblemError:
-    said = job.error or ""
-    if said.startswith("found 0 alerts"):
-        return not_found(f"alert {alert_id}", "GET /v1/alerts lists those there are")
-    return ProblemError(409, "refused", said)
+
+def _whole_id(deps: Dependencies, alert_id: str) -> str:
+    """The id of the one alert whose id starts so. Raises ProblemError where there is none, or several."""
+    with closing(deps.store()) as store:
+        return str(the_alert(store, alert_id)["alert_id"])
