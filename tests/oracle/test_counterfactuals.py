@@ -1,5 +1,4 @@
-"""What would not have fired, over any rules and records: each change that is claimed turns the verdict of a naive twin,
-and one step less does not.
+"""What would not have fired: a change that is claimed turns the verdict of a naive twin, and one step less does not.
 
 Windows, conditions and aggregates are the twin's; formulas, cases of a burst and speeds are worked out here.
 """
@@ -53,7 +52,11 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 }
 COMMON = {"rule_id": "r", "version": 1, "source_topic": "payments", "group_by": "account"}
 WINDOWS = ["1s", "3s", "5s", "12s"]
-CONDITIONS = [None, [{"field": "amount", "operator": ">=", "value": 4}], [{"field": "price", "operator": "<", "value": 3.5}]]
+CONDITIONS = [
+    None,
+    [{"field": "amount", "operator": ">=", "value": 4}],
+    [{"field": "price", "operator": "<", "value": 3.5}],
+]
 
 
 @st.composite
@@ -104,7 +107,9 @@ def formulas(draw: st.DrawFn) -> Body:
         "f0": {"count": True, "group_by": "account", "window": one},
         "f1": {"sum": "amount", "group_by": "account", "window": other},
     }
-    when = f"f0 >= {draw(st.integers(1, 4))} and f1 > {draw(st.integers(0, 12))} and amount >= {draw(st.integers(0, 5))}"
+    when = (
+        f"f0 >= {draw(st.integers(1, 4))} and f1 > {draw(st.integers(0, 12))} and amount >= {draw(st.integers(0, 5))}"
+    )
     body = {name: value for name, value in COMMON.items() if name != "group_by"}
     return {**body, "rule_type": "formula", "figures": figures, "when": when}
 
@@ -246,4 +251,7 @@ def test_each_change_turns_it_and_one_step_less_does_not(bodies: st.SearchStrate
 def test_conditions_of_the_twin_are_those_of_the_rules() -> None:
     """The strategies' conditions mean something to the twin."""
     given_rows = [{"amount": 3, "price": 3.5}, {"amount": 4, "price": 3.49}]
-    assert [[holds(each, row, {}) for row in given_rows] for each in CONDITIONS if each] == [[False, True], [False, True]]
+    assert [[holds(each, row, {}) for row in given_rows] for each in CONDITIONS if each] == [
+        [False, True],
+        [False, True],
+    ]

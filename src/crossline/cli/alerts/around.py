@@ -103,7 +103,7 @@ def reach_of(alert: Mapping[str, Any], program: Program) -> Reach:
 
 
 def keys_of(alert: Mapping[str, Any], program: Program) -> Keys:
-    """The keys whose records count: the alert's, and those of figures of other keys, as far as its evidence has them."""
+    """The keys whose records count: the alert's, and those of figures of other keys that its evidence has."""
     record = {**(alert.get("record") or {}), **alert["evidence"].get("fields", {}), **alert["key"]}
     keys = [dict(alert["key"])]
     for brought in program.brings:
@@ -142,7 +142,9 @@ def _of_stream(
     if not read.reached:
         oldest = min(read.times, default=None)
         said = f"of {stream} not all was read that its windows reach back to"
-        found.missing.append(f"{said}: {format_duration(round((oldest or reach.since_ms) - reach.since_ms))} are missing")
+        found.missing.append(
+            f"{said}: {format_duration(round((oldest or reach.since_ms) - reach.since_ms))} are missing"
+        )
         found.since_ms = max(found.since_ms, (oldest or reach.since_ms) + reach.slack_ms)
     found.missing += list(dict.fromkeys(read.gone))[:3]
     return _with_spec(read, spec)
@@ -151,9 +153,7 @@ def _of_stream(
 def _with_spec(read: _Read, spec: StreamSpec) -> _Read:
     """The rows in the order in which they came, each with its ingest time."""
     highest = list(itertools.accumulate(reversed(read.times), max))
-    read.rows = [
-        (row, _ingest(spec, row, highest[len(read.times) - 1 - place])) for row, place in reversed(read.rows)
-    ]
+    read.rows = [(row, _ingest(spec, row, highest[len(read.times) - 1 - place])) for row, place in reversed(read.rows)]
     return read
 
 
@@ -217,5 +217,3 @@ def _records(stream: str, spec: StreamSpec, read: _Read, refused: Refused) -> It
         if at_ms is not None and (row.partition, row.offset) not in left_out and record_id not in seen:
             seen.add(record_id)  # an id that comes again is a copy of a record
             yield KeyRecord(stream, record_id, at_ms, ingest_ms, row.fields)
-
-

@@ -94,8 +94,7 @@ def comparisons(root: Node) -> Iterator[tuple[Node, str, Node]]:
     """Left side, operator and right side of each comparison, chained ones pair by pair, in the order of the text."""
     for node in walk(root):
         if isinstance(node, Compare):
-            for left, operator, right in zip(node.operands, node.operators, node.operands[1:], strict=False):
-                yield left, operator, right
+            yield from zip(node.operands, node.operators, node.operands[1:], strict=False)
 
 
 def figures_of(program: Program, verdict: Formed) -> dict[str, Figure]:
@@ -106,9 +105,7 @@ def figures_of(program: Program, verdict: Formed) -> dict[str, Figure]:
     return found
 
 
-def _formula_bars(
-    verdict: Formed, program: Program, read: Mapping[str, Any], money: str | None
-) -> Iterator[FigureBar]:
+def _formula_bars(verdict: Formed, program: Program, read: Mapping[str, Any], money: str | None) -> Iterator[FigureBar]:
     figures = figures_of(program, verdict)
     for left, operator, right in comparisons(verdict.when.root):
         value, threshold = _number(evaluate(left, read)), _number(evaluate(right, read))

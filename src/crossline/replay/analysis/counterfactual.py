@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.core.figures.program import Absent
 from crossline.core.rules.base import Rule
 from crossline.core.streams.reading import rule_of
 from crossline.replay.analysis.bench import Bench, SpentError
@@ -255,7 +254,7 @@ class _Search:
     def _left_out(self) -> Counterfactual | None:
         """One record that it rests on is not there; the latest ones are tried first."""
         place = self.records.index(self.crossing)
-        others = [each for each in reversed(self.records[:place])][:LEFT_OUT_MAX]
+        others = list(reversed(self.records[:place]))[:LEFT_OUT_MAX]
         turning: list[KeyRecord] = []
         for each in others:
             held = self.bench.holds(self.bench.batch(without(self.records, each.record_id)))

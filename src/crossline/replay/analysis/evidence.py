@@ -203,5 +203,3 @@ def _is_before(bench: Bench, record: KeyRecord, at_ms: int, latitude: Any, longi
 def _number(value: Any) -> Any:
     value = float(value) if value in {"Infinity", "-Infinity", "NaN"} else value
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-

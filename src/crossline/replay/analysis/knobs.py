@@ -62,7 +62,7 @@ def step_of(values: Sequence[Any]) -> Decimal:
     """The last decimal that any of the numbers has: 1 for whole numbers, 0.01 for prices; at most six decimals."""
     places = 0
     for value in values:
-        if isinstance(value, float) and value.is_integer() is False and abs(value) < 1e15:  # noqa: PLR2004
+        if isinstance(value, float) and value.is_integer() is False and abs(value) < 1e15:
             exponent = Decimal(repr(value)).as_tuple().exponent
             places = max(places, -exponent if isinstance(exponent, int) else 0)
     return Decimal(1).scaleb(-min(places, DECIMALS_MAX))
@@ -96,7 +96,7 @@ def _windows(body: Body) -> Iterator[Knob]:
     for place in _places(body, lambda name, value: name in _WINDOWS and isinstance(value, str)):
         lengths.setdefault(parse_duration_ms(_at(body, place)), []).append(place)
     for length_ms, places in lengths.items():
-        names = [str(place[1]) for place in places if len(place) == 3]  # noqa: PLR2004 - figures, name, window
+        names = [str(place[1]) for place in places if len(place) == 3]
         what = "Window" if len(lengths) == 1 or not names else f"Window of {', '.join(names)}"
         yield Knob("window", what, length_ms, Decimal(1), "ms", _putter(body, places, lambda v: f"{int(v)}ms"), least=1)
 

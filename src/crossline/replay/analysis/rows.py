@@ -56,7 +56,9 @@ def batch_of(records: Sequence[KeyRecord], streams: Mapping[str, StreamSpec]) ->
         decoded = decode_lines(make_layout(stream, spec), data, stream, 0)
         if decoded.dead:
             letter = decoded.dead[0]
-            raise UsageError(f"record {letter.record_id} of {stream} cannot be decoded: {letter.reason}, {letter.detail}")
+            raise UsageError(
+                f"record {letter.record_id} of {stream} cannot be decoded: {letter.reason}, {letter.detail}"
+            )
         came = np.array([each.ingest_ms for each in mine], np.int64)
         taken.append((replace(decoded.records, ingest_ms=came), Chunk(stream, 0, stream)))
     return Batch(tuple(taken))

@@ -194,7 +194,11 @@ def _instants(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             name.removesuffix("_ms") if name in _INSTANTS else name: (
-                format_instant(each) if name in _INSTANTS and each is not None else each if name == "fields" else _instants(each)
+                format_instant(each)
+                if name in _INSTANTS and each is not None
+                else each
+                if name == "fields"
+                else _instants(each)
             )
             for name, each in value.items()
         }

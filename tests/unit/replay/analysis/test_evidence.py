@@ -47,7 +47,14 @@ SENDERS = {
 
 
 def row(name: str, second: float, sender: str, amount: int, **more: Any) -> dict[str, Any]:
-    return {"id": name, "payee": "b1", "sender": sender, "amount": amount, "at": START_MS + round(second * 1000), **more}
+    return {
+        "id": name,
+        "payee": "b1",
+        "sender": sender,
+        "amount": amount,
+        "at": START_MS + round(second * 1000),
+        **more,
+    }
 
 
 # In the window of t6, (6 s, 16 s]: a2 and a3 with 160 and 170, a2 again, one too small, and a4 that makes three.
@@ -62,7 +69,9 @@ PAYMENTS = [
 ]
 
 
-def bench_of(body: Mapping[str, Any], record_id: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Bench, list[KeyRecord]]:
+def bench_of(
+    body: Mapping[str, Any], record_id: str, rows: Sequence[Mapping[str, Any]]
+) -> tuple[Bench, list[KeyRecord]]:
     rule = load_rules_text(orjson.dumps([body]).decode(), "rules.yaml", STREAMS)[0].rule
     records = [KeyRecord("payments", each["id"], each["at"], each["at"], each) for each in rows]
     return Bench(rule, Judged(RuleSet(), Recorded(STREAMS, {})), {"payee": "b1"}, record_id), records

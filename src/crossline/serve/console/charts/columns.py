@@ -38,5 +38,3 @@ def columns(plot: Plot) -> Iterator[Element]:
                 height=BOTTOM - top,
                 data_record=ids[0],
             )
-
-

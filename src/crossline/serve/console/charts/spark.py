@@ -70,7 +70,10 @@ def histogram(
         for place, count in enumerate(counts)
         if count
     ]
-    parts += [line("ax", (x.start, BOTTOM), (x.end, BOTTOM)), line("thr", (x(threshold), TOP - 14), (x(threshold), BOTTOM))]
+    parts += [
+        line("ax", (x.start, BOTTOM), (x.end, BOTTOM)),
+        line("thr", (x(threshold), TOP - 14), (x(threshold), BOTTOM)),
+    ]
     said = f"threshold {number(threshold)}"
     parts.append(text(x(threshold) - 5, TOP - 6, said, "thr-t", "end"))
     parts += [line("cross-l", (x(value), TOP + 8), (x(value), BOTTOM))]

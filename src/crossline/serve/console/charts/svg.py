@@ -62,7 +62,7 @@ def element(tag: str, children: Iterable[Element | str] = (), **attributes: str 
 
 def px(value: Number) -> str:
     """A length to a tenth of a pixel: ``12``, ``12.5``."""
-    return f"{round(value, 1):g}" if abs(value) < 1e5 else f"{round(value)}"  # noqa: PLR2004
+    return f"{round(value, 1):g}" if abs(value) < 1e5 else f"{round(value)}"
 
 
 def text(x: Number, y: Number, said: str, kind: str | None = None, anchor: str | None = None) -> Element:

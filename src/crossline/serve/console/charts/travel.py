@@ -41,7 +41,7 @@ def great_circle(start: Place, end: Place, count: int = POINTS) -> list[tuple[fl
     found: list[tuple[float, float]] = []
     for step in range(count + 1):
         part = step / count
-        if math.sin(angle) < 1e-9:  # noqa: PLR2004 - the same place, or the other end of the earth
+        if math.sin(angle) < 1e-9:
             longitude = start.longitude + part * (end.longitude - start.longitude)
             latitude = start.latitude + part * (end.latitude - start.latitude)
         else:
@@ -80,7 +80,7 @@ def _graticule(x: Scale, y: Scale) -> Iterator[Element]:
         if x(value) - text_px(said) / 2 > 0:
             yield text(x(value), BOTTOM + 16, said, None, "middle")
     for value in _lines(y, 40):
-        if abs(value) <= 90:  # noqa: PLR2004 - degrees
+        if abs(value) <= 90:
             yield line("gr", (x.start, y(value)), (x.end, y(value)))
             yield text(x.start - 8, y(value) + 4, _degrees(value, "N", "S"), None, "end")
 
@@ -96,9 +96,7 @@ def _degrees(value: float, above: str, below: str) -> str:
     return f"{abs(value):g}°{above if value > 0 else below if value < 0 else ''}"
 
 
-def _route(
-    trip: Travel, points: Sequence[tuple[float, float]], x: Scale, y: Scale, words: Words
-) -> Iterator[Element]:
+def _route(trip: Travel, points: Sequence[tuple[float, float]], x: Scale, y: Scale, words: Words) -> Iterator[Element]:
     yield line("way", *((x(longitude), y(latitude)) for longitude, latitude in points))
     ends = ((trip.start, points[0], "counted"), (trip.end, points[-1], "crossing"))
     for (place, (longitude, latitude), mark), beside in zip(ends, (points[1], points[-2]), strict=True):

@@ -163,5 +163,3 @@ def _amount(plot: Plot, record: RecordMark, y: float, taken: list[tuple[float, f
             taken.append((low - 3, low + wide + 3, at))
             yield text(where, at, said, None, anchor)
             return
-
-

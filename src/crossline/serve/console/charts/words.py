@@ -46,9 +46,9 @@ class Words:
         return f"{self.currency} {said}" if code and self.currency else said
 
     def value(self, value: float | None, unit: Unit) -> str:
-        """A figure; "–" where it is missing."""
+        """A figure; a dash where it is missing."""
         if value is None:
-            return "–"
+            return "\u2013"
         if unit == "money":
             return self.money(value)
         if unit == "ms":
@@ -90,7 +90,7 @@ def number(value: float) -> str:
     """Thousands marked; real ones with as many digits as they bear."""
     if isinstance(value, int) or float(value).is_integer():
         return f"{value:,.0f}"
-    return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004
+    return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def duration(ms: float) -> str:
@@ -103,20 +103,20 @@ def duration(ms: float) -> str:
     left = round(ms)
     if abs(left) < _SECOND:
         return f"{left} ms"
-    sign, left = ("−" if left < 0 else ""), abs(left)
+    sign, left = ("\u2212" if left < 0 else ""), abs(left)
     parts = []
     for size, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if left >= size and len(parts) < 2:  # noqa: PLR2004
+        if left >= size and len(parts) < 2:
             parts.append(f"{left // size} {name}")
         left %= size
-    if left and len(parts) < 2 and not any(each.endswith((" d", " h")) for each in parts):  # noqa: PLR2004
+    if left and len(parts) < 2 and not any(each.endswith((" d", " h")) for each in parts):
         parts.append(f"{left / 1000:.3f}".rstrip("0").rstrip(".") + " s")
     return sign + " ".join(parts)
 
 
 def short_id(value: str) -> str:
     """A long id, cut in its middle: 8 characters and 4."""
-    return value if len(value) <= 16 else f"{value[:8]}…{value[-4:]}"  # noqa: PLR2004
+    return value if len(value) <= 16 else f"{value[:8]}…{value[-4:]}"
 
 
 def listed(names: Sequence[str]) -> str:

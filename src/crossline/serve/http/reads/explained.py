@@ -78,7 +78,6 @@ def _running(jobs: Jobs, kind: str, who: str, now_ms: int) -> Job | None:
     return None
 
 
-
 def _whole_id(deps: Dependencies, alert_id: str) -> str:
     """The id of the one alert whose id starts so. Raises ProblemError where there is none, or several."""
     with closing(deps.store()) as store:

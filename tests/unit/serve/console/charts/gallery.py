@@ -41,9 +41,7 @@ def page(width: int, tokens: str) -> str:
     parts.append("<h2>Histogram</h2>" + _html(histogram(counts, 100, 2600, width, 4159.11, 3250, "usual 200 to 2,600")))
     css = (Path(charts.__file__).parent / "charts.css").read_text()
     more = "main{padding:16px;height:auto} svg.key{display:inline-block} h2{margin:18px 0 6px}"
-    return (
-        f"<!doctype html><meta charset=utf-8><style>{tokens}{css}{more}</style><body><main>{''.join(parts)}</main>"
-    )
+    return f"<!doctype html><meta charset=utf-8><style>{tokens}{css}{more}</style><body><main>{''.join(parts)}</main>"
 
 
 def _html(found: object) -> str:

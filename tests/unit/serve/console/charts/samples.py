@@ -18,7 +18,9 @@ def at(text: str) -> int:
 
 def mark(name: str, time: str, kind: Mark, amount: float | None = None, lane: int = 0, note: str = "") -> RecordMark:
     """A record of payments."""
-    return RecordMark(name, "payments", at(time), at(time), kind, note or kind, amount, None, lane, {"account_id": "a1"})
+    return RecordMark(
+        name, "payments", at(time), at(time), kind, note or kind, amount, None, lane, {"account_id": "a1"}
+    )
 
 
 _SENDERS: list[tuple[str, str, Mark, float, float | None]] = [
@@ -92,13 +94,23 @@ TRAVEL = replace(
     threshold=500,
     steps=(),
     travel=Travel(
-        Place(41.15, -8.61, at("13:58:12"), "v1"), Place(45.76, 4.84, at("14:04:51"), "v2"), 1199.3, 399_000, 10820.8, 500
+        Place(41.15, -8.61, at("13:58:12"), "v1"),
+        Place(45.76, 4.84, at("14:04:51"), "v2"),
+        1199.3,
+        399_000,
+        10820.8,
+        500,
     ),
 )
 PACIFIC = replace(
     TRAVEL,
     travel=Travel(
-        Place(35.68, 139.69, at("13:58:12"), "v1"), Place(37.77, -122.42, at("14:04:51"), "v2"), 8270, 399_000, 74616, 500
+        Place(35.68, 139.69, at("13:58:12"), "v1"),
+        Place(37.77, -122.42, at("14:04:51"), "v2"),
+        8270,
+        399_000,
+        74616,
+        500,
     ),
 )
 _TIMES = [at("14:00:00") + round(600_000 * (1 - (1 - n / 420) ** 1.8)) for n in range(421)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -52,7 +52,12 @@ def test_ticks_by_hand() -> None:
 
 
 def test_words_by_hand() -> None:
-    assert [duration(each) for each in (900_000, 773_809, 8_580_000, 40)] == ["15 min", "12 min 53.809 s", "2 h 23 min", "40 ms"]
+    assert [duration(each) for each in (900_000, 773_809, 8_580_000, 40)] == [
+        "15 min",
+        "12 min 53.809 s",
+        "2 h 23 min",
+        "40 ms",
+    ]
     assert (counted(6), counted(250)) == ("Six", "250")
     assert WORDS.money(268367, code=True) == "EUR 2,683.67"
     assert WORDS.clock(at("14:04:16.550")) == "14:04:16.550"
@@ -71,7 +76,7 @@ def test_it_is_as_wide_as_told_and_has_nothing_that_the_policy_bans(name: str, w
     assert found.attribute("aria-label")
     assert "style=" not in text
     assert "<script" not in text
-    ElementTree.fromstring(text)  # noqa: S314 - our own text
+    ET.fromstring(text)  # noqa: S314 - our own text
     for each in re.findall(r' class="([^"]*)"', text):
         for part in each.split():
             assert re.search(rf"\.{part}\b", CSS) or part in {"dot", "key"}, part
@@ -155,7 +160,7 @@ def test_the_threshold_stands_in_the_middle_of_every_bar() -> None:
 def test_a_bar_without_a_scale_is_empty_and_says_why() -> None:
     found = figure_bar(FigureBar("f", "", None, 0, ">", "", None, beyond=False, met=False), 480)
     assert not found.find("v1")
-    assert found.attribute("aria-label") == "f: –, over 0"
+    assert found.attribute("aria-label") == "f: \u2013, over 0"
 
 
 def test_a_sparkline_is_red_beyond_its_band_alone() -> None:
