@@ -52,8 +52,14 @@ def evidence(
     from crossline.replay.analysis.evidence import timeline
 
     with _explained(alert_id, pipeline, db, read_for) as found:
-        given = {"shown": found.fields, "money": money, "missing": found.around.missing}
-        made = timeline(found.bench, found.alert, found.around.records, **given)
+        made = timeline(
+            found.bench,
+            found.alert,
+            found.around.records,
+            shown=found.fields,
+            money=money,
+            missing=found.around.missing,
+        )
         write_lines([json_bytes({"alert_id": found.alert["alert_id"], **made.to_json()})])
 
 

@@ -78,11 +78,8 @@ class Bench:
     @property
     def spec(self) -> StreamSpec:
         """The stream that the rule judges."""
-        return self._sources.of_reading(self.rule.reading)
-
-    @property
-    def _sources(self) -> Any:
-        return sources_of(RuleSet.from_rules([active(self.rule)]), self.setting.history.streams)
+        sources = sources_of(RuleSet.from_rules([active(self.rule)]), self.setting.history.streams)
+        return sources.of_reading(self.rule.reading)
 
     def program(self, rule: Rule | None = None) -> Program:
         """What the rule, or a variant of it, becomes."""

@@ -230,7 +230,10 @@ class _Search:
     def _later(self) -> Counterfactual | None:
         """The crossing record, later; those that came after it are then not there yet."""
         at_ms = self.crossing.event_ms
-        made = lambda v: shifted(self.bench, self.records, int(v) - at_ms)  # noqa: E731
+
+        def made(value: float) -> list[KeyRecord]:
+            return shifted(self.bench, self.records, int(value) - at_ms)
+
         turn = nearest_turn(self._record_judge(made), Range(at_ms, step_of([1]), least=at_ms), [])
         if turn is None:
             return None

@@ -178,17 +178,20 @@ def travel_of(bench: Bench, alert: Alert, program: Program, records: Sequence[Ke
         return None
     read = read_figures(program.verdict, alert)
     latitude, longitude = bench.rule.latitude_field, bench.rule.longitude_field  # type: ignore[attr-defined]
-    where = [read.get(name) for name in ("latitude_before", "longitude_before", latitude, longitude)]
+    where = tuple(read.get(name) for name in ("latitude_before", "longitude_before", latitude, longitude))
     elapsed = read.get("elapsed")
-    if elapsed is None or any(each is None for each in where):
+    if elapsed is None or None in where:
         return None
+    from_latitude, from_longitude, to_latitude, to_longitude = (float(each) for each in where if each is not None)
     at_ms = parse_instant_ms(alert["event_time"])
     before_ms = round(at_ms - elapsed)
-    before = next((each for each in reversed(records) if _is_before(bench, each, before_ms, where[0], where[1])), None)
+    before = next(
+        (each for each in reversed(records) if _is_before(bench, each, before_ms, from_latitude, from_longitude)), None
+    )
     return Travel(
-        start=Place(where[0], where[1], before_ms, before.record_id if before is not None else None),
-        end=Place(where[2], where[3], at_ms, alert["record_id"]),
-        distance_km=haversine_km(*where) or 0.0,
+        start=Place(from_latitude, from_longitude, before_ms, before.record_id if before is not None else None),
+        end=Place(to_latitude, to_longitude, at_ms, alert["record_id"]),
+        distance_km=haversine_km(from_latitude, from_longitude, to_latitude, to_longitude) or 0.0,
         elapsed_ms=round(elapsed),
         speed_kmh=_number(alert["value"]) if elapsed else None,
         limit_kmh=float(bench.rule.max_speed_kmh),  # type: ignore[attr-defined]

@@ -104,7 +104,7 @@ def duration(ms: float) -> str:
     if abs(left) < _SECOND:
         return f"{left} ms"
     sign, left = ("\u2212" if left < 0 else ""), abs(left)
-    parts = []
+    parts: list[str] = []
     for size, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
         if left >= size and len(parts) < 2:
             parts.append(f"{left // size} {name}")

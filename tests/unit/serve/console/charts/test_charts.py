@@ -104,7 +104,7 @@ def test_the_window_and_its_crossing_by_hand() -> None:
     assert found.find("cross-l")[0].attribute("d") == f"M{x('14:04:16.550')} 16L{x('14:04:16.550')} 200"
     # The lane of figures is 70 px high, and its top is 8, the highest figure: 6 stands at 106 - 70 * 6 / 8.
     assert found.find("thr")[0].attribute("d") == f"M{px(left)} 53.5L{px(right)} 53.5"
-    assert [each.attribute("cy") for each in found.find("hit")][0] == "53.5"
+    assert next(each.attribute("cy") for each in found.find("hit")) == "53.5"
 
 
 def test_each_record_has_its_mark_and_the_largest_amount_the_longest_stem() -> None:
