@@ -54,10 +54,14 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far is read: back to ``since_ms``, and ``slack_ms`` further, as records may come so late."""
+    """How far is read: back to ``since_ms``, and ``slack_ms`` further, as records may come so late.
+
+    ``alone``: the rule looks at the record alone, and no other is read for.
+    """
 
     since_ms: int
     slack_ms: int
+    alone: bool = False
 
 
 def around(
@@ -74,7 +78,10 @@ def around(
     end_s = time.monotonic() + for_s
     reach = reach_of(alert, program)
     found = Around(since_ms=reach.since_ms)
-    streams = {alert["stream"]: keys_of(alert, program), **_looked_at(alert, origin, body)}
+    if reach.alone:
+        streams: dict[str, Keys] = {alert["stream"]: [{spec.id: alert["record_id"]}]}
+    else:
+        streams = {alert["stream"]: keys_of(alert, program), **_looked_at(alert, origin, body)}
     for number, (stream, keys) in enumerate(streams.items()):
         until_s = time.monotonic() + max(0.0, end_s - time.monotonic()) / (len(streams) - number)
         try:
@@ -99,7 +106,7 @@ def reach_of(alert: Mapping[str, Any], program: Program) -> Reach:
     longest = max(lengths, default=0)
     slack_ms = program.feed.allowed_lateness_ms
     at_ms = parse_instant_ms(alert["event_time"])
-    return Reach(at_ms - longest - longest // BEFORE, 0 if slack_ms is None else slack_ms)
+    return Reach(at_ms - longest - longest // BEFORE, 0 if slack_ms is None else slack_ms, verdict is None)
 
 
 def keys_of(alert: Mapping[str, Any], program: Program) -> Keys:
@@ -131,19 +138,21 @@ def _of_stream(
     half_s = time.monotonic() + (until_s - time.monotonic()) / 2
     read = _Read()
     try:
-        read = _read(replace(stored, position=None), stream, origin, keys, reach, half_s, wanted, now_ms)
+        if not reach.alone or stored.position is None:
+            read = _read(replace(stored, position=None), stream, origin, keys, reach, half_s, wanted, now_ms)
     except CrosslineError as error:
         if stored.position is None or not own:
             raise
         read.gone.append(str(error))
     if own and not read.met and stored.position is not None:
         read = _read(stored, stream, origin, keys, reach, until_s, wanted, None)
-        found.missing.append("what came after the alert was not read: the end of the source is too far away")
+        if not reach.alone:
+            found.missing.append("what came after the alert was not read: the end of the source is too far away")
     if not read.reached:
         oldest = min(read.times, default=None)
         said = f"of {stream} not all was read that its windows reach back to"
         found.missing.append(
-            f"{said}: {format_duration(round((oldest or reach.since_ms) - reach.since_ms))} are missing"
+            f"{said}: {format_duration(max(0, (oldest or reach.since_ms) - reach.since_ms))} are missing"
         )
         found.since_ms = max(found.since_ms, (oldest or reach.since_ms) + reach.slack_ms)
     found.missing += list(dict.fromkeys(read.gone))[:3]
@@ -183,7 +192,7 @@ def _read(
                     read.times.append(at_ms)
                     old = old + 1 if at_ms < stop_ms else 0
                     _take(read, row, spec, keys, wanted)
-            if old >= OLD_MAX:
+            if old >= OLD_MAX or (reach.alone and read.met):
                 read.reached = True
                 break
             if len(read.rows) >= RECORDS_MAX or ((row is None or looks % _LOOK_EACH == 0) and _over(until_s)):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from crossline.core.basics.times import format_duration
+from crossline.core.conditions.holds import lookup
+from crossline.core.conditions.tree import ORDERING, AllOf, AnyOf, Leaf
 from crossline.core.figures.program import Comparison, Figure, Formed, Program
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.naive import COMPARE, evaluate
@@ -46,14 +48,17 @@ class FigureBar:
     met: bool
 
 
-def bars_of(rule: Rule, program: Program, alert: Mapping[str, Any], money: str | None) -> list[FigureBar]:
-    """The bars of an alert, in the order of the formula; none for a rule that has no figure.
+def bars_of(
+    rule: Rule, program: Program, alert: Mapping[str, Any], money: str | None, record: Mapping[str, Any] | None = None
+) -> list[FigureBar]:
+    """The bars of an alert, in the order of the formula; of a rule without figures, the numbers of its conditions.
 
     Args:
         rule: The version that fired.
         program: What it becomes.
         alert: The alert, or a probe, at the record.
         money: The field that holds an amount; None: none is known.
+        record: The fields of the record at which it fired; None: they are not known.
     """
     verdict = program.verdict
     if isinstance(verdict, Comparison):
@@ -72,7 +77,23 @@ def bars_of(rule: Rule, program: Program, alert: Mapping[str, Any], money: str |
             named = str(getattr(rule, "metric", None) or getattr(rule, "method", None) or name)
             return [_bar(named, "", _number(alert["value"]), line.threshold, line.operator, "")]
         return list(_formula_bars(verdict, program, read_figures(verdict, alert), money))
-    return []
+    return list(_of_conditions(rule, record, money)) if verdict is None and record is not None else []
+
+
+def _of_conditions(rule: Rule, record: Mapping[str, Any], money: str | None) -> Iterator[FigureBar]:
+    """Each leaf that orders a number."""
+    for leaf in _leaves(rule.filter.node):
+        if leaf.operator in ORDERING and isinstance(leaf.value, int | float) and not isinstance(leaf.value, bool):
+            unit: Unit = "money" if leaf.field == money else ""
+            yield _bar(leaf.field, "", _number(lookup(record, leaf.field)), leaf.value, leaf.operator, unit)
+
+
+def _leaves(node: Any) -> Iterator[Leaf]:
+    if isinstance(node, Leaf):
+        yield node
+    elif isinstance(node, AllOf | AnyOf):
+        for part in node.parts:
+            yield from _leaves(part)
 
 
 def said(figure: Figure) -> str:

@@ -157,7 +157,7 @@ class _Search:
         knobs = knobs_of(self.bench, self.records)
         steps: list[tuple[Kind, str, Callable[[], Counterfactual | None]]] = [
             *((each.kind, each.what, self._knob(each)) for each in knobs),
-            ("record", "One record less", self._left_out),
+            *(() if self.bench.program().verdict is None else (("record", "One record less", self._left_out),)),
             *(("amount", f"{name} of {self.bench.record_id}", self._amount(name)) for name in self._fields()),
         ]
         if self.bench.rule.rule_type in TIMED:

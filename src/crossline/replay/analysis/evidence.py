@@ -43,12 +43,13 @@ def timeline(
     probes = bench.probe(bench.batch(records)) if program.verdict is not None and records else {}
     at_ms = parse_instant_ms(alert["event_time"])
     marked = _marked(bench, program, records, window, probes, shown, money)
-    figures = tuple(bars_of(bench.rule, program, alert, money))
+    crossing = next((each.fields for each in records if each.record_id == alert["record_id"]), None)
+    figures = tuple(bars_of(bench.rule, program, alert, money, crossing))
     first = figures[0] if figures else None
     start_ms, end_ms = _shown(records, window, at_ms)
     return Timeline(
         shape=shape_of(bench, program),
-        figure=_name(bench, program) if first is not None else "",
+        figure=_name(bench, program) if program.figures else "",
         unit=_unit(program, money),
         operator=alert["operator"] or (first.operator if first is not None else None),
         threshold=_threshold(alert, first),

@@ -24,12 +24,12 @@ def then_said(bench: Bench, altered: Altered, standing: Mapping[str, Any]) -> st
         altered: What is judged.
         standing: The alert at the record as things are.
     """
+    if bench.program().verdict is None:
+        return "does not fire"
     batch = bench.batch(altered.records)
-    probe = bench.probe(batch, altered.rule).get(bench.record_id) if bench.program().verdict is not None else None
+    probe = bench.probe(batch, altered.rule).get(bench.record_id)
     place, record = _place(altered.records, bench.record_id)
     parts = [f"{bench.record_id} no longer counts" if probe is None else figures_at(bench, altered, probe)]
-    if bench.program().verdict is None:
-        parts = []
     if probe is not None:
         gone = [each for each in _ids(standing) if each not in _ids(probe)]
         came = [each for each in altered.records if each.record_id in gone]

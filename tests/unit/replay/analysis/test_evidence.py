@@ -239,6 +239,26 @@ def test_travel_has_two_places_and_a_speed() -> None:
     assert later.turns_at - START_MS == pytest.approx(1111.949 / 500 * 3_600_000, abs=20)
 
 
+def test_a_rule_that_looks_at_the_record_alone_has_the_figures_of_its_conditions() -> None:
+    body = {
+        "rule_id": "dear",
+        "version": 1,
+        "rule_type": "threshold",
+        "source_topic": "payments",
+        "entity": "payee",
+        "conditions": [{"field": "amount", "operator": ">=", "value": 400}],
+    }
+    found = shown(body, "t7", PAYMENTS)
+    assert (found.shape, found.steps, found.window_start_ms) == ("none", (), None)
+    assert [(each.name, each.value, each.threshold, each.unit) for each in found.figures] == [
+        ("amount", 500, 400, "money")
+    ]
+    changes = turns(body, "t7", PAYMENTS)
+    assert one(changes, "amount").turns_at == 399
+    assert one(changes, "condition").turns_at == 501
+    assert {each.then for each in changes.rows if not each.sooner} == {"does not fire"}
+
+
 def test_a_row_of_texts_becomes_a_document_of_its_types() -> None:
     texts = {"id": "t1", "payee": "b1", "sender": "7", "amount": "12", "lat": "1.5", "at": str(START_MS)}
     assert document(texts, STREAMS["payments"]) == {
