@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crossline.cli.alerts.stored import DEFAULT_PIPELINE, Db, opened_store
-from crossline.cli.screen import write_lines
+from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.connectors.stores import StoredAlert
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import PermanentError
@@ -27,6 +27,7 @@ PipelinePath = Annotated[
     Path, typer.Option("--pipeline", help="Pipeline file: its store, sources, lists and defaults.", exists=True)
 ]
 ReadFor = Annotated[str, typer.Option(metavar="DURATION", help="How long to read back for records at most.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, in one line.")]
 Money = Annotated[str | None, typer.Option(help="The field that holds an amount.")]
 
 
@@ -47,8 +48,9 @@ def evidence(
     db: Db = None,
     money: Money = None,
     read_for: ReadFor = "10s",
+    as_json: AsJson = False,
 ) -> None:
-    """The window of an alert as a timeline, and each of its figures against its threshold; JSON."""
+    """The window of an alert as a timeline, and each of its figures against its threshold."""
     from crossline.replay.analysis.evidence import timeline
 
     with _explained(alert_id, pipeline, db, read_for) as found:
@@ -60,7 +62,18 @@ def evidence(
             money=money,
             missing=found.around.missing,
         )
-        write_lines([json_bytes({"alert_id": found.alert["alert_id"], **made.to_json()})])
+        told = {"alert_id": found.alert["alert_id"], **made.to_json()}
+    if as_json:
+        write_lines([json_bytes(told)])
+        return
+    figures = Listing("figure", "what", "value", "", "threshold", long=["what"])
+    for each in told["figures"]:
+        figures.add(each["name"], each["what"], str(each["value"]), each["operator"], str(each["threshold"]))
+    records = Listing("record", "time", "figure", "mark", "why", long=["why"])
+    for each in told["records"]:
+        records.add(each["record_id"], each["event"], str(each["value"] or ""), each["mark"], each["note"])
+    show(figures, "", records)
+    note("; ".join([f"{len(told['records']):,} records", *told["missing"]]))
 
 
 def what_if(
@@ -71,8 +84,9 @@ def what_if(
     read_for: ReadFor = "10s",
     runs: Annotated[int, typer.Option(min=1, max=10_000, help="How often the engine may judge at most.")] = 400,
     search_for: Annotated[str, typer.Option(metavar="DURATION", help="How long to search at most.")] = "20s",
+    as_json: AsJson = False,
 ) -> None:
-    """What would not have fired: the smallest change of each kind, each judged by the engine; JSON."""
+    """What would not have fired: the smallest change of each kind, each judged by the engine."""
     from crossline.replay.analysis.bench import Budget
     from crossline.replay.analysis.counterfactual import counterfactuals
 
@@ -82,7 +96,17 @@ def what_if(
         rows = [_row(asdict(each)) for each in made.rows]
         told = {"rows": rows, "not_found": [asdict(each) for each in made.not_found], "runs": made.runs}
         more = {"why_none": made.why_none or None, "missing": found.around.missing}
+    if as_json:
         write_lines([json_bytes({"alert_id": found.alert["alert_id"], **told, **more})])
+        return
+    table = Listing("change", "was", "turns at", "then", long=["change", "then"])
+    for each in rows:
+        table.add(
+            each["what"], *("" if each[name] is None else str(each[name]) for name in ("was", "turns_at")), each["then"]
+        )
+    show(table)
+    left = [f"{each.what}: {each.why}" for each in made.not_found]
+    note("; ".join([f"judged {made.runs:,} times", *([made.why_none] if made.why_none else []), *left]))
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

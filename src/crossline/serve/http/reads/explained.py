@@ -38,7 +38,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
         only_known(request)
         whole = await run_in_threadpool(_whole_id, deps, alert_id)
         of = [] if money is None else ["--money", money]
-        done = await commands.run(["alerts", "evidence", whole, *given, *of], WAIT_S)
+        done = await commands.run(["alerts", "evidence", whole, *given, *of, "--json"], WAIT_S)
         return json_answer(orjson.loads(done.out.splitlines()[0]))
 
     @routes.get(
@@ -57,7 +57,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
         kind = f"counterfactuals:{whole}"
         job = _running(jobs, kind, who.name, deps.now_ms())
         if job is None:
-            job = jobs.start(kind, who.name, {}, lambda _: ["alerts", "counterfactuals", whole, *given])
+            job = jobs.start(kind, who.name, {}, lambda _: ["alerts", "counterfactuals", whole, *given, "--json"])
         try:
             await asyncio.wait_for(job.over.wait(), ANSWER_WITHIN_S)
         except TimeoutError:
