@@ -33,6 +33,7 @@ from crossline.serve.revisions.values import revision_of as made_of
 PAUSE_S = 0.5
 PUSHED = "revisions.db"
 COPY_S, COPIES_MAX = 0.05, 1_000  # answers whose first record is to be looked for
+BACK_AT_ONCE = 500  # answers that came after their batch, looked at together
 AT_ONCE = 20  # revisions in one call of the ledger
 _REVISION = b'"kind":"revision"'
 T = TypeVar("T")
@@ -92,11 +93,21 @@ class Revising:
     async def _look_back(self) -> None:
         """Answers that came after the batch of their record: a slow answer, or one by the fallback at its deadline."""
         while True:
-            stream, place = await self._covered.get()
-            batch = await self._reader.batch_of(stream, place)
-            if batch is not None and batch.has(stream, place):
-                await self._keep(self._settling.batch(batch))
-            self._settling.forget(stream, place)
+            waiting = [await self._covered.get()]
+            while not self._covered.empty() and len(waiting) < BACK_AT_ONCE:
+                waiting.append(self._covered.get_nowait())
+            mine: dict[int, FeedBatch] = {}  # what many have in common is looked at once
+            for stream, place in waiting:
+                batch = await self._reader.batch_of(stream, place)
+                if batch is not None and batch.has(stream, place):
+                    mine[batch.number] = batch
+            for batch in mine.values():
+                try:
+                    await self._keep(self._settling.batch(batch))
+                except Exception:
+                    log.exception("answers could not be held to what a batch gave", batch=batch.number)
+            for stream, place in waiting:
+                self._settling.forget(stream, place)
 
     def _look_at(self, copy: Expected) -> None:
         if self._copies.qsize() < COPIES_MAX:

@@ -163,7 +163,7 @@ class FeedReader:
 
     async def batch_of(self, stream: str, place: Place) -> FeedBatch | None:
         """The first batch that is there and covers ``place``; None where none does yet."""
-        for kept, _ in self._kept.values():
+        for kept, _ in reversed(self._kept.values()):
             if kept.has(stream, place):
                 return kept
         numbers = batches_in(self.folder)

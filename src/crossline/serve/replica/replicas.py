@@ -30,7 +30,7 @@ from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, rec
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
-REST_S_MAX = 0.005  # between two calls
+REST, REST_S_MAX = 3, 0.01  # between two calls: so many times as long as the last one took, and no longer
 LAY_S = 0.05  # after which records are laid over that nobody asks about
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
@@ -322,8 +322,8 @@ class Replicas:
                 self._fail_waiting(f"asking it failed: {error!r}", 0)
 
     async def _rest(self) -> None:
-        """Leave half of the time to others: a call costs the same for one record as for ten that came meanwhile."""
-        await asyncio.sleep(min(self._took_s, REST_S_MAX))
+        """Leave most of the time to others: a call costs the same for one record as for ten that came meanwhile."""
+        await asyncio.sleep(min(REST * self._took_s, REST_S_MAX))
 
     async def _next_call(self) -> bool:
         """Ask what is to be asked now; whether there may be more."""
