@@ -30,6 +30,10 @@ serve:                           # crossline serve pipeline.yaml, or crossline r
   listen: {place}
   open: true                     # nobody is asked for a key: for a demonstration, and on this machine alone
   path: out/serve
+  cases:                         # how alerts become the cases of the console's queue
+    link: [card_hash, device_id, beneficiary_id]
+    within: 1h
+    money: {{field: amount_cents, currency: currency, decimals: 2}}
 """
 
 

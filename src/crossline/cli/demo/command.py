@@ -17,6 +17,7 @@ import typer
 from rich.text import Text
 
 from crossline.cli.demo.asking import as_lines, ask, payment_to_ask, serve_section, served
+from crossline.cli.demo.going_on import go_on
 from crossline.cli.screen import Listing, screen
 from crossline.cli.stopping import stoppable
 from crossline.core.basics.errors import UsageError
@@ -50,8 +51,16 @@ def demo(
     records: Annotated[int, typer.Option(min=1, max=RECORDS_MAX, help="How many payments.")] = RECORDS,
     pace: Annotated[int, typer.Option(min=1, max=PACE_MAX, help="Payments per second.")] = PACE_PER_S,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
+    console: Annotated[
+        bool | None,
+        typer.Option(
+            "--console/--no-console",
+            help="Afterwards payments go on coming, and the console shows their cases, until Ctrl-C. Without either: "
+            "where the summary is read on a terminal.",
+        ),
+    ] = None,
 ) -> None:
-    """Copy the card example into ``folder``, run it on generated traffic, and sum up."""
+    """Copy the card example into ``folder``, run it on generated traffic, and sum up; then show the console."""
     from crossline.core.settings.config import in_folder
     from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
     from crossline.engine.runtime.gateway import end_session
@@ -88,6 +97,9 @@ def demo(
     latencies = latencies_ms(seen, _started_ms(config), pace)
     figures = {**summary(config, totals, judged, latencies), "asked": asked.to_json()}
     sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+    sys.stdout.flush()
+    if sys.stdout.isatty() and not as_json if console is None else console:
+        go_on(config, folder, records)
 
 
 def _lay_out(folder: Path, records: int, pace: int) -> None:
@@ -100,7 +112,9 @@ def _lay_out(folder: Path, records: int, pace: int) -> None:
     text = pipeline.read_text(encoding="utf-8")
     old = next(line for line in text.splitlines() if line.strip().startswith(f"{SOURCE}:"))
     new = f"  {SOURCE}: {{kind: generator, workload: cards, seed: 7, records: {records}, pace_per_s: {pace}}}"
-    pipeline.write_text(text.replace(old, new) + serve_section(), encoding="utf-8")
+    # Cases say what is at risk by the records that alerts carry.
+    text = text.replace(old, new).replace("defaults: {", "defaults: {record: all, ")
+    pipeline.write_text(text + serve_section(), encoding="utf-8")
 
 
 def _clear(folder: Path) -> None:

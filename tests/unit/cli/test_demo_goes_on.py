@@ -1,0 +1,59 @@
+"""After its summary the demo goes on with more payments, the console beside them, until it is interrupted."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from crossline.cli.demo import going_on
+from crossline.cli.demo.command import _lay_out
+from crossline.core.settings.config import in_folder
+from crossline.engine.pipeline.assemble import read_config
+
+
+class Interrupted:
+    """A run that Ctrl-C reaches, and that ends by itself after it."""
+
+    commands: list[list[str]]
+
+    def __init__(self, command: list[str]) -> None:
+        self.commands.append(command)
+        self._waits = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        assert self._waits == 2, "it is waited for after Ctrl-C too"
+
+    def poll(self) -> int | None:
+        return 0 if self._waits == 2 else None
+
+    def wait(self) -> int:
+        self._waits += 1
+        if self._waits == 1:
+            raise KeyboardInterrupt
+        return 0
+
+
+def test_the_same_pipeline_has_more_payments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    folder = tmp_path / "demo"
+    _lay_out(folder, 8_000, 1_000)
+    config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder))
+    assert config.serve is not None
+    Interrupted.commands = []
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    going_on.go_on(config, folder, 8_000)
+    monkeypatch.undo()
+    ((_, *command),) = Interrupted.commands
+    assert command == ["-m", "crossline.cli.main", "run", str(folder / "pipeline.yaml"), "--serve"]
+    after = read_config(str(folder / "pipeline.yaml"))
+    source = after.sources["payments"].model_dump()
+    assert (source["records"], source["pace_per_s"]) == (10**9, 1_000)
+    assert after.serve is not None
+    assert after.serve.cases.money is not None
+    assert f"http://{config.serve.place}/" in capfd.readouterr().err
