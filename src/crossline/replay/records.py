@@ -98,7 +98,7 @@ class Wanted:
         for name, value in self.key.items():
             if name not in self.spec.own_columns:
                 continue  # a table's, which the record does not have
-            if self.spec.own_columns[name].kind != "timestamp" and not _same(lookup(row.fields, name), value):
+            if self.spec.own_columns[name].kind != "timestamp" and not same_value(lookup(row.fields, name), value):
                 return False
         at_ms = event_ms(self.spec.event_time, row.fields)
         if at_ms is None or self.since_ms is None or self.until_ms is None:
@@ -106,7 +106,7 @@ class Wanted:
         return self.since_ms - 1 <= at_ms <= self.until_ms + 1  # finer units are rounded in more than one place
 
 
-def _same(found: Any, value: Any) -> bool:
+def same_value(found: Any, value: Any) -> bool:
     """Whether a field as its source writes it (in CSV: as text) is this value of a key."""
     if isinstance(value, bool):
         return str(found).lower() == str(value).lower()

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import track
 
 from crossline.cli import screen
+from crossline.cli.alerts.explained import evidence, what_if
 from crossline.cli.alerts.stored import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
 from crossline.cli.screen import note, write_lines
@@ -67,6 +68,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
 
 def register(parent: typer.Typer) -> None:
     """Add the command to the command line."""
+    app.command(name="evidence")(evidence)
+    app.command(name="counterfactuals")(what_if)
     parent.add_typer(app, name="alerts")
 
 

@@ -131,13 +131,13 @@ def seen(
     own = dict.fromkeys(ids)
     ids += [each for each in _context(alert) if each not in own]
     bounds = _bounds(alert, origin, body)
-    others = _others(alert["stream"], origin, body)
+    others = others_of(alert["stream"], origin, body)
     end_s = time.monotonic() + for_s
     until_s = _share(end_s, 1 + len(others))
     wanted = Wanted(spec, list(own), alert["key"], *bounds, refused(alert["stream"], list(own)))
     with ExitStack() as stack:
-        found = wanted.find(_back(stored, alert["stream"], origin, spec, until_s, stack), until_s)
-    fields, why = _named(alert["key"], body, spec), list[str]()
+        found = wanted.find(back_of(stored, alert["stream"], origin, spec, until_s, stack), until_s)
+    fields, why = named_fields(alert["key"], body, spec), list[str]()
     of: dict[str, tuple[str, StreamSpec]] = {}
     for number, (stream, key) in enumerate(others.items()):
         theirs, left = origin.streams[stream], [each for each in ids if each not in found.rows]
@@ -148,7 +148,7 @@ def seen(
         try:
             with ExitStack() as stack:
                 there = wanted.find(
-                    _back(StoredAlert(alert, "", None), stream, origin, theirs, until_s, stack), until_s
+                    back_of(StoredAlert(alert, "", None), stream, origin, theirs, until_s, stack), until_s
                 )
         except UsageError as error:
             why.append(f"stream {stream} was not looked through: {error}")
@@ -157,7 +157,7 @@ def seen(
         found.read, found.ended = found.read + there.read, found.ended and there.ended
         found.gone += there.gone
         of |= dict.fromkeys(there.rows, (stream, theirs))
-        more = _named(key.values(), body, theirs) if there.rows else []
+        more = named_fields(key.values(), body, theirs) if there.rows else []
         fields += [name for name in more if name not in fields]
     return Seen(spec, ids, found, fields, [*_missing(ids, found, for_s), *why], of)
 
@@ -173,7 +173,7 @@ def _context(alert: Mapping[str, Any]) -> list[str]:
     return list((alert["evidence"].get("context") or {}).get("record_ids", ()))
 
 
-def _others(own: str, origin: Origin, body: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
+def others_of(own: str, origin: Origin, body: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
     """The streams beside ``own`` that the rule rests on, each with what it calls the fields of the key.
 
     Those that it looks at come first; where it reads hits, these may rest on records of any stream.
@@ -222,7 +222,19 @@ def _missing(ids: Sequence[str], found: Found, for_s: float) -> Iterator[str]:
         yield f"and {len(gone) - _TOLD_MAX:,} more of the like"
 
 
-def _back(stored: StoredAlert, stream: str, origin: Origin, spec: StreamSpec, until_s: float, stack: ExitStack) -> Back:
+def back_of(
+    stored: StoredAlert,
+    stream: str,
+    origin: Origin,
+    spec: StreamSpec,
+    until_s: float,
+    stack: ExitStack,
+    came_ms: int | None = None,
+) -> Back:
+    """The source of a stream, read backwards from the alert's record, or from its end where no position is known.
+
+    ``came_ms``: of topics, records that the broker had by then; None: when the alert was known.
+    """
     if stream in origin.inputs:
         return _files(spec, stream, origin.inputs[stream], stored.position, stack)
     source = origin.config.sources.get(stream) if origin.config is not None else None
@@ -235,7 +247,8 @@ def _back(stored: StoredAlert, stream: str, origin: Origin, spec: StreamSpec, un
     if source.kind == "files":
         return _files(spec, stream, [source.path], stored.position, stack, folder)
     if source.kind == "kafka":
-        return _topics(source, stored, until_s, schemas_at(place, stream) if "://" in place else f"{folder}/schemas")
+        schemas = schemas_at(place, stream) if "://" in place else f"{folder}/schemas"
+        return _topics(source, stored, until_s, schemas, came_ms)
     return _generated(stream, source, stored, Path(folder))
 
 
@@ -269,7 +282,7 @@ def _files(
     return kind(spec, log.chunks(0, log.poll(time.time_ns() // 1_000_000)), position)
 
 
-def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str) -> Back:
+def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_ms: int | None) -> Back:
     """Topics of JSON, or of Avro by the schemas in ``folder``, and those that the registry has besides."""
     from crossline.connectors.kafka.back import KafkaBack
     from crossline.connectors.kafka.client import reading_settings
@@ -277,7 +290,8 @@ def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str) -> Ba
 
     settings = reading_settings(source, os.environ)
     topics = [name.strip() for name in source.topic.split(",") if name.strip()]
-    came_ms = parse_instant_ms(stored.alert["evidence"].get("known_at") or stored.alert["ingest_time"])
+    known_ms = parse_instant_ms(stored.alert["evidence"].get("known_at") or stored.alert["ingest_time"])
+    came_ms = known_ms if upto_ms is None else upto_ms
     back = KafkaBack(settings, topics, stored.position, came_ms + 1, until_s)
     if source.registry is None:
         return KafkaRows(back)
@@ -299,7 +313,7 @@ def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> B
     return GeneratedBack(stream, generator, chunk, stored.position, generator.records or 0)
 
 
-def _named(key: Collection[str], body: Mapping[str, Any] | None, spec: StreamSpec) -> list[str]:
+def named_fields(key: Collection[str], body: Mapping[str, Any] | None, spec: StreamSpec) -> list[str]:
     """Fields of the key, and those that the rule and its sentence name, as far as records themselves have them."""
     words = set(_words(body or {})) - {spec.id, spec.event_time.field}
     own = spec.own_columns

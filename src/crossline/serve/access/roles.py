@@ -152,6 +152,8 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/v1/events"): _DECISIONS,
     ("GET", "/v1/alerts"): _READ,
     ("GET", "/v1/alerts/{alert_id}"): _READ,
+    ("GET", "/v1/alerts/{alert_id}/counterfactuals"): _RECORDS,
+    ("GET", "/v1/alerts/{alert_id}/evidence"): _RECORDS,
     ("GET", "/v1/alerts/{alert_id}/records"): _RECORDS,
     ("GET", "/v1/entities/{field}/{value:path}"): _READ,
     ("GET", "/v1/holds"): _READ,

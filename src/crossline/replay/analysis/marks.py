@@ -1,0 +1,132 @@
+"""What each record is to an alert: counted, counted before, outside, filtered out, crossing, or after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crossline.core.basics.times import parse_instant_ms
+from crossline.core.conditions.condition import Condition
+from crossline.core.conditions.holds import lookup
+from crossline.core.conditions.tree import AllOf
+from crossline.core.figures.program import Figure, Formed, Ordered, Program
+from crossline.core.rules.base import Rule
+from crossline.replay.analysis.bench import Bench
+from crossline.replay.analysis.rows import KeyRecord
+from crossline.replay.analysis.then import duration_said
+from crossline.replay.analysis.timeline import Mark
+from crossline.replay.analysis.times import clock_ms
+from crossline.replay.shown import shown_value
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The alert's window on the rule's clock, epoch ms; None: it has none."""
+
+    start_ms: int | None
+    end_ms: int | None
+    bounds: str = "(]"
+
+    def has(self, at_ms: int) -> bool:
+        """Whether a moment lies in it."""
+        if self.start_ms is None or self.end_ms is None:
+            return True
+        after = at_ms >= self.start_ms if self.bounds[0] == "[" else at_ms > self.start_ms
+        return after and (at_ms <= self.end_ms if self.bounds[1] == "]" else at_ms < self.end_ms)
+
+
+def window_of(alert: Mapping[str, Any], figure: Figure | None) -> Window:
+    """The window that an alert names."""
+    if alert["window_start"] is None:
+        return Window(None, None)
+    bounds = figure.window.bounds if figure is not None else "[]"
+    return Window(parse_instant_ms(alert["window_start"]), parse_instant_ms(alert["window_end"]), bounds)
+
+
+def marks_of(bench: Bench, records: Sequence[KeyRecord], window: Window) -> Iterator[tuple[Mark, str]]:
+    """The mark of each record with its words, in the order of the records."""
+    program = bench.program()
+    figure = _first(program)
+    conditions = _conditions(bench.rule, program, figure)
+    stream, seen, passed = bench.rule.reading.judges, set[Any](), False
+    for each in records:
+        if each.record_id == bench.record_id:
+            passed = True
+            yield "crossing", "crosses the threshold" if figure is not None else "fires"
+            continue
+        why = _unmet(bench, conditions, each) if each.stream == stream else ""
+        at_ms = clock_ms(bench, each)
+        if passed:
+            yield "after", "after the alert" + (f"; {why}" if why else "")
+        elif why:
+            yield "filtered", why
+        elif not window.has(at_ms):
+            yield "outside", _outside(window, at_ms)
+        else:
+            yield _counted(figure, each, seen)
+
+
+def _first(program: Program) -> Figure | None:
+    """The figure whose window an alert shows."""
+    return program.figure
+
+
+def _conditions(rule: Rule, program: Program, figure: Figure | None) -> list[Condition]:
+    """What a record has to meet to count in the first figure; of a sequence, one of its steps."""
+    if figure is not None:
+        return [figure.feed.condition]
+    if isinstance(program.verdict, Ordered):
+        return [feed.condition for feed in program.verdict.feeds]
+    return [rule.filter]
+
+
+def _unmet(bench: Bench, conditions: Sequence[Condition], record: KeyRecord) -> str:
+    """Which part of the conditions a record does not meet; "" where it meets one of ``conditions``."""
+    lists = {
+        name: bench.setting.lists[name].at(record.stream, record.ingest_ms)
+        for condition in conditions
+        for name in condition.lists()
+        if name in bench.setting.lists
+    }
+    if any(each.holds(record.fields, lists) for each in conditions):
+        return ""
+    if len(conditions) > 1:
+        return "takes no step"
+    node = conditions[0].node
+    for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
+        if not part.holds(record.fields, lists):
+            values = ", ".join(f"{name} {shown_value(lookup(record.fields, name))}" for name in part.fields())
+            return f"{values}; counted are {part.text}"
+    return "not counted"
+
+
+def _outside(window: Window, at_ms: int) -> str:
+    if window.start_ms is not None and at_ms <= window.start_ms:
+        return f"{duration_said(window.start_ms - at_ms)} before the window"
+    return f"{duration_said(at_ms - (window.end_ms or at_ms))} behind the window"
+
+
+def _counted(figure: Figure | None, record: KeyRecord, seen: set[Any]) -> tuple[Mark, str]:
+    if figure is None or figure.aggregate != "distinct_count" or figure.column is None:
+        return "counted", "counted"
+    value = record.value(figure.column)
+    if value is None:
+        return "filtered", f"it has no {figure.column}"
+    if value in seen:
+        return "before", f"{figure.column} {value} again, counted once"
+    seen.add(value)
+    return "counted", f"{figure.column} {len(seen)}: {value}"
+
+
+def lane_of(program: Program, record: KeyRecord, stream: str, lists: Mapping[str, Sequence[Any]]) -> int:
+    """Of a sequence the first step that the record meets (-1: none); of a second stream 1; else 0."""
+    verdict = program.verdict
+    if isinstance(verdict, Ordered):
+        met = (
+            number
+            for number, step in enumerate(verdict.steps)
+            if step.feed.stream in {record.stream, stream} and step.feed.condition.holds(record.fields, lists)
+        )
+        return next(met, -1)
+    return int(isinstance(verdict, Formed) and record.stream != stream)

@@ -1,0 +1,89 @@
+"""What charts over time have in common: the plot's place, its window, its crossing, its axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from crossline.replay.analysis.timeline import Timeline
+from crossline.serve.console.charts.scales import Scale, free, text_px, time_step_ms, time_ticks
+from crossline.serve.console.charts.svg import Element, line, rect, text
+from crossline.serve.console.charts.words import Words, duration
+
+GAP = 6.0
+NARROW_PX = 560  # below it a chart over time says less in words
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A plot over time.
+
+    Attributes:
+        shown: What is drawn.
+        words: How it is said.
+        x: From epoch ms to pixels.
+        top: The upper end of the plot.
+        bottom: Where its axis stands.
+    """
+
+    shown: Timeline
+    words: Words
+    x: Scale
+    top: float
+    bottom: float
+
+    @classmethod
+    def of(
+        cls, shown: Timeline, words: Words, *, left: float, right: float, top: float, bottom: float, to_ms: int = 0
+    ) -> Plot:
+        """A plot of all that a timeline shows; a hundredth of it stays free behind the last record."""
+        low, high = shown.from_ms, max(shown.to_ms, to_ms)
+        room = max(1, (high - low) // 50)
+        return cls(shown, words, Scale(low, high + room, left, right), top, bottom)
+
+    def window(self) -> Iterator[Element]:
+        """The shaded window, and its open edge."""
+        start, end = self.shown.window_start_ms, self.shown.window_end_ms
+        if start is None or end is None:
+            return
+        low, high = self.x.clipped(start), self.x.clipped(end)
+        yield rect("win", low, self.top, high - low, self.bottom - self.top)
+        if start >= self.x.low:
+            yield line("edge", (low, self.top), (low, self.bottom))
+
+    def crossing(self) -> Iterator[Element]:
+        """The red line of the moment at which it fired."""
+        at = self.x(self.shown.at_ms)
+        yield line("cross-l", (at, self.top), (at, self.bottom))
+
+    def beside(self, at: float, said: str, y: float, kind: str = "lab") -> Element:
+        """A text beside a place: on its left where there is room, else on its right, and never past an edge."""
+        if at - 9 - text_px(said) >= self.x.start:
+            return text(at - 9, y, said, kind, "end")
+        if at + 9 + text_px(said) <= self.x.end + 8:
+            return text(at + 9, y, said, kind)
+        return text(self.x.end, y, said, kind, "end")
+
+    def axis(self, exact_ms: Sequence[int] = ()) -> Iterator[Element]:
+        """The axis: exact times first, then round ones where there is room between them."""
+        yield line("ax", (self.x.start, self.bottom), (self.x.end, self.bottom))
+        taken: list[tuple[float, float]] = []
+        for at_ms in exact_ms:
+            if self.x.low <= at_ms <= self.x.high:
+                yield from self._label(at_ms, self.words.clock(at_ms), "lab", taken)
+        step_ms = time_step_ms(self.x.high - self.x.low, self.x.end - self.x.start)
+        for at_ms in time_ticks(int(self.x.low), int(self.x.high), step_ms):
+            yield from self._label(at_ms, self.words.clock(at_ms, step_ms), None, taken)
+
+    def _label(self, at_ms: int, said: str, kind: str | None, taken: list[tuple[float, float]]) -> Iterator[Element]:
+        half = text_px(said) / 2
+        least, most = half, self.x.end + 8 - half
+        at = min(max(self.x(at_ms), least), most)
+        if free(taken, at - half - GAP, at + half + GAP):
+            taken.append((at - half, at + half))
+            yield text(at, self.bottom + 16, said, kind, "middle")
+
+    def window_said(self) -> str:
+        """``window of 15 min``."""
+        start, end = self.shown.window_start_ms, self.shown.window_end_ms
+        return f"window of {duration(end - start)}" if start is not None and end is not None else ""
