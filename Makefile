@@ -28,7 +28,7 @@ demo: setup
 	$(VENV)/crossline demo $(ARGS)
 
 test:
-	$(SETUP) broker s3
+	$(SETUP) broker s3 browser
 	$(VENV)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 services:

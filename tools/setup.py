@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements-bootstrap.lock", "requirements.lock")
 JAVA_LOCK = "requirements-java.lock"
+BROWSER = "browser"  # what main is told so that tests of the console have one
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 GROUPS = ("local-fs", "spark-kafka")
 KERNELS = tuple(f"src/crossline/core/{room}" for room in ("avro", "decode", "panes", "patterns", "windows"))
 WARM = "src/crossline/engine/workers/warm.py"  # which of them it compiles
@@ -37,7 +40,7 @@ class SetupError(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    """Set up, then fetch the groups of jars named in ``arguments`` besides those always needed."""
+    """Set up, then fetch what ``arguments`` name: groups of jars besides those always needed, ``browser``."""
     venv = ROOT / ".venv"
     python = venv / "bin" / "python"
     stamp = venv / "setup-done"
@@ -48,7 +51,10 @@ def main(arguments: list[str]) -> int:
             stamp.write_text(wanted)
         ensure_java(python, arguments)
         compile_bytecode(python, venv, wanted)
-        run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *arguments], "the jars could not be fetched")
+        groups = [each for each in arguments if each != BROWSER]
+        run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *groups], "the jars could not be fetched")
+        if BROWSER in arguments:
+            ensure_browser()
         compile_kernels(python, venv / "kernels-done")
         put_classes_by(python)
     except SetupError as error:
@@ -165,6 +171,30 @@ def ensure_java(python: Path, groups: Sequence[str] = ()) -> None:
     failed = "no Java could be installed; install a Java 17 or 21 and set JAVA_HOME to it"
     run([*uv, "-r", str(ROOT / JAVA_LOCK)], failed, uv_environment(pip_settings(python), os.environ))
     run(find, failed)
+
+
+def find_browser() -> str | None:
+    """The chromium or chrome of this machine; None where there is none. CROSSLINE_BROWSER names another one."""
+    given = os.environ.get("CROSSLINE_BROWSER")
+    return given or next((found for name in BROWSERS if (found := shutil.which(name))), None)
+
+
+def ensure_browser() -> None:
+    """Install a chromium where there is none and that can be done: as root on Debian. Tests say so else."""
+    apt = shutil.which("apt-get")
+    if find_browser() is not None or apt is None or os.geteuid() != 0:
+        return
+    step("no chromium or chrome on this machine: installing chromium (about 100 MB)")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", "chromium"]):
+        try:
+            run(
+                [apt, *arguments],
+                "chromium could not be installed: tests of the console in a browser are skipped",
+                environment,
+            )
+        except SetupError as error:
+            step(str(error))
 
 
 def pip_settings(python: Path) -> dict[str, str]:

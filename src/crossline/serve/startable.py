@@ -15,7 +15,7 @@ from crossline.serve.assembly import check_sources, checked
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.owned import check_owner
 
-NEEDED = ("fastapi", "httptools", "starlette", "uvicorn", "uvloop")
+NEEDED = ("argon2", "fastapi", "httptools", "jinja2", "python_multipart", "starlette", "uvicorn", "uvloop")
 
 
 def check_startable(config: PipelineConfig) -> ServeSettings:

@@ -68,7 +68,7 @@ esac
     [
         ("setup", ["tools/setup.py"]),
         ("demo", ["tools/setup.py", ".venv/bin/crossline demo"]),
-        ("test", ["tools/setup.py broker s3", ".venv/bin/python -m pytest -n 2 --dist loadgroup"]),
+        ("test", ["tools/setup.py broker s3 browser", ".venv/bin/python -m pytest -n 2 --dist loadgroup"]),
         ("services", ["tools/setup.py broker registry s3", ".venv/bin/python tools/services.py"]),
         ("services-status", [".venv/bin/python tools/services.py status"]),
         ("services-stop", [".venv/bin/python tools/services.py stop"]),

@@ -1,4 +1,4 @@
-"""``crossline serve``: ``serve PIPELINE`` starts the decision API; keys, audit log and OpenAPI file stand below it."""
+"""``crossline serve``: ``serve PIPELINE`` starts the decision API; all else stands below it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from crossline.cli.help import LazyGroup, made
 
 START = "start"
-HELP = "Answer requests for decisions over HTTP; its API keys, its audit log, its OpenAPI file."
+HELP = "Answer requests for decisions over HTTP, and serve the console; its keys, its users, its audit log."
 
 
 class Serve(LazyGroup):
@@ -19,6 +19,7 @@ class Serve(LazyGroup):
     known = {  # noqa: RUF012 - as the class above has it
         START: "Answer requests for decisions over HTTP; the word may be left out: crossline serve PIPELINE.",
         "keys": "Make, list, rotate and revoke API keys.",
+        "users": "Make, list, change and disable local users of the console.",
         "audit": "Check the log of what was written through the API.",
         "openapi": "Print the API as OpenAPI 3.1.",
     }

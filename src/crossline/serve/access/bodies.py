@@ -1,15 +1,58 @@
-"""The body of a request, bounded while it comes; and the answer, with the headers that every answer has."""
+"""A request: its head, read in one way alone, its body, bounded while it comes; and the headers of every answer."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from crossline.core.texts.uris import is_loopback
 from crossline.logs import get_logger
 from crossline.serve.http.problems import MEDIA_TYPE, ProblemError, refusal
 
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9.-]+))(?::\d{1,5})?", re.ASCII)
 Message = MutableMapping[str, Any]
 log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a head says. ``credential``: the header Authorization; ``length``: bytes of the body, where that is told."""
+
+    credential: bytes | None
+    length: int | None
+
+
+def checked_head(scope: MutableMapping[str, Any]) -> Head:
+    """The head of a request. Raises ProblemError (400) where it says a thing twice, or two lengths of the body."""
+    credential: bytes | None = None
+    length: int | None = None
+    coded = False
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            if credential is not None:
+                raise refusal(400, "found two headers Authorization; expected one")
+            credential = value
+        elif name == b"content-length":
+            if length is not None or not value.isdigit():
+                raise refusal(400, "found no plain Content-Length, or two; expected one number")
+            length = int(value[:20])
+        elif name == b"transfer-encoding":
+            if coded or value.lower() != b"chunked":
+                raise refusal(400, "found a Transfer-Encoding that is not chunked; expected none, or chunked")
+            coded = True
+    if coded and length is not None:
+        raise refusal(400, "found Content-Length and Transfer-Encoding; expected one of them")
+    return Head(credential, length)
+
+
+@lru_cache(maxsize=256)
+def is_here(host: bytes) -> bool:
+    """Whether a header Host names this machine by its loopback address."""
+    found = _HOST.fullmatch(host.decode("latin-1").lower())
+    return found is not None and is_loopback(found[1] or found[2])
 
 
 class BodyTooLargeError(Exception):
@@ -44,6 +87,12 @@ class BoundedBody:
         self._started = self._gone = self._ended = False
         self.bytes_max = 0
         self.check: Callable[[], bool] | None = None
+
+    def bound(self, head: Head, bytes_max: int) -> None:
+        """Take no more than ``bytes_max``. Raises ProblemError (413) where the head says already that it is more."""
+        self.bytes_max = bytes_max
+        if head.length is not None and head.length > bytes_max:
+            raise self.too_large(f"{head.length:,}")
 
     async def run(self, app: Callable[..., Awaitable[None]], scope: MutableMapping[str, Any]) -> None:
         """Let ``app`` answer."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from crossline.core.basics.errors import RetryableError
 from crossline.core.settings.process.serve import LimitSettings
-from crossline.core.texts.uris import is_loopback
 from crossline.logs import get_logger
-from crossline.serve.access.bodies import BoundedBody
+from crossline.serve.access.bodies import BoundedBody, checked_head, is_here
 from crossline.serve.access.credentials import Credentials, RefusedCredentialError
 from crossline.serve.access.keyring import KeysUnknownError
 from crossline.serve.access.limits import COSTLY_BURST, COSTLY_PER_S, WRONG_BURST, WRONG_PER_S, Buckets, peer_key
@@ -29,7 +27,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BATCH_RECORDS_MAX = 500
 _NOTE_USED_S = 60.0
-_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9.-]+))(?::\d{1,5})?", re.ASCII)
 # Nothing of an answer is a page: no browser shall guess a type, keep it, frame it, or run what is in it.
 SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"cache-control", b"no-store"),
@@ -86,7 +83,7 @@ class Access:
         """
         wait_s = self._buckets.take((principal.kind, principal.name), time.monotonic(), requests)
         if wait_s:
-            raise _too_many(wait_s)
+            raise too_many(wait_s)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = BoundedBody(receive, send, _headers_of(scope))
@@ -108,29 +105,10 @@ class Access:
 
     def _bound(self, scope: Scope, body: BoundedBody, route: Route | None) -> bytes | None:
         """Bound the body, refuse what two readers could take for two things; gives the header Authorization."""
-        credential: bytes | None = None
-        length: int | None = None
-        coded = False
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                if credential is not None:
-                    raise refusal(400, "found two headers Authorization; expected one")
-                credential = value
-            elif name == b"content-length":
-                if length is not None or not value.isdigit():
-                    raise refusal(400, "found no plain Content-Length, or two; expected one number")
-                length = int(value[:20])
-            elif name == b"transfer-encoding":
-                if coded or value.lower() != b"chunked":
-                    raise refusal(400, "found a Transfer-Encoding that is not chunked; expected none, or chunked")
-                coded = True
-        if coded and length is not None:
-            raise refusal(400, "found Content-Length and Transfer-Encoding; expected one of them")
+        head = checked_head(scope)
         batch = route is not None and route.template.endswith(":batch")
-        body.bytes_max = self._body_max * BATCH_RECORDS_MAX if batch else self._body_max
-        if length is not None and length > body.bytes_max:
-            raise body.too_large(f"{length:,}")
-        return credential
+        body.bound(head, self._body_max * BATCH_RECORDS_MAX if batch else self._body_max)
+        return head.credential
 
     async def _principal(self, scope: Scope, credential: bytes | None) -> Principal:
         credentials = self._credentials
@@ -147,7 +125,7 @@ class Access:
             peer = peer_key(scope["client"][0]) if scope.get("client") else ""
             wait_s = self._costly.wait(peer, time.monotonic())
             if wait_s:
-                raise _too_many(wait_s)
+                raise too_many(wait_s)
             return await self._asked(credentials, credential, now_ms, peer)
         except KeysUnknownError:  # the log says why: who asks is nobody yet
             said = "found nobody who can say now whether the key is good; expected the file of the keys"
@@ -176,7 +154,7 @@ class Access:
             self._costly.take(peer, time.monotonic())
             wait_s = self._wrong.take(peer, time.monotonic())
             if wait_s:
-                raise _too_many(wait_s) from None
+                raise too_many(wait_s) from None
             log.info("a credential was refused", peer=peer, why=error.why)
             said = "found a credential that is not good: unknown, expired or revoked; expected one that is"
             raise _unknown(said, given=True) from None
@@ -184,7 +162,7 @@ class Access:
     def _allow(self, scope: Scope, route: Route | None, principal: Principal) -> None:
         wait_s = self._buckets.take((principal.kind, principal.name), time.monotonic())
         if wait_s:
-            raise _too_many(wait_s)
+            raise too_many(wait_s)
         if route is None or not route.need.met(principal, route.stream):
             asked = f"{scope['method']} {scope['path'][:200]!r}"
             log.info("a request was refused", principal=principal.name, by=principal.kind, asked=asked)
@@ -228,12 +206,6 @@ def _headers_of(scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
     return (*SECURITY_HEADERS, _HSTS) if scope.get("scheme") == "https" else SECURITY_HEADERS
 
 
-@lru_cache(maxsize=256)
-def _is_here(host: bytes) -> bool:
-    found = _HOST.fullmatch(host.decode("latin-1").lower())
-    return found is not None and is_loopback(found[1] or found[2])
-
-
 def _check_local(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Refuse pages in somebody's browser, which could ask where nobody needs a key: of another origin, or host name.
 
@@ -241,7 +213,7 @@ def _check_local(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """
     for name, value in headers:
         if name == b"host":
-            if not _is_here(bytes(value)):
+            if not is_here(bytes(value)):
                 raise not_allowed()
         elif name == b"origin" or (name == b"sec-fetch-site" and value not in {b"same-origin", b"none"}):
             raise not_allowed()
@@ -252,7 +224,8 @@ def _unknown(said: str, *, given: bool) -> ProblemError:
     return refusal(401, said, headers={"WWW-Authenticate": f'Bearer realm="crossline"{more}'})
 
 
-def _too_many(wait_s: float) -> ProblemError:
+def too_many(wait_s: float) -> ProblemError:
+    """The answer past a limit: when to come again."""
     after_s = max(1, -int(-wait_s // 1))
     said = f"found more requests than this credential or address may send; expected the next in {after_s} s"
     return refusal(429, said, headers={"Retry-After": str(after_s)})

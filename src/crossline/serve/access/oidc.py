@@ -49,7 +49,13 @@ class OidcTokens:
         return None if found is None or found[1] <= now_ms else found[0]
 
     async def verify(self, token: bytes, now_ms: int) -> Principal:
-        """The principal of a token.
+        """The principal of a token. Raises as ``claims`` does."""
+        principal = self.principal(await self.claims(token))
+        self._keep(token, principal, now_ms)
+        return principal
+
+    async def claims(self, token: bytes) -> Mapping[str, Any]:
+        """What a token says, once it is known to be the provider's, for us, now.
 
         Raises RefusedCredentialError where it is not to be taken, RetryableError where the provider's keys were never
         to be had.
@@ -63,7 +69,7 @@ class OidcTokens:
         if key is None:
             raise RefusedCredentialError(f"no key of the provider has the id that it names and is for {algorithm}")
         try:
-            claims = jwt.decode(
+            claims: Mapping[str, Any] = jwt.decode(
                 token,
                 key.public,
                 algorithms=[algorithm],
@@ -74,20 +80,22 @@ class OidcTokens:
             )
         except Exception as error:  # noqa: BLE001 - as above
             raise RefusedCredentialError(f"{type(error).__name__}: {error}"[:200]) from None
-        principal = self._principal(claims)
-        self._keep(token, principal, now_ms)
-        return principal
+        return claims
 
     async def close(self) -> None:
         """Let go of the provider."""
         await self._keys.close()
 
-    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+    def principal(self, claims: Mapping[str, Any]) -> Principal:
+        """Whom claims are about. Raises RefusedCredentialError where their ``sub`` is nobody's."""
         name = principal_name(claims["sub"])
         if name is None:
             raise RefusedCredentialError(f"its sub is empty, or longer than {LENGTH_MAX} characters")
-        roles = _roles(claims, self._settings.roles_claim)
-        return Principal(name, scopes_of_roles(roles), "token", int(claims["exp"]) * 1000)
+        return Principal(name, scopes_of_roles(self.roles(claims)), "token", int(claims["exp"]) * 1000)
+
+    def roles(self, claims: Mapping[str, Any]) -> list[str]:
+        """The roles that claims list."""
+        return _roles(claims, self._settings.roles_claim)
 
     def _keep(self, token: bytes, principal: Principal, now_ms: int) -> None:
         ends_ms = now_ms + KNOWN_MS

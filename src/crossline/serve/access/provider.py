@@ -112,13 +112,55 @@ class ProviderKeys:
             log.warning("keys of the identity provider cannot be fetched", issuer=self._issuer, reason=self._problem)
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where people log in, and where a code is exchanged for a token."""
+
+    authorization: str
+    token: str
+
+
+async def endpoints_of(issuer: str) -> Endpoints:
+    """From the provider's discovery document. Raises RetryableError where it cannot be had, or says no such thing."""
+    try:
+        async with asyncio.timeout(DEADLINE_S), _client() as client:
+            document = await _document(client, issuer)
+            found = Endpoints(
+                *(checked_address(document.get(f"{name}_endpoint")) for name in ("authorization", "token"))
+            )
+    except (httpx.HTTPError, ValueError, TimeoutError) as error:
+        raise RetryableError(f"the provider {issuer} cannot be asked: {type(error).__name__}: {error}"[:300]) from None
+    return found
+
+
+async def exchanged(address: str, form: Mapping[str, str], secret: tuple[str, str] | None) -> Mapping[str, Any]:
+    """What the token endpoint answers to ``form``. ``secret``: name and password of the client, where it has one.
+
+    Raises RetryableError where it does not answer, or refuses; no token stands in the text.
+    """
+    try:
+        async with asyncio.timeout(DEADLINE_S), _client() as client:
+            said = await _json(client, address, form, None if secret is None else httpx.BasicAuth(*secret))
+    except (httpx.HTTPError, ValueError, TimeoutError) as error:
+        raise RetryableError(f"the provider exchanged no code: {type(error).__name__}: {error}"[:300]) from None
+    return said
+
+
+def _client() -> httpx.AsyncClient:
+    return httpx.AsyncClient(follow_redirects=False, timeout=DEADLINE_S)
+
+
+async def _document(client: httpx.AsyncClient, issuer: str) -> Mapping[str, Any]:
+    document = await _json(client, issuer.rstrip("/") + _DISCOVERY)
+    if document.get("issuer") != issuer:
+        raise ValueError(f"found a document of issuer {document.get('issuer')!r}; expected {issuer!r}"[:200])
+    return document
+
+
 async def _fetch_keys(issuer: str) -> tuple[ProviderKey, ...]:
     """Raises ValueError where what comes is no document of a provider."""
-    async with httpx.AsyncClient(follow_redirects=False, timeout=DEADLINE_S) as client:
-        document = await _json(client, issuer.rstrip("/") + _DISCOVERY)
-        if document.get("issuer") != issuer:
-            raise ValueError(f"found a document of issuer {document.get('issuer')!r}; expected {issuer!r}"[:200])
-        address = document.get("jwks_uri")
+    async with _client() as client:
+        address = (await _document(client, issuer)).get("jwks_uri")
         if not isinstance(address, str):
             raise ValueError("found no jwks_uri in the discovery document")  # noqa: TRY004 - one kind for all of it
         written = (await _json(client, address)).get("keys")
@@ -130,12 +172,27 @@ async def _fetch_keys(issuer: str) -> tuple[ProviderKey, ...]:
     return tuple(keys)
 
 
-async def _json(client: httpx.AsyncClient, address: str) -> Mapping[str, Any]:
-    parts = urlsplit(address)
+def checked_address(address: Any) -> str:
+    """``address``, if nobody on the way can change what is read there. Raises ValueError otherwise."""
+    parts = urlsplit(address if isinstance(address, str) else "")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-        raise ValueError(f"found the address {address[:100]!r}; expected https://")
+        raise ValueError(f"found the address {str(address)[:100]!r}; expected https://")
+    return str(address)
+
+
+async def _json(
+    client: httpx.AsyncClient,
+    address: str,
+    form: Mapping[str, str] | None = None,
+    auth: httpx.BasicAuth | None = None,
+) -> Mapping[str, Any]:
+    """The JSON object that is there, or that is answered to ``form``."""
+    checked_address(address)
     found = b""
-    async with client.stream("GET", address, headers={"Accept": "application/json"}) as answer:
+    method, headers = "GET" if form is None else "POST", {"Accept": "application/json"}
+    async with client.stream(
+        method, address, headers=headers, data=form, auth=auth or httpx.USE_CLIENT_DEFAULT
+    ) as answer:
         if answer.status_code != httpx.codes.OK:
             raise ValueError(f"{address[:100]} answers {answer.status_code}")
         async for part in answer.aiter_bytes():

@@ -32,15 +32,16 @@ ROLES: dict[str, frozenset[str]] = {
 }
 STREAM_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,249}", re.ASCII)
 
-Kind = Literal["key", "token", "open", "user"]
+Kind = Literal["key", "token", "open", "user", "session"]
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who asks.
 
-    ``kind``: by an API ``key``, by a ``token`` of the identity provider, as anybody where the API is ``open``, or as a
-    ``user`` of the machine at the command line. ``expires_ms``: until when the credential holds; None: without end.
+    ``kind``: by an API ``key``, by a ``token`` of the identity provider, as anybody where the API is ``open``, as a
+    ``user`` of the machine at the command line, or by a ``session`` of the console. ``expires_ms``: until when the
+    credential holds; None: without end.
     """
 
     name: str

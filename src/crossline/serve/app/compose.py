@@ -1,4 +1,4 @@
-"""All that the API answers, as one ASGI app: access, then decisions, then everything else."""
+"""All that is answered, as one ASGI app: the API (access, then decisions, then everything else) beside the console."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from crossline.serve.app.elsewhere import ReadsAlone
 from crossline.serve.app.events import AllEvents
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.openapi_hot import HOT_PATHS
+from crossline.serve.app.split import Split
 from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE as CASES
 from crossline.serve.cases.cases import Cases
+from crossline.serve.console.app import Console
+from crossline.serve.console.parts import parts_of
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
@@ -43,20 +46,18 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         return Readiness(lag.ready, {"batch": lag.batch, "behind_ms": lag.ms})
 
     cases, audit = Cases(api.path / CASES), AuditLog(api.path / AUDIT, wall_clock_ms)
-    rest = create_api(
-        Dependencies(
-            pipeline=pipeline,
-            config=api.config,
-            path=api.path,
-            decisions=api.answers,
-            cases=StoredCases(cases),
-            events=AllEvents(api.reader, api.revised),
-            figures=api.replicas,
-            audit=audit.path,
-            ready=ready,
-        ),
-        extra=HOT_PATHS,
+    deps = Dependencies(
+        pipeline=pipeline,
+        config=api.config,
+        path=api.path,
+        decisions=api.answers,
+        cases=StoredCases(cases),
+        events=AllEvents(api.reader, api.revised),
+        figures=api.replicas,
+        audit=audit.path,
+        ready=ready,
     )
+    rest = create_api(deps, extra=HOT_PATHS)
     others: Any = Audited(rest, audit)
     if api.replica_of is not None:
         others = ReadsAlone(others)
@@ -64,11 +65,17 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     install(app)
     hot = HotRoutes(api.decisions, settings.mode, settings.timeout, app)
 
+    access = guarded(hot, settings)
+    console = Console(parts_of(deps, settings, others, audit, access.charge)) if settings.console else None
+
     async def close() -> None:
+        if console is not None:
+            await console.close()
         await rest.state.close()
         cases.close()
 
-    return Counted(guarded(hot, settings), api.figures), close
+    whole: Any = access if console is None else Split(access, console)
+    return Counted(whole, api.figures), close
 
 
 def collector_of(api: Api) -> ApiCollector:

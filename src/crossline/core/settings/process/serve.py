@@ -15,6 +15,7 @@ from crossline.core.texts.problems import Finding, shown
 from crossline.core.texts.uris import is_loopback
 
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 5, 30_000
+CALLBACK = "/login/callback"
 
 
 class TlsSettings(Settings):
@@ -30,13 +31,40 @@ class OidcSettings(Settings):
     issuer: str = Field(min_length=1, description="The provider, as the tokens name it; its keys are found from there.")
     audience: str = Field(min_length=1, description="Whom the tokens must be for.")
     roles_claim: str = Field(default="roles", min_length=1, description="The claim that lists a principal's roles.")
+    client_id: str | None = Field(
+        default=None, min_length=1, description="What the provider calls the console; with it people log in there."
+    )
+    client_secret_env: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Name of the environment variable that holds the console's secret, where the provider gave it one.",
+    )
+    callback: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where the provider sends people back, such as https://crossline.example/login/callback; by "
+        "default, `/login/callback` of the address at which they asked.",
+    )
 
     def findings(self) -> list[Finding]:
-        """A provider whose keys anybody on the way could replace."""
-        host = self.issuer.partition("://")[2].partition("/")[0].rpartition(":")[0] or self.issuer.partition("://")[2]
-        if self.issuer.startswith("https://") or (self.issuer.startswith("http://") and is_loopback(host)):
-            return []
-        return [Finding(("issuer",), shown(self.issuer), "an address that begins with https://")]
+        """A provider whose keys anybody on the way could replace; a console that it does not know."""
+        found = [
+            Finding((name,), shown(address), "an address that begins with https://")
+            for name, address in (("issuer", self.issuer), ("callback", self.callback))
+            if address is not None and not _is_safe(address)
+        ]
+        if self.callback is not None and not self.callback.endswith(CALLBACK):
+            found.append(Finding(("callback",), shown(self.callback), f"an address that ends with {CALLBACK}"))
+        if self.client_id is None and (self.client_secret_env or self.callback):
+            found.append(Finding(("client_id",), "none", "what the provider calls the console"))
+        return found
+
+
+def _is_safe(address: str) -> bool:
+    """Whether nobody on the way can change what is read there."""
+    host = address.partition("://")[2].partition("/")[0]
+    host = host.rpartition(":")[0] or host
+    return address.startswith("https://") or (address.startswith("http://") and is_loopback(host))
 
 
 class LimitSettings(Settings):
@@ -68,7 +96,7 @@ def _place_or_none(value: Any) -> str | None:
 
 
 class ServeSettings(Settings):
-    """The API over a pipeline: decisions, reads, writes, events."""
+    """The API over a pipeline, and the console: decisions, reads, writes, events, pages."""
 
     listen: Annotated[str, BeforeValidator(checked_place)] = Field(
         default=f"{LOOPBACK}:8080", description="HOST:PORT; a port alone is one of the loopback address."
@@ -103,6 +131,10 @@ class ServeSettings(Settings):
         description="How long answers and receipts are kept; an id that is asked about after that is answered anew.",
     )
     keys: str = Field(default="keys.db", min_length=1, description="File of the API keys, made by `serve keys create`.")
+    console: bool = Field(default=True, description="Whether the console for people is served at the same address.")
+    users: str = Field(
+        default="users.db", min_length=1, description="File of the console's local users, made by `serve users create`."
+    )
     oidc: OidcSettings | None = Field(default=None, description="Tokens that are taken besides keys.")
     open: bool = Field(default=False, description="Nobody is asked for a key; on loopback alone, for a demonstration.")
     limits: LimitSettings = Field(default_factory=LimitSettings, description="What one key may ask.")

@@ -1,0 +1,37 @@
+"""Who may see and do what in the console. All of it stands in this file, on the API's own scopes."""
+
+from __future__ import annotations
+
+from crossline.serve.access.roles import Need
+
+_PUBLIC = Need(public=True)
+_ANYBODY_KNOWN = Need()
+_READ = Need(("read:alerts",))
+_DECISIONS = Need(("read:alerts", "decide"))
+_ADMIN = Need(("admin",))
+
+# Every page and every act, and what it needs. One that is not here is refused to everybody (a test tells).
+NEEDS: dict[tuple[str, str], Need] = {
+    ("GET", "/"): _ANYBODY_KNOWN,
+    ("GET", "/login"): _PUBLIC,
+    ("POST", "/login"): _PUBLIC,
+    ("GET", "/login/provider"): _PUBLIC,
+    ("GET", "/login/callback"): _PUBLIC,
+    ("POST", "/logout"): _ANYBODY_KNOWN,
+    ("POST", "/logout/everywhere"): _ANYBODY_KNOWN,
+    ("GET", "/events"): _DECISIONS,
+    ("GET", "/profile"): _ANYBODY_KNOWN,
+    ("POST", "/profile"): _ANYBODY_KNOWN,
+    ("GET", "/people"): _ADMIN,
+    ("POST", "/people/{name}/roles"): _ADMIN,
+    ("POST", "/people/{name}/disable"): _ADMIN,
+    ("POST", "/people/{name}/enable"): _ADMIN,
+    ("GET", "/audit"): _ADMIN,
+    ("GET", "/decisions"): _READ,
+    ("GET", "/decisions/{decision_id}"): _DECISIONS,
+    ("GET", "/components"): _ANYBODY_KNOWN,
+}
+# What a tab asks by itself: a session that nobody uses ends in spite of it.
+UNATTENDED = frozenset({"/events"})
+# What writes its own audit events, since who asks is not known before.
+AUDITS_ITSELF = frozenset({"/login"})

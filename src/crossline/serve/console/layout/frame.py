@@ -1,0 +1,66 @@
+"""Makes the shell of a page: the lines that who looks may see, counts, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crossline.serve.console.asked import Asked
+from crossline.serve.console.layout.shell import GLOBAL_KEYS, SEARCH_KEY, Crumb, Group, Key, Line, Shell, Who, initials
+from crossline.serve.console.pages.page import Page
+
+GROUPS = ("Work", "Rules", "Operations")
+TABS_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Of all pages that this server has, in the order of the rail."""
+
+    pages: Sequence[Page]
+    assets: str
+
+    def __call__(
+        self, asked: Asked, title: str, crumbs: tuple[Crumb, ...], keys: tuple[Key, ...], scripts: tuple[str, ...]
+    ) -> Shell:
+        """The shell for who asks."""
+        seen = self.seen_by(asked)
+        tabs = [each for each in seen if each.tab] + [each for each in seen if not each.tab]
+        paths = {each.path for each in seen}
+        go = tuple(Key(("g", each.label[0].lower()), each.label) for each in seen if each.tab)
+        return Shell(
+            title=title,
+            crumbs=crumbs,
+            groups=self._groups(asked, seen),
+            tabs=tuple(_line(asked, each) for each in tabs[:TABS_MAX]),
+            who=Who(asked.who.name, initials(asked.who.name), ", ".join(asked.roles), asked.who.kind == "open"),
+            preferred=asked.preferred,
+            pipeline=asked.parts.deps.config.name,
+            assets=self.assets,
+            token=asked.token,
+            nonce=asked.nonce,
+            live=asked.allows("read:alerts") and asked.parts.deps.events is not None,
+            search="/search" in paths,
+            keys=(*keys, *go, *(each for each in GLOBAL_KEYS if each is not SEARCH_KEY or "/search" in paths)),
+            scripts=scripts,
+            toast=asked.toast,
+        )
+
+    def seen_by(self, asked: Asked) -> list[Page]:
+        """The pages of the rail that who asks may see."""
+        return [each for each in self.pages if each.group is not None and each.ways[0].need.met(asked.who, None)]
+
+    def _groups(self, asked: Asked, seen: Sequence[Page]) -> tuple[Group, ...]:
+        made = []
+        for label in GROUPS:
+            lines = tuple(_line(asked, each, counted=True) for each in seen if each.group == label)
+            if lines:
+                made.append(Group(label, lines))
+        return tuple(made)
+
+
+def _line(asked: Asked, page: Page, *, counted: bool = False) -> Line:
+    count = page.count(asked) if counted and page.count is not None else None
+    path = asked.request.url.path
+    current = path == page.path or path.startswith(f"{page.path}/")
+    return Line(page.label, page.path, current, "" if not count else f"{count:,}" if count <= 10_000 else "10,000+")

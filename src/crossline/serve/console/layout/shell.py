@@ -1,0 +1,100 @@
+"""The frame around a page: rail, header, who looks, what keys there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crossline.serve.console.people.preferences import Preferences
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the rail, or of the bar at the foot. ``count``: as text; empty: none."""
+
+    label: str
+    path: str
+    current: bool = False
+    count: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Lines of the rail under one heading."""
+
+    label: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Crumb:
+    """A step of the way to the page; the last has no ``path``."""
+
+    label: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key and what it does, as the sheet of ``?`` says it."""
+
+    keys: tuple[str, ...]
+    does: str
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who looks. ``initials``: two letters; ``roles``: as text; ``open``: nobody logged in, and nobody has to."""
+
+    name: str
+    initials: str
+    roles: str
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Toast:
+    """What was done. ``undo``: where a form with the token takes it back; empty: nowhere."""
+
+    text: str
+    undo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """All that the frame reads.
+
+    ``title``: begins with what differs. ``assets``: the address under which they are. ``token``: of the session, for
+    forms. ``nonce``: of this answer, for htmx. ``live``: whether the page may listen to events. ``scripts``: of this
+    page alone, by their names in ``assets``.
+    """
+
+    title: str
+    crumbs: tuple[Crumb, ...]
+    groups: tuple[Group, ...]
+    tabs: tuple[Line, ...]
+    who: Who
+    preferred: Preferences
+    pipeline: str
+    assets: str
+    token: str
+    nonce: str
+    live: bool
+    search: bool
+    keys: tuple[Key, ...] = ()
+    scripts: tuple[str, ...] = ()
+    toast: Toast | None = None
+
+
+SEARCH_KEY = Key(("/",), "search")
+GLOBAL_KEYS = (SEARCH_KEY, Key(("?",), "keys"), Key(("z",), "undo"), Key(("Esc",), "close, then go back"))
+
+
+def initials(name: str) -> str:
+    """Two letters of a name.
+
+    >>> initials("ines.vale"), initials("ann@bank.example"), initials("x")
+    ('IV', 'AN', 'X')
+    """
+    first = [each for each in name.partition("@")[0].replace("-", ".").replace("_", ".").split(".") if each]
+    letters = first[0][0] + first[1][0] if len(first) > 1 else (first or [name])[0][:2]
+    return letters.upper()

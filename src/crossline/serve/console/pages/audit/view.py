@@ -1,0 +1,80 @@
+"""``/audit``: who did what, when, and how it ended; by the same log as the API's."""
+
+from __future__ import annotations
+
+from datetime import datetime, time
+from pathlib import Path
+from urllib.parse import urlencode
+
+import orjson
+
+from crossline.core.texts.problems import one_of, shown
+from crossline.serve.console.asked import Asked
+from crossline.serve.console.layout.shell import Line
+from crossline.serve.console.pages.audit.context import AuditPage, EventRow
+from crossline.serve.console.pages.audit.trail import Event, Wanted, find
+from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.http.deps import there
+from crossline.serve.http.problems import invalid
+
+ROWS = 50
+TEXT_MAX = 200
+OUTCOMES = ("done", "refused", "failed", "begun")
+_BEYOND = 10**18 - 1
+
+
+def view(asked: Asked) -> AuditPage:
+    """The last writes that the filters have."""
+    path: Path = there(asked.parts.deps.audit, "audit log", "start crossline serve over a pipeline that has serve:")
+    wanted = _wanted(asked)
+    found = find(path, wanted, ROWS)
+    kept = {name: asked.query[name] for name in ("who", "what", "since", "outcome") if asked.query.get(name)}
+    older = urlencode({**kept, "before": found.events[-1].number}) if found.more else ""
+    return AuditPage(
+        shell=asked.shell("Audit trail"),
+        rows=tuple(_row(asked, each) for each in found.events),
+        who=wanted.who,
+        what=wanted.what,
+        since=kept.get("since", ""),
+        outcome=wanted.outcome,
+        outcomes=OUTCOMES,
+        filters=len(kept),
+        looked=found.looked,
+        older=f"/audit?{older}" if older else "",
+        newest=Line("Newest", f"/audit?{urlencode(kept)}" if kept else "/audit", current=not wanted.before),
+        digest=found.digest,
+    )
+
+
+def _wanted(asked: Asked) -> Wanted:
+    outcome = asked.query.get("outcome", "")
+    if outcome not in {"", *OUTCOMES}:
+        raise invalid("?outcome", shown(outcome), one_of(OUTCOMES))
+    return Wanted(
+        who=asked.query.get("who", "")[:TEXT_MAX],
+        what=asked.query.get("what", "")[:TEXT_MAX],
+        outcome=outcome,
+        since_ms=_since_ms(asked),
+        before=asked.whole("before", 1, _BEYOND, 0),
+    )
+
+
+def _since_ms(asked: Asked) -> int:
+    """The begin of the day, in the zone of who asks."""
+    text = asked.query.get("since", "")
+    if not text:
+        return 0
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day of a zone that comes below
+    except ValueError:
+        raise invalid("?since", shown(text), "a day, such as 2026-11-24") from None
+    return int(datetime.combine(day, time(), asked.preferred.tz).timestamp() * 1000)
+
+
+def _row(asked: Asked, event: Event) -> EventRow:
+    detail = orjson.dumps(event.said, option=orjson.OPT_INDENT_2).decode() if event.said else ""
+    moment = asked.times.moment(event.at_ms)
+    return EventRow(event.number, moment, event.who, event.by, event.what, event.resource, event.outcome, detail)
+
+
+PAGE = Page("audit", (Way("GET", "/audit", view),), label="Audit trail", group="Operations")

@@ -1,0 +1,1 @@
+"""All components of the console."""

@@ -1,0 +1,1 @@
+"""What was answered, and why."""

@@ -1,0 +1,156 @@
+"""``/decisions``, ``/decisions/{id}``: what was answered, why, and whether the stream decided otherwise since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from crossline.connectors.stores import DecisionFilter, Mark
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import parse_instant_ms
+from crossline.core.decide.words import ACTIONS
+from crossline.core.texts.problems import one_of, shown
+from crossline.serve.access.roles import may_see
+from crossline.serve.console.asked import Asked
+from crossline.serve.console.layout.shell import Crumb
+from crossline.serve.console.pages.decisions.context import DecisionPage, DecisionRow, DecisionsPage, Reason, Step
+from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.http.paging import cursor_of, place_of
+from crossline.serve.http.problems import ProblemError, invalid, not_found
+from crossline.serve.http.reads.decisions import ID_CHARS, the_decision
+
+ROWS = 50
+OF = "console decisions"
+
+
+def view(asked: Asked) -> DecisionsPage:
+    """The last decisions that the pipeline delivered, revisions among them."""
+    wanted = asked.query.get("decision", "")
+    if wanted not in {"", *ACTIONS}:
+        raise invalid("?decision", shown(wanted), one_of(ACTIONS))
+    record = asked.query.get("record", "")[:ID_CHARS]
+    which = DecisionFilter(decision=wanted or None, record_id=record or None)
+    found = _found(asked, which)
+    kept = {name: value for name, value in (("decision", wanted), ("record", record)) if value}
+    older = {**kept, "before": cursor_of(list(found[ROWS - 1][0]), OF)} if len(found) > ROWS else {}
+    return DecisionsPage(
+        shell=asked.shell("Decisions"),
+        rows=tuple(_row(asked, each) for _, each in found[:ROWS]),
+        words=tuple(ACTIONS),
+        decision=wanted,
+        record=record,
+        filters=len(kept),
+        older=f"/decisions?{urlencode(older)}" if older else "",
+        newest=f"/decisions?{urlencode(kept)}" if asked.query.get("before") else "",
+    )
+
+
+def one(asked: Asked) -> DecisionPage:
+    """A decision with its revisions, reasons and receipt."""
+    decision_id = asked.path["decision_id"]
+    found = the_decision(asked.parts.deps, decision_id)
+    if not may_see(asked.who, str(found["stream"])):
+        raise not_found(f"decision {shown(decision_id)}")
+    revisions: Sequence[Mapping[str, Any]] = found.get("revisions", ())
+    now = revisions[-1] if revisions else found
+    receipt = _receipt(asked, decision_id)
+    return DecisionPage(
+        shell=asked.shell(f"Decision {decision_id[:8]}", (Crumb("Decisions", "/decisions"), Crumb(decision_id[:8]))),
+        decision_id=decision_id,
+        stream=str(found["stream"]),
+        record_id=str(found["record_id"]),
+        decision=str(now["decision"]),
+        score=str(now.get("score", "")),
+        policy=str(now.get("policy_version", "")),
+        rules_digest=str(now.get("rules_digest", "")),
+        event_time=str(found.get("event_time", "")),
+        steps=(_step(asked, found, "decision"), *(_step(asked, each, "revision") for each in revisions)),
+        reasons=tuple(_reason(each) for each in now.get("reasons", ())),
+        degraded=tuple(_plain(each) for each in found.get("degraded", ())),
+        receipt="" if receipt is None else orjson.dumps(receipt, option=orjson.OPT_INDENT_2).decode(),
+        digest="" if receipt is None else str(receipt.get("digest", "")),
+    )
+
+
+def _found(asked: Asked, which: DecisionFilter) -> list[tuple[Mark, dict[str, Any]]]:
+    """One more than are shown; none where the store is not made yet, since the pipeline delivered nothing."""
+    mark = _mark(asked)
+    try:
+        with closing(asked.parts.deps.store()) as store:
+            return store.decisions_before(which, mark, ROWS + 1)
+    except UsageError:
+        return []
+
+
+def _receipt(asked: Asked, decision_id: str) -> Mapping[str, Any] | None:
+    kept = asked.parts.deps.decisions
+    return None if kept is None else kept.receipt(decision_id)
+
+
+def _mark(asked: Asked) -> Mark | None:
+    cursor = asked.query.get("before", "")
+    if not cursor:
+        return None
+    time, number = place_of(cursor, OF, lambda place: [type(each) for each in place] == [str, int])
+    return time, number
+
+
+def _row(asked: Asked, said: Mapping[str, Any]) -> DecisionRow:
+    reasons = [_reason(each) for each in said.get("reasons", ())]
+    more = f" and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    # A revision stands on the page of what it revises.
+    decision_id = str(said.get("revises") or said["decision_id"])
+    return DecisionRow(
+        decision_id=str(said["decision_id"]),
+        address=f"/decisions/{quote(decision_id, safe='')}",
+        kind=str(said.get("kind", "decision")),
+        at=asked.times.moment(_ms(said)),
+        stream=str(said["stream"]),
+        record_id=str(said["record_id"]),
+        decision=str(said["decision"]),
+        score=str(said.get("score", "")),
+        why=f"{reasons[0].rule}{more}" if reasons else "",
+    )
+
+
+def _step(asked: Asked, said: Mapping[str, Any], kind: str) -> Step:
+    """An answer, with how it was judged; a revision, with the correction that it follows from."""
+    because = said.get("because")
+    how = said.get("answered") if kind == "decision" else because and f"correction {because}"
+    moment = asked.times.moment(_ms(said, "decided_at"), exact=True)
+    return Step(moment, kind, str(said["decision"]), str(said.get("score", "")), _plain(how))
+
+
+def _reason(said: Any) -> Reason:
+    if not isinstance(said, Mapping):
+        return Reason("", _plain(said), "")
+    rule, version = said.get("rule_id", ""), said.get("rule_version")
+    named = f"{rule}, version {version}" if rule and version else str(rule)
+    return Reason(named, str(said.get("message") or said.get("alert_id") or ""), str(said.get("score", "")))
+
+
+def _plain(said: Any) -> str:
+    """A text as it is, anything else as JSON; nothing as nothing."""
+    if said is None:
+        return ""
+    return said if isinstance(said, str) else orjson.dumps(said).decode()
+
+
+def _ms(said: Mapping[str, Any], name: str = "event_time") -> int:
+    """A time of a decision. Raises ProblemError (500) where the store has none."""
+    try:
+        return parse_instant_ms(said[name])
+    except (KeyError, ValueError) as error:
+        raise ProblemError(500, "state", f"found a decision whose {name} is no time: {error}") from None
+
+
+PAGE = Page(
+    "decisions",
+    (Way("GET", "/decisions", view), Way("GET", "/decisions/{decision_id}", one)),
+    label="Decisions",
+    group="Work",
+)

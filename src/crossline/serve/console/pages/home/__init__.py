@@ -1,0 +1,1 @@
+"""The first page that a person may see."""

@@ -1,0 +1,22 @@
+"""What the profile shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from crossline.serve.console.layout.moments import Moment
+from crossline.serve.console.layout.shell import Shell
+from crossline.serve.console.people.preferences import Preferences
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePage:
+    """``ends``: when the session ends in any case; None where nobody is logged in."""
+
+    TEMPLATE: ClassVar[str] = "pages/profile/profile.html"
+    shell: Shell
+    preferred: Preferences
+    zones: tuple[str, ...]
+    scopes: tuple[tuple[str, str], ...]
+    ends: Moment | None

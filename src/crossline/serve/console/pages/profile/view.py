@@ -1,0 +1,33 @@
+"""``/profile``: how a person wants the console, and what he may do there."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from crossline.serve.access.roles import SCOPES
+from crossline.serve.console.asked import Asked, moved
+from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.pages.profile.context import ProfilePage
+from crossline.serve.console.people.preferences import preferences_of, zones
+from crossline.serve.console.said import saying
+
+
+def view(asked: Asked) -> ProfilePage:
+    """The form."""
+    ends_ms = asked.who.expires_ms
+    return ProfilePage(
+        shell=asked.shell("Profile"),
+        preferred=asked.preferred,
+        zones=tuple(zones()),
+        scopes=tuple((scope, does) for scope, does in SCOPES.items() if scope in asked.who.scopes),
+        ends=None if ends_ms is None else asked.times.moment(ends_ms),
+    )
+
+
+def keep(asked: Asked) -> Response:
+    """Keep what was chosen."""
+    asked.parts.preferences.keep(asked.who.name, preferences_of(asked.form))
+    return saying(moved("/profile"), asked, "The profile is kept.")
+
+
+PAGE = Page("profile", (Way("GET", "/profile", view), Way("POST", "/profile", keep)))

@@ -1,0 +1,70 @@
+"""What the pages stand on: what the API's routes stand on, and what the console keeps of people."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crossline.core.settings.process.serve import ServeSettings
+from crossline.serve.access.audit import AuditLog
+from crossline.serve.access.roles import Principal
+from crossline.serve.console.people.kept import kept_in
+from crossline.serve.console.people.preferences import PreferenceFile
+from crossline.serve.console.people.provider import ProviderLogin
+from crossline.serve.console.people.sessions import Sessions
+from crossline.serve.console.people.tries import Tries
+from crossline.serve.console.people.users import UserFile
+from crossline.serve.http.deps import Dependencies
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What views are handed in.
+
+    ``deps``: what the API's routes stand on. ``api``: these routes behind their access layer, which is told who asks.
+    ``charge``: counts requests of a principal, of the API and the console together.
+    """
+
+    deps: Dependencies
+    settings: ServeSettings
+    api: App
+    audit: AuditLog
+    charge: Callable[[Principal, int], None]
+    users: UserFile
+    sessions: Sessions
+    tries: Tries
+    preferences: PreferenceFile
+    provider: ProviderLogin | None = None
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds."""
+        return self.deps.now_ms()
+
+
+def parts_of(
+    deps: Dependencies,
+    settings: ServeSettings,
+    api: App,
+    audit: AuditLog,
+    charge: Callable[[Principal, int], None],
+    environment: Mapping[str, str] = os.environ,
+) -> Parts:
+    """The parts, with their files in ``deps.path`` and at ``serve.users``.
+
+    Raises UsageError where ``serve.oidc`` names a secret that is not in ``environment``.
+    """
+    kept, users = kept_in(deps.path), UserFile(Path(settings.users))
+    oidc = settings.oidc
+    provider = None if oidc is None or oidc.client_id is None else ProviderLogin(oidc, kept, environment)
+    return Parts(
+        deps, settings, api, audit, charge, users, Sessions(kept, users), Tries(kept), PreferenceFile(kept), provider
+    )

@@ -1,0 +1,1 @@
+"""Who logs in: local users, sessions, tries, the provider, and what each person prefers."""
