@@ -40,6 +40,21 @@ def decisions_of_the_stream(pipeline: Path) -> dict[str, str]:
     return {each["record_id"]: each["decision"] for each in said if each["kind"] == "decision"}
 
 
+def test_an_alert_becomes_a_case_that_is_worked_on(running: Running) -> None:
+    for number in range(STEP_UP_FROM):
+        running.decide(payment(number))
+    (case,) = running.until(
+        lambda: [each for each in running.get("/v1/cases?view=unassigned")["items"] if each["decision"]],
+        "the alert is in a case, with its decision",
+    )
+    assert (case["number"], case["alert_count"], case["decision"]["gravest"]) == ("C-1", 1, "step_up")
+    assert case["rules"] == [{"rule_id": "burst", "version": 1, "count": 1}]
+    said = {"act": "resolve", "label": "good", "reason": "a loyal customer"}
+    done = running.client.post("/v1/cases/C-1:act", json=said, headers={"If-Match": "*"})
+    assert (done.status_code, done.json()["status"]) == (200, "resolved")
+    assert running.get(f"/v1/labels/{STREAM}/t000002")["is_fraud"] is False
+
+
 def test_payments_are_answered_as_the_stream_decides_them(running: Running, tmp_path: Path) -> None:
     asked = [payment(number) for number in range(6)]
     peeked = [running.decide(each) for each in asked[:5]]

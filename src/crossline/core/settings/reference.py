@@ -24,6 +24,7 @@ from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import DurationMs
 from crossline.core.settings.kafka import KafkaSecurity
 from crossline.core.settings.postgres import LedgerSettings
+from crossline.core.settings.process.casework import CasesSettings, MoneySettings
 from crossline.core.settings.process.engine import EngineSettings
 from crossline.core.settings.process.serve import (
     LimitSettings,
@@ -123,6 +124,8 @@ def reference() -> str:
     parts += _section("`oidc`, in `serve`", OidcSettings)
     parts += _section("`limits`, in `serve`", LimitSettings)
     parts += _section("`revisions`, in `serve`", RevisionSettings)
+    parts += _section("`cases`, in `serve`", CasesSettings)
+    parts += _section("`money`, in `serve.cases`", MoneySettings)
     parts += [*_section("A policy file", Policy), *_section("`decide`, in a policy file", Branch), _WHEN]
     parts += _section("`bands`, in a policy file", Band)
     parts += _section("`fallback`, in a policy file", FallbackBranch)

@@ -14,6 +14,7 @@ from crossline.connectors.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
+from crossline.serve.app import casework
 from crossline.serve.app.audited import Audited
 from crossline.serve.app.elsewhere import ReadsAlone
 from crossline.serve.app.events import AllEvents
@@ -22,8 +23,6 @@ from crossline.serve.app.openapi_hot import HOT_PATHS
 from crossline.serve.app.split import Split
 from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import Api
-from crossline.serve.cases.cases import FILE as CASES
-from crossline.serve.cases.cases import Cases
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import parts_of
 from crossline.serve.http.api import create_api
@@ -45,14 +44,15 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         lag = api.replicas.lag()
         return Readiness(lag.ready, {"batch": lag.batch, "behind_ms": lag.ms})
 
-    cases, audit = Cases(api.path / CASES), AuditLog(api.path / AUDIT, wall_clock_ms)
+    audit, desk = AuditLog(api.path / AUDIT, wall_clock_ms), casework.of(api)
     deps = Dependencies(
         pipeline=pipeline,
         config=api.config,
         path=api.path,
         decisions=api.answers,
-        cases=StoredCases(cases),
-        events=AllEvents(api.reader, api.revised),
+        cases=StoredCases(desk.desk),
+        desk=desk.desk,
+        events=AllEvents(api.reader, api.revised, desk.changes),
         figures=api.replicas,
         audit=audit.path,
         ready=ready,
@@ -72,7 +72,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         if console is not None:
             await console.close()
         await rest.state.close()
-        cases.close()
+        await desk.close()
 
     whole: Any = access if console is None else Split(access, console)
     return Counted(whole, api.figures), close

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.serve.cases import values
+from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.cases.plain import PlainCases
+from crossline.serve.cases.values import Case
 from crossline.serve.http.writes.casework import ChangedError
 
 
 class StoredCases(PlainCases):
     """Labels and cases of the file; that something was changed meanwhile is told as the routes know it."""
+
+    def __init__(self, desk: CaseDesk) -> None:
+        super().__init__(desk.cases)
+        self._desk = desk
 
     def put_label(
         self, stream: str, record_id: str, label: Mapping[str, Any], who: str, version: int | None
@@ -28,3 +34,6 @@ class StoredCases(PlainCases):
             return super().change_case(case_id, version, change, who)
         except values.ChangedError as error:
             raise ChangedError(error.version) from None
+
+    def _case(self, case: Case) -> dict[str, Any]:
+        return self._desk.case(case.case_id)

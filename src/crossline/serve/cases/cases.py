@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crossline.connectors.base import wall_clock_ms
-from crossline.serve.cases import casework, checks, labels
+from crossline.serve.cases import casework, checks, labels, rows, summary
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.values import (
     Case,
@@ -37,7 +36,7 @@ class Cases:
     Args:
         path: The file; it is made where there is none, with mode 0600.
         clock_ms: The wall clock, in epoch milliseconds.
-        make_id: Ids of new cases.
+        make_id: Ids of new cases; None: their numbers, such as C-2041.
 
     Every call raises RetryableError where the file is locked or the disk takes nothing, and StateError where the file
     is no file of labels and cases.
@@ -53,7 +52,7 @@ class Cases:
         path: Path,
         *,
         clock_ms: Callable[[], int] = wall_clock_ms,
-        make_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        make_id: Callable[[], str] | None = None,
     ) -> None:
         self._file = CaseFile(path)
         self._clock_ms = clock_ms
@@ -156,7 +155,8 @@ class Cases:
             known = self._file.known_key(who, key, asked, now_ms)
             if known is not None:
                 return Case.from_row(known)
-            made = Case(self._make_id(), title, "open", linked, assignee, 1, now_ms, who, now_ms, who, entity)
+            case_id = rows.next_id(self._file) if self._make_id is None else self._make_id()
+            made = Case(case_id, title, "open", linked, assignee, 1, now_ms, who, now_ms, who, entity)
             casework.write(self._file, made, fresh=True)
             after = {name: made.to_json()[name] for name in ("title", "state", "key", "alerts", "assignee")}
             casework.note_event(self._file, made, "created", who, now_ms, "", {}, after)
@@ -212,7 +212,8 @@ class Cases:
                     case,
                 )
             made = casework.changed(case, change, who, now_ms)
-            casework.write(self._file, made, fresh=False)
+            said = None if verdict is None else verdict.is_fraud
+            casework.write(self._file, made, fresh=False, verdict=said)
             before, after = casework.difference(case, made)
             if verdict is not None:
                 records = casework.records_of(made)
@@ -238,6 +239,7 @@ class Cases:
                 return CaseEvent(**known)
             case = casework.read(self._file, case_id)
             made = casework.note_event(self._file, case, "note", who, now_ms, text, {}, {})
+            summary.touch(self._file, rows.seq_of(self._file, case_id))
             self._file.keep_key(who, key, asked, now_ms, dataclasses.asdict(made))
         return made
 
@@ -254,6 +256,11 @@ class Cases:
     def cursor_after(self, case_id: str) -> str:
         """The cursor of the page that begins behind a case. Raises NotThereError."""
         return casework.cursor_after(self._file, case_id)
+
+    @property
+    def file(self) -> CaseFile:
+        """Where all of it is, for the other parts of the store."""
+        return self._file
 
     def close(self) -> None:
         """Let go of the file; safe to call twice."""

@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 
 from crossline.core.texts.problems import one_of, shown
-from crossline.serve.cases import checks
+from crossline.serve.cases import checks, rows, summary
 from crossline.serve.cases.file import CaseFile
+from crossline.serve.cases.intake.linking import retie
 from crossline.serve.cases.values import (
     NEXT_STATES,
     STATES,
@@ -24,11 +25,16 @@ from crossline.serve.cases.values import (
     EventKind,
     LinkedAlert,
     NotTakenError,
-    NotThereError,
 )
 
 LIMIT_MAX = 500
 _INT_MAX = 2**63 - 1
+# What belongs to a state goes with it.
+_OF_STATE = """UPDATE cases SET
+resolved_ms = CASE WHEN state = 'resolved' THEN coalesce(resolved_ms, changed_ms) END,
+verdict = CASE WHEN state = 'resolved' THEN coalesce(?, verdict) END,
+escalated_to = CASE WHEN state = 'escalated' THEN escalated_to END,
+snoozed_ms = CASE WHEN state = 'snoozed' THEN snoozed_ms END WHERE case_id = ?"""
 _COLUMNS = "case_id, title, state, assignee, version, opened_ms, opened_by, changed_ms, changed_by"
 
 
@@ -74,9 +80,7 @@ def difference(before: Case, after: Case) -> tuple[dict[str, Any], dict[str, Any
 def read(file: CaseFile, case_id: str) -> Case:
     """Raises NotThereError."""
     with file.reading():
-        found = file.rows(f"SELECT seq, {_COLUMNS} FROM cases WHERE case_id = ?", (case_id,))  # noqa: S608 - our names
-        if not found:
-            raise NotThereError(f"there is no case {shown(case_id)}")
+        found = file.rows(f"SELECT seq, {_COLUMNS} FROM cases WHERE seq = ?", (rows.seq_of(file, case_id),))  # noqa: S608 - our names
         return _cases(file, found)[0]
 
 
@@ -98,8 +102,8 @@ def search(file: CaseFile, wanted: CaseFilter, cursor: str | None, limit: int) -
         return CasePage(tuple(_cases(file, found[:limit])), more)
 
 
-def write(file: CaseFile, case: Case, *, fresh: bool) -> None:
-    """Store it, in a transaction."""
+def write(file: CaseFile, case: Case, *, fresh: bool, verdict: bool | None = None) -> None:
+    """Store it, in a transaction. ``verdict``: the label with which it is resolved."""
     row = case.to_row()
     names = _COLUMNS.split(", ")
     if fresh:
@@ -108,6 +112,7 @@ def write(file: CaseFile, case: Case, *, fresh: bool) -> None:
     else:
         put = ", ".join(f"{name} = ?" for name in names)
         file.run(f"UPDATE cases SET {put} WHERE case_id = ?", [*(row[name] for name in names), case.case_id])  # noqa: S608
+        file.run(_OF_STATE, (None if verdict is None else int(verdict), case.case_id))
     (found,) = file.rows("SELECT seq FROM cases WHERE case_id = ?", (case.case_id,))
     for number, (name, value) in enumerate(case.about.items() if fresh else ()):
         file.run("INSERT INTO case_keys VALUES (?, ?, ?, ?)", (found["seq"], name, value, number))
@@ -117,6 +122,8 @@ def write(file: CaseFile, case: Case, *, fresh: bool) -> None:
             "INSERT INTO case_alerts (case_seq, position, alert_id, stream, record_id) VALUES (?, ?, ?, ?, ?)",
             (found["seq"], number, each.alert_id, each.stream, each.record_id),
         )
+    retie(file, found["seq"])
+    summary.refresh(file, found["seq"])
 
 
 def note_event(
@@ -130,11 +137,10 @@ def note_event(
     after: Mapping[str, Any],
 ) -> CaseEvent:
     """Add an event, in a transaction."""
-    number = file.run(
-        "INSERT INTO case_events (case_id, kind, at_ms, who, text, version, before, after) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (case.case_id, kind, now_ms, who, text, case.version, _json(before), _json(after)),
-    )
+    number = rows.event(file, case.case_id, case.version, kind, who, now_ms, text, before, after)
+    if kind == "created" or "title" in after:
+        ids = (name for each in case.alerts for name in (each.alert_id, each.record_id) if name is not None)
+        rows.found_by(file, number, " ".join((case.title, *case.about.values(), *ids)))
     return CaseEvent(number, case.case_id, kind, now_ms, who, text, case.version, before, after)
 
 
@@ -151,17 +157,17 @@ def events(file: CaseFile, case_id: str | None, after: int, limit: int) -> list[
 def notes(file: CaseFile, case_id: str, limit: int) -> list[CaseEvent]:
     """The last ``limit`` notes of a case, in their order."""
     found = file.rows(
-        "SELECT * FROM case_events WHERE case_id = ? AND kind = 'note' ORDER BY number DESC LIMIT ?", (case_id, limit)
+        "SELECT * FROM case_events WHERE case_id = ? AND kind = 'note' AND NOT EXISTS "
+        "(SELECT 1 FROM case_events AS u WHERE u.case_id = case_events.case_id AND u.kind = 'undone' "
+        "AND u.after = '{\"note\":' || case_events.number || '}') ORDER BY number DESC LIMIT ?",
+        (case_id, limit),
     )
     return [_event(each) for each in reversed(found)]
 
 
 def cursor_after(file: CaseFile, case_id: str) -> str:
     """Raises NotThereError."""
-    found = file.rows("SELECT seq FROM cases WHERE case_id = ?", (case_id,))
-    if not found:
-        raise NotThereError(f"there is no case {shown(case_id)}")
-    return str(found[0]["seq"])
+    return str(rows.seq_of(file, case_id))
 
 
 def _event(row: sqlite3.Row) -> CaseEvent:
@@ -234,7 +240,3 @@ def _seq(cursor: str | None) -> int:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(_INT_MAX))):
         raise NotTakenError("?cursor", "no cursor of this list", "next_cursor of the page before")
     return int(cursor)
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return orjson.dumps(dict(value)).decode()

@@ -16,55 +16,15 @@ import orjson
 
 from crossline.connectors.standing import Standing
 from crossline.core.basics.errors import RetryableError, SinkError, StateError
+from crossline.serve.cases.schema import TABLES, TO_VERSION_2
 from crossline.serve.cases.values import KeyReusedError
 
-VERSION = 1
+VERSION = 2
 APPLICATION_ID = 0x63726C63  # "crlc"
 BUSY_S = 5.0
 KEPT_MS = 7 * 86_400_000  # for how long a key is known
 KEYS_MAX = 200_000
-
-_TABLES = (
-    """CREATE TABLE labels (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, record_id TEXT NOT NULL, version INTEGER NOT NULL,
-    is_fraud INTEGER NOT NULL CHECK (is_fraud IN (0, 1)), known_ms INTEGER NOT NULL, reason TEXT NOT NULL,
-    who TEXT NOT NULL, at_ms INTEGER NOT NULL, case_id TEXT, UNIQUE (stream, record_id, version)) STRICT""",
-    # What was said stays: a label is followed by another one, and never changed.
-    """CREATE TRIGGER labels_stay BEFORE UPDATE ON labels BEGIN SELECT raise(ABORT, 'labels are only added'); END""",
-    """CREATE TRIGGER labels_last BEFORE DELETE ON labels BEGIN SELECT raise(ABORT, 'labels are only added'); END""",
-    """CREATE VIEW labels_now AS
-    SELECT seq, stream, record_id, version, is_fraud, known_ms, reason, who, at_ms, case_id FROM labels AS l
-    WHERE version = (SELECT max(version) FROM labels AS m WHERE m.stream = l.stream AND m.record_id = l.record_id)""",
-    """CREATE TABLE cases (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, case_id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, state TEXT NOT NULL,
-    assignee TEXT, version INTEGER NOT NULL, opened_ms INTEGER NOT NULL, opened_by TEXT NOT NULL,
-    changed_ms INTEGER NOT NULL, changed_by TEXT NOT NULL) STRICT""",
-    """CREATE TABLE case_alerts (
-    case_seq INTEGER NOT NULL, position INTEGER NOT NULL, alert_id TEXT NOT NULL, stream TEXT, record_id TEXT,
-    PRIMARY KEY (case_seq, alert_id)) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE case_keys (
-    case_seq INTEGER NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL, position INTEGER NOT NULL,
-    PRIMARY KEY (case_seq, field)) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE case_events (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, case_id TEXT NOT NULL, kind TEXT NOT NULL, at_ms INTEGER NOT NULL,
-    who TEXT NOT NULL, text TEXT NOT NULL, version INTEGER NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL)
-    STRICT""",
-    """CREATE TRIGGER events_stay BEFORE UPDATE ON case_events
-    BEGIN SELECT raise(ABORT, 'events are only added'); END""",
-    """CREATE TRIGGER events_last BEFORE DELETE ON case_events
-    BEGIN SELECT raise(ABORT, 'events are only added'); END""",
-    """CREATE TABLE keys (
-    who TEXT NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL, at_ms INTEGER NOT NULL, result TEXT NOT NULL,
-    PRIMARY KEY (who, key)) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX labels_by_known ON labels (known_ms)",
-    "CREATE INDEX cases_by_state ON cases (state, seq)",
-    "CREATE INDEX cases_by_assignee ON cases (assignee, seq)",
-    "CREATE INDEX case_alerts_by_alert ON case_alerts (alert_id)",
-    "CREATE INDEX case_alerts_by_record ON case_alerts (stream, record_id)",
-    "CREATE INDEX case_keys_by_value ON case_keys (field, value)",
-    "CREATE INDEX events_by_case ON case_events (case_id, number)",
-    "CREATE INDEX keys_by_time ON keys (at_ms)",
-)
+CACHE_KIB = 65_536
 
 
 class CaseFile:
@@ -85,6 +45,7 @@ class CaseFile:
             with self._errors():
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             with self.transaction():
                 self._make()
         except BaseException:
@@ -103,9 +64,12 @@ class CaseFile:
                 "install the one that wrote it"
             )
         if not tables:
-            for each in _TABLES:
+            for each in TABLES:
                 self._connection.execute(each)
             self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        if version < VERSION:  # of a new file it is 0: it becomes what an old one becomes
+            for each in TO_VERSION_2:
+                self._connection.execute(each)
             self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
@@ -139,16 +103,20 @@ class CaseFile:
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """What ``statement`` finds."""
-        with self._lock, self._errors():
+        with self._lock:
             try:
                 return self._connection.execute(statement, values).fetchall()
             except UnicodeEncodeError:  # half of a character: no text that is stored has one
                 return []
+            except sqlite3.DatabaseError as error:
+                raise self._error(error) from error
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> int:
         """The number of the row that ``statement`` added, of those with numbers."""
-        with self._errors():
+        try:
             return self._connection.execute(statement, values).lastrowid or 0
+        except sqlite3.DatabaseError as error:
+            raise self._error(error) from error
 
     def known_key(self, who: str, key: str | None, asked: Any, now_ms: int) -> Any | None:
         """What was answered to the same request with this ``Idempotency-Key``; None: nothing yet. In a transaction.
@@ -198,12 +166,13 @@ class CaseFile:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.OperationalError as error:
-            raise RetryableError(
-                f"{self.path} takes nothing now ({error}); the same request may succeed later"
-            ) from error
         except sqlite3.DatabaseError as error:
-            raise StateError(f"{self.path}: found no file of labels and cases that can be read ({error})") from error
+            raise self._error(error) from error
+
+    def _error(self, error: sqlite3.DatabaseError) -> RetryableError | StateError:
+        if isinstance(error, sqlite3.OperationalError):
+            return RetryableError(f"{self.path} takes nothing now ({error}); the same request may succeed later")
+        return StateError(f"{self.path}: found no file of labels and cases that can be read ({error})")
 
 
 def _digest(asked: Any) -> str:

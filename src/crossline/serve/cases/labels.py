@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from crossline.serve.cases import checks
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.values import ChangedError, Label, Verdict
 
 PIECE = 5_000
-_COLUMNS = "stream, record_id, is_fraud, known_ms, reason, who, at_ms, version, case_id"
+_COLUMNS = "stream, record_id, is_fraud, known_ms, reason, who, at_ms, version, case_id, withdrawn"
 
 
 def checked(verdict: Verdict, base: str, now_ms: int) -> Verdict:
@@ -36,7 +37,8 @@ def add(
 
     Raises ChangedError where ``version`` is not that of the last word (0: there is none).
     """
-    stands = last(file, *record)
+    newest = _newest(file, *record)
+    stands = newest if newest is not None and not newest.withdrawn else None
     found = stands.version if stands is not None else 0
     if version is not None and version != found:
         raise ChangedError(
@@ -45,16 +47,44 @@ def add(
             stands,
         )
     known_ms = verdict.known_ms if verdict.known_ms is not None else now_ms
-    label = Label(*record, verdict.is_fraud, known_ms, verdict.reason, who, now_ms, found + 1, case_id)
-    file.run(
-        f"INSERT INTO labels ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
-        (*record, int(label.is_fraud), label.known_ms, label.reason, who, now_ms, label.version, case_id),
-    )
+    version_now = 1 if newest is None else newest.version + 1
+    label = Label(*record, verdict.is_fraud, known_ms, verdict.reason, who, now_ms, version_now, case_id)
+    _insert(file, label)
     return label
 
 
+def withdraw(file: CaseFile, given: Label, before: Label | None, who: str, now_ms: int) -> bool:
+    """Take back what was said last, in a transaction: ``before`` counts again, or nothing does where that is None.
+
+    Nothing happens, and it is False, where something else was said since.
+    """
+    stands = _newest(file, given.stream, given.record_id)
+    if stands is None or stands.version != given.version:
+        return False
+    back = stands if before is None else before
+    reason, version = f"taken back: {given.reason}"[: checks.REASON_MAX], stands.version + 1
+    again = replace(back, reason=reason, who=who, at_ms=now_ms, version=version, withdrawn=before is None)
+    _insert(file, again)
+    return True
+
+
+def _insert(file: CaseFile, label: Label) -> None:
+    file.run(
+        f"INSERT INTO labels ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
+        (
+            *(label.stream, label.record_id, int(label.is_fraud), label.known_ms, label.reason, label.who),
+            *(label.at_ms, label.version, label.case_id, int(label.withdrawn)),
+        ),
+    )
+
+
 def last(file: CaseFile, stream: str, record_id: str) -> Label | None:
-    """The last word on a record."""
+    """The last word on a record; None where there is none, or it was taken back."""
+    found = _newest(file, stream, record_id)
+    return None if found is None or found.withdrawn else found
+
+
+def _newest(file: CaseFile, stream: str, record_id: str) -> Label | None:
     found = file.rows(
         f"SELECT {_COLUMNS} FROM labels WHERE stream = ? AND record_id = ? ORDER BY version DESC LIMIT 1",  # noqa: S608 - our own names
         (stream, record_id),
@@ -86,7 +116,7 @@ def standing(
             inner.append(f"m.{column} <= ?")
             values.append(max(-(2**62), min(bound_ms, 2**62)))
     newest = f"SELECT max(version) FROM labels AS m WHERE {' AND '.join(inner)}"  # noqa: S608 - our own names
-    where = ["seq > ?", f"version = ({newest})"]
+    where = ["seq > ?", f"version = ({newest})", "withdrawn = 0"]
     if streams is not None:
         where.append(f"stream IN ({', '.join('?' * len(streams))})")
         values += streams
@@ -108,4 +138,5 @@ def _label(row: sqlite3.Row) -> Label:
         row["at_ms"],
         row["version"],
         row["case_id"],
+        bool(row["withdrawn"]),
     )

@@ -10,16 +10,19 @@ from typing import Any, Final, Literal, Self, get_args
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import instant_text
 
-CaseState = Literal["open", "acknowledged", "escalated", "resolved"]
-EventKind = Literal["created", "changed", "note"]
+CaseState = Literal["open", "acknowledged", "escalated", "resolved", "snoozed", "merged"]
+EventKind = Literal["created", "changed", "note", "undone"]
 
 STATES: tuple[CaseState, ...] = get_args(CaseState)
-# A case that is resolved is opened again before anything else becomes of it.
+# A case that is resolved is opened again before anything else becomes of it; one that was merged stays so. What is
+# snoozed comes back by itself, and only an act snoozes it.
 NEXT_STATES: Mapping[CaseState, tuple[CaseState, ...]] = {
     "open": ("acknowledged", "escalated", "resolved"),
     "acknowledged": ("escalated", "resolved"),
     "escalated": ("acknowledged", "resolved"),
     "resolved": ("open",),
+    "snoozed": ("open", "acknowledged", "escalated", "resolved"),
+    "merged": (),
 }
 
 
@@ -49,6 +52,7 @@ class Label:
     at_ms: int
     version: int
     case_id: str | None = None
+    withdrawn: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As the API says it."""
@@ -62,6 +66,7 @@ class Label:
             "at": instant_text(self.at_ms),
             "version": self.version,
             "case_id": self.case_id,
+            **({"withdrawn": True} if self.withdrawn else {}),
         }
 
 

@@ -9,6 +9,10 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 
+from crossline.serve.http.cases.acts import act_routes
+from crossline.serve.http.cases.queue import queue_routes
+from crossline.serve.http.cases.suppressions import suppression_routes
+from crossline.serve.http.cases.views import view_routes
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.events.routes import Listeners, event_routes
@@ -74,7 +78,11 @@ def create_api(
         entity_routes(deps),
         hold_routes(deps, commands),
         label_routes(deps),
+        act_routes(deps),
+        queue_routes(deps),
         case_routes(deps),
+        view_routes(deps),
+        suppression_routes(deps),
         list_routes(deps),
         rule_writes(deps, commands),
         trial_routes(deps, jobs),

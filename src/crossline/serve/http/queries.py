@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import Request
@@ -27,7 +28,7 @@ def only_known(request: Request, *prefixes: str) -> None:
     Raises ProblemError (422). ``prefixes``: what other parameters may begin with.
     """
     dependant = getattr(request.scope.get("route"), "dependant", None)
-    known = {each.alias for each in getattr(dependant, "query_params", ())}
+    known = set(_known(dependant))
     for name in request.query_params:
         if name not in known and not name.startswith(prefixes):
             more = (*sorted(known), *(f"{each}FIELD" for each in prefixes))
@@ -38,6 +39,13 @@ def only_known(request: Request, *prefixes: str) -> None:
             raise invalid(f"?{name}", f"{shown(name)} several times", "it once")
         if len(value) > VALUE_CHARS or "\0" in value:
             raise invalid(f"?{name}", shown(value), f"at most {VALUE_CHARS:,} characters, without a NUL")
+
+
+def _known(dependant: Any) -> Iterator[str]:
+    """The parameters of a route, and of what it depends on."""
+    yield from (each.alias for each in getattr(dependant, "query_params", ()))
+    for each in getattr(dependant, "dependencies", ()):
+        yield from _known(each)
 
 
 def keys_in(request: Request) -> dict[str, str]:

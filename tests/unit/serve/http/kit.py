@@ -6,7 +6,6 @@ import asyncio
 import atexit
 import json
 import shutil
-import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,11 +24,13 @@ from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.rulelog.content import read_pipeline_in_place
 from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.serve.app.stored import StoredCases
+from crossline.serve.cases.cases import Cases
+from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.events.source import Event, EventsGoneError
 from crossline.serve.http.events.stream import Bounds
-from crossline.serve.http.writes.casework import ChangedError
 
 NOW_MS = 1_767_604_500_000  # 2026-01-05T09:15:00Z, when the example is over
 POLICY = "schema_version: 1\nversion: 1\nbands: [{from: 50, decision: block}]\n"
@@ -93,59 +94,6 @@ class Admitting:
         await self._app(scope, receive, send)
 
 
-class FakeCases:
-    """Labels and cases in memory."""
-
-    def __init__(self) -> None:
-        self._labels: dict[tuple[str, str], dict[str, Any]] = {}
-        self._cases: dict[str, dict[str, Any]] = {}
-        self._lock = threading.Lock()
-
-    def put_label(
-        self, stream: str, record_id: str, label: Mapping[str, Any], who: str, version: int | None
-    ) -> Mapping[str, Any]:
-        with self._lock:
-            before = self._labels.get((stream, record_id))
-            if (before and before["version"]) != version:
-                raise ChangedError(before["version"] if before else 0)
-            named = {"stream": stream, "record_id": record_id, "who": who, "version": (version or 0) + 1}
-            self._labels[stream, record_id] = {**label, **named}
-            return self._labels[stream, record_id]
-
-    def label(self, stream: str, record_id: str) -> Mapping[str, Any] | None:
-        return self._labels.get((stream, record_id))
-
-    def create_case(self, case: Mapping[str, Any], who: str) -> Mapping[str, Any]:
-        with self._lock:
-            case_id = f"case-{len(self._cases) + 1:04}"
-            more = {"case_id": case_id, "version": 1, "status": "open", "opened_by": who, "notes": []}
-            self._cases[case_id] = {**case, **more}
-            return self._cases[case_id]
-
-    def case(self, case_id: str) -> Mapping[str, Any] | None:
-        return self._cases.get(case_id)
-
-    def cases(self, filters: Mapping[str, str], after: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
-        found = [each for name, each in sorted(self._cases.items(), reverse=True) if after is None or name < after]
-        return [each for each in found if all(each[name] == value for name, value in filters.items())][:limit]
-
-    def change_case(self, case_id: str, version: int, change: Mapping[str, Any], who: str) -> Mapping[str, Any]:
-        del who
-        with self._lock:
-            before = self._cases[case_id]
-            if before["version"] != version:
-                raise ChangedError(before["version"])
-            self._cases[case_id] = {**before, **change, "version": version + 1}
-            return self._cases[case_id]
-
-    def note(self, case_id: str, text: str, who: str) -> Mapping[str, Any]:
-        with self._lock:
-            before = self._cases[case_id]
-            notes = [*before["notes"], {"text": text, "who": who}]
-            self._cases[case_id] = {**before, "notes": notes, "version": before["version"] + 1}
-            return self._cases[case_id]
-
-
 @dataclass
 class FakeLedger:
     """Decisions that were answered, by id, with revisions and receipts."""
@@ -195,7 +143,9 @@ def dependencies(folder: Path, path: Path) -> Dependencies:
     """Of the pipeline in ``folder``; its clock stands still."""
     pipeline = folder / "pipeline.yaml"
     config = read_pipeline_in_place(pipeline)
-    return Dependencies(pipeline, config, path, cases=FakeCases(), events=FakeEvents(), now_ms=lambda: NOW_MS)
+    desk = CaseDesk(Cases(path / "cases.db", clock_ms=lambda: NOW_MS), clock_ms=lambda: NOW_MS)
+    stores: Any = {"cases": StoredCases(desk), "desk": desk, "events": FakeEvents()}
+    return Dependencies(pipeline, config, path, now_ms=lambda: NOW_MS, **stores)
 
 
 class Client:

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 from crossline.core.basics.times import format_duration
 from crossline.core.settings.fields import DurationMs, Settings
 from crossline.core.settings.postgres import LedgerSettings
+from crossline.core.settings.process.casework import CasesSettings
 from crossline.core.settings.watch import LOOPBACK, Place, checked_place, place_of
 from crossline.core.settings.webhook import PostingSettings
 from crossline.core.texts.problems import Finding, shown
@@ -141,6 +142,7 @@ class ServeSettings(Settings):
     revisions: list[RevisionSettings] = Field(
         default=[], description="Addresses that are notified where the stream decides otherwise than the API answered."
     )
+    cases: CasesSettings = Field(default_factory=CasesSettings, description="How alerts become cases.")
     signing_key_file: str | None = Field(
         default=None, min_length=1, description="Ed25519 private key, in PEM form, that receipts are signed with."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Header, Request
 from fastapi import Path as InPath
 from pydantic import Field, StringConstraints
 
@@ -13,7 +13,6 @@ from crossline.core.basics.times import format_instant
 from crossline.core.texts.problems import nearest, shown
 from crossline.serve.http.deps import Dependencies, there
 from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
-from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.queries import json_answer, only_known
@@ -108,36 +107,12 @@ def case_routes(deps: Dependencies) -> APIRouter:
     """The routes of cases."""
     routes = APIRouter(tags=["cases"])
 
-    @routes.get("/v1/cases", openapi_extra=needs("read:alerts"), summary="List cases, the latest first")
-    def cases(
-        request: Request,
-        status: Annotated[Status | None, Query(description="Only with this status.")] = None,
-        assignee: Annotated[str | None, Query(max_length=200, description="Only of this person.")] = None,
-        limit: Limit = LIMIT_DEFAULT,
-        cursor: Cursor = None,
-    ) -> Any:
-        """Without their notes."""
-        only_known(request)
-        given = {"status": status, "assignee": assignee}
-        filters = {name: value for name, value in given.items() if value is not None}
-        of = f"cases:{etag_of(filters)}"
-        after = place_of(cursor, of, lambda place: len(place) == 1 and isinstance(place[0], str)) if cursor else [None]
-        found = list(_store(deps).cases(filters, after[0], limit + 1))
-        more = cursor_of([found[limit - 1]["case_id"]], of) if len(found) > limit else None
-        return json_answer(page(found[:limit], more))
-
     @routes.post("/v1/cases", openapi_extra=needs("write:cases"), summary="Open a case", status_code=201)
     def create(request: Request, wanted: NewCase, who: Asking) -> Any:
         """``Location`` says where it is."""
         only_known(request)
         kept = _store(deps).create_case(wanted.model_dump(), who.name)
         return _tagged(kept, 201, {"Location": f"/v1/cases/{kept['case_id']}"})
-
-    @routes.get("/v1/cases/{case_id}", openapi_extra=needs("read:alerts"), summary="A case, with its notes")
-    def case(request: Request, case_id: CaseId) -> Any:
-        """Its ETag is what ``PATCH`` wants in ``If-Match``."""
-        only_known(request)
-        return _tagged(_case(deps, case_id))
 
     @routes.patch("/v1/cases/{case_id}", openapi_extra=needs("write:cases"), summary="Change a case")
     def change(request: Request, case_id: CaseId, wanted: CaseChange, who: Asking, if_match: IfMatch = None) -> Any:

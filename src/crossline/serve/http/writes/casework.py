@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 
@@ -33,10 +33,6 @@ class CaseStore(Protocol):
 
     def case(self, case_id: str) -> Mapping[str, Any] | None:
         """A case with its notes; None where there is none."""
-        ...
-
-    def cases(self, filters: Mapping[str, str], after: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
-        """The cases that have these values (of ``status``, ``assignee``), the latest opened first, after that id."""
         ...
 
     def change_case(self, case_id: str, version: int, change: Mapping[str, Any], who: str) -> Mapping[str, Any]:

@@ -1,11 +1,14 @@
-"""Labels and cases, over a stand-in of their store."""
+"""Labels and cases, over their store."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.serve.http.kit import Client, FakeCases, detail, example, served
+from tests.unit.serve.http.kit import Client, detail, example, served
 
+from crossline.serve.app.stored import StoredCases
+from crossline.serve.cases.cases import Cases
+from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.http.writes.casework import ChangedError
 
 
@@ -21,11 +24,14 @@ def test_a_label_is_put_and_changed(reading: Client) -> None:
         "stream": "payments",
         "record_id": "p0001",
         "who": "mary",
+        "by": "mary",
+        "at": "2026-01-05T09:15:00.000Z",
+        "case_id": None,
         "version": 1,
     }
     assert reading.get(at).headers["etag"] == made.headers["etag"]
     assert "found no If-Match" in detail(reading.put(at, json={"is_fraud": False}), 428)
-    known = {"is_fraud": False, "known_at": "2026-01-06T00:00:00Z"}
+    known = {"is_fraud": False, "known_at": "2026-01-04T00:00:00Z"}
     changed = reading.put(at, json=known, headers={"If-Match": made.headers["etag"], "x-who": "tom"})
     assert (changed.status_code, changed.json()["who"], changed.json()["version"]) == (200, "tom", 2)
     stale = reading.put(at, json=known, headers={"If-Match": made.headers["etag"]})
@@ -38,7 +44,7 @@ def test_a_label_is_put_and_changed(reading: Client) -> None:
 
 def test_a_case_is_opened_changed_and_noted(reading: Client) -> None:
     made = reading.post("/v1/cases", json={"title": "Card testing", "key": {"account_id": "a1"}, "alert_ids": ["11aa"]})
-    assert (made.status_code, made.headers["location"]) == (201, "/v1/cases/case-0001")
+    assert (made.status_code, made.headers["location"]) == (201, "/v1/cases/C-1")
     at = made.headers["location"]
     etag = reading.get(at).headers["etag"]
     assert "found no If-Match" in detail(reading.patch(at, json={"status": "resolved"}), 428)
@@ -51,7 +57,10 @@ def test_a_case_is_opened_changed_and_noted(reading: Client) -> None:
     assert left.json()["assignee"] is None
     assert reading.patch(at, json={}, headers={"If-Match": "*"}).json()["version"] == 3, "nothing changes"
     noted = reading.post(f"{at}/notes", json={"text": "<script>called</script>"})
-    assert (noted.status_code, noted.json()["notes"]) == (201, [{"text": "<script>called</script>", "who": "mary"}])
+    assert (noted.status_code, noted.json()["notes"]) == (
+        201,
+        [{"at": "2026-01-05T09:15:00.000Z", "by": "mary", "text": "<script>called</script>"}],
+    )
     assert "/title" in detail(reading.patch(at, json={"title": None}, headers={"If-Match": "*"}), 422)
     assert "/state" in detail(reading.patch(at, json={"state": "x"}, headers={"If-Match": "*"}), 422)
     assert "found no case" in detail(reading.get("/v1/cases/none"), 404)
@@ -70,18 +79,19 @@ def test_cases_are_listed_page_by_page(reading: Client) -> None:
 
 
 def test_whoever_was_first_is_not_overwritten(tmp_path: Path) -> None:
-    class Racing(FakeCases):
+    class Racing(StoredCases):
         def change_case(self, *_: object) -> dict[str, object]:  # type: ignore[override]
             raise ChangedError(7)
 
-    with served(example(), tmp_path / "serve", cases=Racing()) as client:
+    desk = CaseDesk(Cases(tmp_path / "cases.db"))
+    with served(example(), tmp_path / "serve", cases=Racing(desk), desk=desk) as client:
         made = client.post("/v1/cases", json={"title": "x"})
         answer = client.patch(made.headers["location"], json={"title": "y"}, headers={"If-Match": made.headers["etag"]})
         assert "is version 7: look at it again" in detail(answer, 412)
 
 
 def test_without_a_store_of_cases_it_is_said(tmp_path: Path) -> None:
-    with served(example(), tmp_path / "serve", cases=None) as client:
+    with served(example(), tmp_path / "serve", cases=None, desk=None) as client:
         assert "has no store of cases" in detail(client.get("/v1/cases"), 409)
 
 

@@ -1,0 +1,59 @@
+"""The casework of a pipeline that is served: its file, who follows the feed for it, and who is told of changes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from crossline.serve.assembly import Api
+from crossline.serve.cases.cases import FILE, Cases
+from crossline.serve.cases.changes import CaseChanges
+from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.intake.following import CaseFollower
+from crossline.serve.cases.intake.taking import Intake
+
+
+@dataclass(slots=True)
+class Casework:
+    """What runs."""
+
+    desk: CaseDesk
+    changes: CaseChanges
+    following: asyncio.Task[None] | None
+
+    async def close(self) -> None:
+        """End it."""
+        self.changes.close()
+        if self.following is not None:
+            self.following.cancel()
+            await asyncio.gather(self.following, return_exceptions=True)
+        self.desk.cases.close()
+
+
+def of(api: Api) -> Casework:
+    """Of the parts that run; in their event loop. A replica elsewhere makes no cases: those are the pipeline's own."""
+    path = api.path / FILE
+    told: list[CaseChanges] = []
+    followers: list[CaseFollower] = []
+
+    def changed() -> None:
+        for each in told:
+            each.told()
+        for follower in followers:
+            loop.call_soon_threadsafe(follower.changed)
+
+    loop = asyncio.get_running_loop()
+    desk = CaseDesk(Cases(path), told=changed)
+    told.append(CaseChanges(desk))
+    if api.replica_of is not None:
+        return Casework(desk, told[0], None)
+    follower = CaseFollower(api.reader, Intake(path, api.settings.cases, told=told[0].told), desk)
+    followers.append(follower)
+    return Casework(desk, told[0], asyncio.create_task(_running(follower)))
+
+
+async def _running(follower: CaseFollower) -> None:
+    async with AsyncExitStack() as held:
+        await held.enter_async_context(follower)
+        await asyncio.Event().wait()

@@ -1,0 +1,1 @@
+"""Takes alerts as batches give them, and makes cases of them."""

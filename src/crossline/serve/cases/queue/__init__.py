@@ -1,0 +1,1 @@
+"""What analysts see of cases: filtered, sorted, counted, searched, page by page."""

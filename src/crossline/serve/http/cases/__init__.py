@@ -1,0 +1,1 @@
+"""Routes of cases: the queue, acts, views, suppressions."""

@@ -1,0 +1,50 @@
+"""Changes of cases beside what batches give: one stream of events, gone on from in both."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import orjson
+from tests.unit.serve.cases.casekit import Desk, alert
+from tests.unit.serve.cases.test_following import batch
+
+from crossline.serve.app.events import AllEvents
+from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.changes import CaseChanges
+from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.feed.reader import FeedReader
+from crossline.serve.http.events.source import Event
+from crossline.serve.revisions.told import RevisedLog
+
+
+def test_a_change_is_told_and_gone_on_from(tmp_path: Path) -> None:
+    async def heard(after: str | None, count: int, desk: Desk, act: Act | None) -> list[Event]:
+        reader, revised = FeedReader(tmp_path / "feed", poll_s=0.001), RevisedLog(tmp_path / "revised.db")
+        told: list[CaseChanges] = []
+        working = CaseDesk(desk.cases, clock_ms=lambda: desk.now_ms, told=lambda: told[0].told())  # noqa: PLW0108 - it is made below
+        told.append(CaseChanges(working))
+        events = AllEvents(reader, revised, told[0])
+        try:
+            async with asyncio.timeout(30), aclosing(events.follow(after)) as found:
+                first = asyncio.ensure_future(anext(found))
+                await asyncio.sleep(0)
+                if act is not None:
+                    await asyncio.to_thread(working.act, "C-1", act, "ada")
+                return [await first, *[await anext(found) for _ in range(count - 1)]]
+        finally:
+            told[0].close()
+            await reader.close()
+
+    desk = Desk(tmp_path)
+    batch(tmp_path, 0, alert("x1"))
+    desk.take(alert("x1"))
+    everything = asyncio.run(heard("0-0.0.0", 1, desk, None))
+    assert [(each.kind, each.id) for each in everything] == [("case", "0-0.0.1")]
+    assert everything[0].key == {"account_id": "a1"}
+    (news,) = asyncio.run(heard(everything[0].id, 1, desk, Act("assign")))
+    assert (news.kind, news.id, orjson.loads(news.body)["assignee"]) == ("case", "0-0.0.2", "ada")
+    again = asyncio.run(heard(".0.0", 2, desk, None))
+    assert {each.kind for each in again} == {"alert", "case"}
+    desk.close()

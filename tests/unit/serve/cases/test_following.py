@@ -1,0 +1,112 @@
+"""The follower: from the feed into cases, exactly once, over restarts, kills and a checkpoint that is begun anew."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.unit.serve.cases.casekit import SETTINGS, START, Desk, alert, decision
+
+from crossline.connectors.feed.files import write_batch
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.changes import CaseChanges
+from crossline.serve.cases.intake.following import CaseFollower
+from crossline.serve.cases.intake.taking import Intake, Mark
+from crossline.serve.feed.reader import FeedReader
+
+
+def batch(folder: Path, number: int, *lines: dict[str, Any], planned_ms: int = 0) -> None:
+    """What a batch gave, as the pipeline writes it."""
+    feed = folder / "feed"
+    feed.mkdir(exist_ok=True)
+    sections = {
+        "alerts": [json_bytes(each) for each in lines if "alert_id" in each],
+        "decisions": [json_bytes(each) for each in lines if "alert_id" not in each],
+    }
+    write_batch(feed, {"batch": number, "ends": {}, "begins": {}, "planned_ms": planned_ms + number}, sections)
+
+
+def follow(folder: Path, until: Callable[[Desk], bool], work: Callable[[Desk], None] = lambda _: None) -> None:
+    """Follow the feed, as a process does from its start to its end, until something is so."""
+
+    async def run() -> None:
+        desk = Desk(folder)
+        reader = FeedReader(folder / "feed", poll_s=0.001)
+        changes = CaseChanges(desk.desk)
+        intake = Intake(desk.path, SETTINGS, clock_ms=lambda: START, told=changes.told)
+        try:
+            async with asyncio.timeout(30), CaseFollower(reader, intake, desk.desk):
+                work(desk)
+                async for _ in changes.follow(0):
+                    if until(desk):
+                        break
+        finally:
+            await reader.close()
+            desk.close()
+
+    asyncio.run(run())
+
+
+def counted(desk: Desk) -> int:
+    return int(desk.cases.file.rows("SELECT count(*) AS n FROM case_alerts")[0]["n"])
+
+
+def test_it_goes_on_where_it_left_off(tmp_path: Path) -> None:
+    batch(tmp_path, 0, alert("x1"), decision("r-x1", "block"))
+    batch(tmp_path, 1)
+    batch(tmp_path, 2, alert("x2"))
+    follow(tmp_path, lambda desk: counted(desk) == 2 and desk.desk.case("C-1")["decision"] is not None)
+    batch(tmp_path, 3, alert("x2"), alert("x3", account="a2"))
+    follow(tmp_path, lambda desk: counted(desk) == 3)
+    desk = Desk(tmp_path)
+    assert desk.intake.mark() == Mark(3, 2, "3")
+    assert [desk.desk.case(f"C-{n}")["alert_count"] for n in (1, 2)] == [2, 1]
+    assert desk.desk.case("C-1")["decision"]["gravest"] == "block"
+    desk.close()
+
+
+def test_a_batch_that_was_half_taken_is_taken_to_its_end(tmp_path: Path) -> None:
+    batch(tmp_path, 0, alert("x1"), alert("x2"), alert("x3"))
+    desk = Desk(tmp_path)
+    desk.take(alert("x1"), mark=Mark(0, 1, "0"))
+    desk.close()
+    follow(tmp_path, lambda desk: counted(desk) == 3)
+
+
+def test_a_checkpoint_that_was_begun_anew_is_followed_from_its_start(tmp_path: Path) -> None:
+    for number in range(3):
+        batch(tmp_path, number, alert(f"x{number}"))
+    follow(tmp_path, lambda desk: counted(desk) == 3)
+    shutil.rmtree(tmp_path / "feed")
+    for number in range(4):
+        batch(tmp_path, number, alert(f"x{number}"), planned_ms=1_000)
+    follow(tmp_path, lambda desk: counted(desk) == 4)
+
+
+def test_a_snooze_that_is_over_ends_without_anybody_asking(tmp_path: Path) -> None:
+    batch(tmp_path, 0, alert("x1"))
+
+    def snooze(desk: Desk) -> None:
+        desk.take(alert("y1", account="a2"))
+        desk.desk.act("C-1", Act("snooze", until_ms=START + 1), "ada")
+        desk.now_ms = START + 2
+
+    def awake(desk: Desk) -> bool:
+        return {"open"} == {each["state"] for each in desk.cases.file.rows("SELECT state FROM cases")}
+
+    follow(tmp_path, lambda desk: counted(desk) == 2 and awake(desk), snooze)
+
+
+def test_changes_are_gone_on_from(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.take(alert("x1"), alert("y1", account="a2"))
+    first = desk.desk.changes(0)
+    assert [case["number"] for _, case in first] == ["C-1", "C-2"]
+    desk.desk.act("C-1", Act("note", text="seen"), "ada")
+    ((number, case),) = desk.desk.changes(first[-1][0])
+    assert (number, case["number"]) == (desk.desk.last_change(), "C-1")
+    desk.close()

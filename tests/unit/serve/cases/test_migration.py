@@ -1,0 +1,67 @@
+"""A file of version 1, as the code of that time wrote it, is brought up to date and keeps all that was said."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from tests.unit.serve.cases.casekit import START, Desk, alert
+
+from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.queue.filters import QueueFilter
+
+VERSION_1 = Path(__file__).parent / "cases_v1.sql"
+FIRST, SECOND = (f"00000000-0000-4000-8000-{number:012}" for number in (1, 2))
+
+
+def old(folder: Path) -> Desk:
+    path = folder / "serve" / "cases.db"
+    path.parent.mkdir(mode=0o700)
+    connection = sqlite3.connect(path)
+    connection.executescript(VERSION_1.read_text())
+    connection.close()
+    return Desk(folder)
+
+
+def test_all_that_was_said_is_there(tmp_path: Path) -> None:
+    desk = old(tmp_path)
+    assert [(each.record_id, each.is_fraud) for each in desk.cases.labels()] == [("t9", True), ("t3", False)]
+    first, second = desk.desk.case(FIRST), desk.desk.case("C-2")
+    assert (first["number"], first["status"], first["assignee"], first["version"]) == ("C-1", "acknowledged", "bob", 2)
+    assert [each["text"] for each in first["notes"]] == ["called the customer"]
+    assert first["alerts"] == [
+        {"alert_id": "al1", "stream": "payments", "record_id": "t1"},
+        {"alert_id": "al2", "stream": None, "record_id": None},
+    ]
+    assert (second["case_id"], second["status"], second["alert_count"]) == (SECOND, "resolved", 1)
+    assert second["resolved_at"] is not None
+    assert desk.cases.events(FIRST)[-1].after == {"state": "acknowledged", "assignee": "bob"}
+    with sqlite3.connect(desk.path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    connection.close()
+    desk.close()
+
+
+def test_old_cases_are_found_worked_on_and_joined(tmp_path: Path) -> None:
+    desk = old(tmp_path)
+
+    def found(**wanted: str) -> list[str]:
+        return [each["number"] for each in desk.desk.page(QueueFilter(**wanted), "bob").items]  # type: ignore[arg-type]
+
+    assert found(view="mine") == found(q="customer") == found(q="t1") == found(q="burst") == ["C-1"]
+    assert found(q="ring") == found(view="resolved") == ["C-2"]
+    desk.take(alert("new", START + 60_000))
+    assert desk.desk.case("C-1")["alert_ids"] == ["al1", "al2", "new"]
+    desk.take(alert("other", START, account="a9"))
+    assert found(view="unassigned") == ["C-3"]
+    assert desk.desk.act(FIRST, Act("resolve", label="fraud"), "bob")["status"] == "resolved"
+    desk.close()
+
+
+def test_it_is_brought_up_to_date_once(tmp_path: Path) -> None:
+    desk = old(tmp_path)
+    before = desk.desk.changes(0)
+    desk.close()
+    again = Desk(tmp_path)
+    assert again.desk.changes(0) == before
+    again.close()
