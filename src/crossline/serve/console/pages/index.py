@@ -11,5 +11,6 @@ from crossline.serve.console.pages.login.view import PAGE as LOGIN
 from crossline.serve.console.pages.page import Page
 from crossline.serve.console.pages.people.view import PAGE as PEOPLE
 from crossline.serve.console.pages.profile.view import PAGE as PROFILE
+from crossline.serve.console.pages.queue.view import PAGE as QUEUE
 
-PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, DECISIONS, AUDIT, PEOPLE, PROFILE, COMPONENTS)
+PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, QUEUE, DECISIONS, AUDIT, PEOPLE, PROFILE, COMPONENTS)
