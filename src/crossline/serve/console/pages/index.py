@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crossline.serve.console.pages.audit.view import PAGE as AUDIT
+from crossline.serve.console.pages.case.view import PAGE as CASE
 from crossline.serve.console.pages.components.view import PAGE as COMPONENTS
 from crossline.serve.console.pages.decisions.view import PAGE as DECISIONS
 from crossline.serve.console.pages.events.view import PAGE as EVENTS
@@ -13,4 +14,4 @@ from crossline.serve.console.pages.people.view import PAGE as PEOPLE
 from crossline.serve.console.pages.profile.view import PAGE as PROFILE
 from crossline.serve.console.pages.queue.view import PAGE as QUEUE
 
-PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, QUEUE, DECISIONS, AUDIT, PEOPLE, PROFILE, COMPONENTS)
+PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, QUEUE, CASE, DECISIONS, AUDIT, PEOPLE, PROFILE, COMPONENTS)
