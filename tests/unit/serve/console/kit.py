@@ -179,7 +179,8 @@ def room(
         path.mkdir(mode=0o700)
         config, stores = pipeline(folder), {}
     else:
-        shutil.copytree(project, folder, dirs_exist_ok=True)
+        shutil.copytree(project, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("in"))
+        (folder / "in").symlink_to(project / "in")  # nobody writes there
         config, clock.now_ms = read_pipeline_in_place(folder / "pipeline.yaml"), last_ms(folder) + 120_000
         desk = CaseDesk(Cases(path / FILE, clock_ms=clock), clock_ms=clock)
         stores = {"cases": StoredCases(desk), "desk": desk}

@@ -174,4 +174,8 @@ def _record(row: RecordRow, fields: Sequence[str]) -> Record:
 
 
 def _figure(bar: Any, words: Words, width: int) -> Figure:
+    if bar.what.startswith(bar.name):  # its words begin with what it is called
+        what = bar.what.removeprefix(bar.name)
+        drawn_bar = figure_bar(bar, width, words)
+        return Figure(bar.name.replace("_", " "), what, drawn_bar, words.value(bar.value, bar.unit), words.held(bar))
     return Figure(bar.name.replace("_", " "), bar.what, figure_bar(bar, width, words), words.value(bar.value, bar.unit), words.held(bar))

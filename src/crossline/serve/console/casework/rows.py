@@ -27,7 +27,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """A row. ``meta``: the second line; ``who``: who has it, and ``mark`` their initials; ``fresh``: it is new."""
+    """A row. ``meta``: the second line; ``who``: who has it, and ``mark`` their initials; ``amounts``: of all currencies, where there are several; ``fresh``: it is new."""
 
     number: str
     address: str
@@ -35,6 +35,7 @@ class CaseRow:
     sentence: tuple[Piece, ...]
     meta: str
     money: str
+    amounts: str
     decision: str
     who: str
     mark: str
@@ -62,7 +63,8 @@ def row_of(
         severity=case["severity"] or "info",
         sentence=pieces(case["sentence"], (each["value"] for each in case["entities"])),
         meta=" · ".join(_meta(case, linked)),
-        money=money,
+        money=_first(case["money"], code),
+        amounts=money if len(case["money"] or ()) > 1 else "",
         decision=str(decision.get("standing", "")),
         who=who or "",
         mark=initials(who) if who else "+",
@@ -130,6 +132,14 @@ def money_said(money: Sequence[Mapping[str, Any]] | None, code: str = "") -> str
     if not money:
         return ""
     return ", ".join(_amount(each, code) for each in money)
+
+
+def _first(money: Sequence[Mapping[str, Any]] | None, code: str) -> str:
+    """The largest amount, and how many others there are in other currencies."""
+    if not money:
+        return ""
+    largest = max(money, key=lambda each: Decimal(each["amount"]))
+    return _amount(largest, code) + (f" +{len(money) - 1}" if len(money) > 1 else "")
 
 
 def _amount(given: Mapping[str, Any], code: str) -> str:

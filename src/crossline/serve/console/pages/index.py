@@ -13,5 +13,6 @@ from crossline.serve.console.pages.page import Page
 from crossline.serve.console.pages.people.view import PAGE as PEOPLE
 from crossline.serve.console.pages.profile.view import PAGE as PROFILE
 from crossline.serve.console.pages.queue.view import PAGE as QUEUE
+from crossline.serve.console.pages.views.view import PAGE as VIEWS
 
-PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, QUEUE, CASE, DECISIONS, AUDIT, PEOPLE, PROFILE, COMPONENTS)
+PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, QUEUE, CASE, VIEWS, DECISIONS, AUDIT, PEOPLE, PROFILE, COMPONENTS)

@@ -50,7 +50,8 @@ function showPreview(row, now = false) {
 function amounts(some) {
   const sums = new Map();
   for (const row of some) {
-    for (const part of row.querySelector(".mo").textContent.trim().split(", ")) {
+    const cell = row.querySelector(".mo");
+    for (const part of (cell.title || cell.textContent.trim()).split(", ")) {
       const found = /^(?:([A-Z]{3}) )?([\d,]+(?:\.\d+)?)$/.exec(part);
       if (!found) continue;
       const code = found[1] ?? root.dataset.code;

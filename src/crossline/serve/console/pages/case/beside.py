@@ -17,6 +17,7 @@ from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import rule_defaults
 from crossline.core.workbench.said import said
+from crossline.serve.cases.intake.linking import LINKER
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.pages.case.context import Decided, Happened, RuleText, Step
 from crossline.serve.http.problems import ProblemError
@@ -24,7 +25,6 @@ from crossline.serve.http.reads.decisions import found_decisions
 from crossline.serve.http.reads.rules import versions_of
 
 AROUND, DECISIONS_MAX, TEXT_LINES = 2, 5, 14
-LINKER = "linking"
 
 
 def decided_of(asked: Asked, alert: Mapping[str, Any]) -> Decided | None:
