@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -37,6 +38,17 @@ class Judged:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, tuple[int, Mapping[str, Any]]] = OrderedDict()
+        self._asking: dict[str, asyncio.Future[Any]] = {}
+
+    def only_last(self, name: str, asking: asyncio.Future[Any]) -> None:
+        """What ``name`` asked for before is not waited for any more: who walks a list looks at the last one alone."""
+        with self._lock:
+            before = self._asking.pop(name, None)
+            self._asking[name] = asking
+            while len(self._asking) > CASES_MAX:
+                del self._asking[next(iter(self._asking))]
+        if before is not None and not before.done():
+            before.cancel()
 
     def get(self, alert_id: str, now_ms: int) -> Mapping[str, Any] | None:
         """The evidence of an alert, as the API said it; None where it has to be asked for."""

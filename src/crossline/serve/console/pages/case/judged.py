@@ -34,10 +34,15 @@ async def evidence(asked: Asked) -> Any:
     return EvidencePage(_shell(asked, number, "Evidence"), number, found, f"/cases/{number}?alert={alert_id}", asked.nonce)
 
 
-async def small(asked: Asked) -> SmallPart:
-    """The window for the preview."""
+async def small(asked: Asked) -> Any:
+    """The window for the preview; nothing where whoever asks looks at another case by then."""
     case, alert_id = await _case(asked)
-    found, words = timeline_of(await evidence_of(asked, alert_id)), words_of(asked, case)
+    asking = asyncio.ensure_future(evidence_of(asked, alert_id))
+    asked.parts.judged.only_last(asked.session_id or asked.who.name, asking)
+    await asyncio.wait([asking])
+    if asking.cancelled():
+        return Response(status_code=204)
+    found, words = timeline_of(asking.result()), words_of(asked, case)
     drawing = await asyncio.to_thread(drawn, found, SMALL, words)
     figures = tuple((each.name.replace("_", " "), words.value(each.value, each.unit), words.held(each)) for each in found.figures)
     return SmallPart(drawing, figures)
