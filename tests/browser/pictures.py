@@ -20,7 +20,11 @@ from .serving import serving
 DOCS = Path(__file__).parents[2] / "docs" / "pictures"
 MULE = "/cases/C-1?view=open"
 DESK, PHONE = (1440, 900), (390, 844)
-IN_DOCS = {"queue": ("/queue?view=open", DESK, "light"), "case": (MULE, DESK, "light"), "case-dark": (MULE, DESK, "dark")}
+IN_DOCS = {
+    "queue": ("/queue?view=open", DESK, "light"),
+    "case": (MULE, DESK, "light"),
+    "case-dark": (MULE, DESK, "dark"),
+}
 OTHERS = {
     "queue-dark": ("/queue?view=open", DESK, "dark"),
     "queue-narrow": ("/queue?view=open", PHONE, "light"),
@@ -73,8 +77,8 @@ def taken(browser: Browser, url: str, path: str, size: tuple[int, int], scheme: 
 
 def whole(page: Page) -> None:
     """Wait until nothing is asked for any more."""
-    expect(page.locator(".sk")).to_have_count(0, timeout=20_000)
-    expect(page.locator("#changes[hx-get]")).to_have_count(0, timeout=20_000)
+    expect(page.locator(".sk")).to_have_count(0, timeout=120_000)
+    expect(page.locator("#changes[hx-get]")).to_have_count(0, timeout=120_000)
     page.evaluate("document.fonts.ready")
 
 

@@ -48,5 +48,7 @@ async def called(
     told = orjson.loads(bytes(found)) if found else None
     if status >= 400:
         said = told if isinstance(told, dict) else {}
-        raise ProblemError(status, str(said.get("type", "")).rpartition(":")[2], str(said.get("detail", "it was refused")))
+        raise ProblemError(
+            status, str(said.get("type", "")).rpartition(":")[2], str(said.get("detail", "it was refused"))
+        )
     return status, told

@@ -32,7 +32,8 @@ class Parts:
     """What views are handed in.
 
     ``deps``: what the API's routes stand on. ``api``: these routes behind their access layer, which is told who asks.
-    ``charge``: counts requests of a principal, of the API and the console together. ``present``, ``judged``: what is remembered while people look at cases.
+    ``charge``: counts requests of a principal, of the API and the console together.
+    ``present``, ``judged``: what is remembered while people look at cases.
     """
 
     deps: Dependencies

@@ -15,8 +15,8 @@ from crossline.serve.console.asked import Asked
 from crossline.serve.console.casework.forms import counted
 from crossline.serve.console.casework.wanted import Wanted
 from crossline.serve.http.cases.acts import check_scope
-from crossline.serve.http.cases.asked import ActBody, asked as told
-from crossline.serve.http.cases.asked import desk_of
+from crossline.serve.http.cases.asked import ActBody, desk_of
+from crossline.serve.http.cases.asked import asked as told
 from crossline.serve.http.problems import invalid, not_found
 
 _FIELDS = ("to", "until", "text", "label", "reason", "alert_id")
@@ -67,7 +67,7 @@ def on_one(asked: Asked, case_id: str) -> Done:
 
 
 def on_many(asked: Asked) -> Done:
-    """Do what the form says on the cases that it names, or on all of its filter. Raises ProblemError as the API does."""
+    """Do what the form says on the cases that it names, or on all of its filter. Raises ProblemError."""
     form, desk = asked.form, desk_of(asked.parts.deps)
     body = act_of(form)
     check_scope(body, asked.who)

@@ -37,7 +37,13 @@ def changes_of(status: int, told: Mapping[str, Any], words: Words, money: str | 
     if status == 202:
         return Changes(share=float((told.get("progress") or {}).get("share") or 0.0))
     rows = tuple(
-        Change(each["what"], _value(each["was"], each["unit"], words, money), _value(each["turns_at"], each["unit"], words, money), each["then"], bool(each["sooner"]))
+        Change(
+            each["what"],
+            _value(each["was"], each["unit"], words, money),
+            _value(each["turns_at"], each["unit"], words, money),
+            each["then"],
+            bool(each["sooner"]),
+        )
         for each in told["rows"]
     )
     left = tuple(f"{each['what']}: {each['why']}" for each in told["not_found"])

@@ -17,7 +17,9 @@ _LINES = {"mine": "My cases", "snoozed": "Snoozed"}
 def waiting(asked: Asked) -> int | None:
     """Open cases that nobody has; None where this server has no cases."""
     desk = asked.parts.deps.desk
-    return None if desk is None else int(desk.counts(asked.who.name, {"w": QueueFilter(view="unassigned")})["w"]["count"])
+    return (
+        None if desk is None else int(desk.counts(asked.who.name, {"w": QueueFilter(view="unassigned")})["w"]["count"])
+    )
 
 
 def lines(asked: Asked) -> tuple[Line, ...]:
@@ -31,7 +33,9 @@ def lines(asked: Asked) -> tuple[Line, ...]:
     counts = desk.counts(asked.who.name, {**wanted, **named})
     here = _here(asked)
     made = [_line(label, Wanted({"view": name}), counts[name], here) for name, label in _LINES.items()]
-    made += [_line(each["name"], Wanted.of_body(each["query"]), counts[f"saved {each['name']}"], here) for each in saved]
+    made += [
+        _line(each["name"], Wanted.of_body(each["query"]), counts[f"saved {each['name']}"], here) for each in saved
+    ]
     return tuple(made)
 
 

@@ -99,7 +99,11 @@ def words_of(asked: Asked, case: Mapping[str, Any], noun: str = "records") -> Wo
 def width_of(asked: Asked) -> int:
     """How wide the drawing may be, as the page measured it."""
     given = asked.query.get("width") or asked.request.cookies.get(WIDTH_COOKIE, "")
-    return min(max(int(given), WIDTH_LEAST), WIDTH_MOST) if given.isascii() and given.isdigit() and len(given) < 5 else WIDTH
+    return (
+        min(max(int(given), WIDTH_LEAST), WIDTH_MOST)
+        if given.isascii() and given.isdigit() and len(given) < 5
+        else WIDTH
+    )
 
 
 def shown(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any], width: int) -> Evidence:
@@ -158,7 +162,9 @@ def as_csv(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any]) -> st
     times = {each.record_id: each.event_ms for each in found.records}
     for each in record_rows(found, fields, words):
         at = asked.times.moment(times[each.record_id]).iso
-        table.writerow(map(_cell, [each.record_id, at, each.mark, each.amount.replace(",", ""), *each.fields, each.note]))
+        table.writerow(
+            map(_cell, [each.record_id, at, each.mark, each.amount.replace(",", ""), *each.fields, each.note])
+        )
     return out.getvalue()
 
 
@@ -178,4 +184,10 @@ def _figure(bar: Any, words: Words, width: int) -> Figure:
         what = bar.what.removeprefix(bar.name)
         drawn_bar = figure_bar(bar, width, words)
         return Figure(bar.name.replace("_", " "), what, drawn_bar, words.value(bar.value, bar.unit), words.held(bar))
-    return Figure(bar.name.replace("_", " "), bar.what, figure_bar(bar, width, words), words.value(bar.value, bar.unit), words.held(bar))
+    return Figure(
+        bar.name.replace("_", " "),
+        bar.what,
+        figure_bar(bar, width, words),
+        words.value(bar.value, bar.unit),
+        words.held(bar),
+    )

@@ -108,7 +108,10 @@ def _parts(asked: Asked, act: str, cases: Sequence[Mapping[str, Any]], many: int
         "reopen": "Open again ",
         "detach": "Give this alert a case of its own, out of ",
     }.get(act, "")
-    ends = {"snooze": " until a time, or until a new alert joins.", "escalate": " to one person, out of the inbox of all others."}
+    ends = {
+        "snooze": " until a time, or until a new alert joins.",
+        "escalate": " to one person, out of the inbox of all others.",
+    }
     return (what, False), (named, True), (f"{ends.get(act, '.')}{held}", False)
 
 

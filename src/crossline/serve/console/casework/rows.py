@@ -27,7 +27,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """A row. ``meta``: the second line; ``who``: who has it, and ``mark`` their initials; ``amounts``: of all currencies, where there are several; ``fresh``: it is new."""
+    """A row.
+
+    ``meta``: the second line; ``amounts``: of all currencies, where there are several; ``who``: who has it,
+    ``mark``: the initials; ``quiet``: it is another person's; ``fresh``: it is new; ``name``: all of it, for who listens.
+    """
 
     number: str
     address: str

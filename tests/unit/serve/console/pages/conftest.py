@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ..cards import cards
-from ..kit import Room, room
+from ..cards import cards  # noqa: TID252 - the kit of the console's tests
+from ..kit import Room, room  # noqa: TID252 - the kit of the console's tests
 
 
 @pytest.fixture

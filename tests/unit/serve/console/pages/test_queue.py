@@ -11,7 +11,7 @@ import pytest
 
 from crossline.serve.cases.acts.values import Act
 
-from ..kit import HERE, Room, Seat
+from ..kit import HERE, Room, Seat  # noqa: TID252 - the kit of the console's tests
 
 ROW = re.compile(r'<li class="case[^"]*" data-case="(C-\d+)">')
 
@@ -98,9 +98,7 @@ def test_many_are_resolved_with_a_label_and_it_is_undone(casework: Room) -> None
     assert stored(casework, "SELECT seq FROM cases WHERE state = 'resolved' AND verdict = 1") == [(1,), (2,)]
     assert "2 cases resolved as fraud." in toast(seat)
     labelled = stored(casework, "SELECT count(DISTINCT record_id) FROM labels WHERE is_fraud = 1")
-    assert labelled == stored(
-        casework, "SELECT count(DISTINCT record_id) FROM case_alerts WHERE case_seq IN (1, 2)"
-    )
+    assert labelled == stored(casework, "SELECT count(DISTINCT record_id) FROM case_alerts WHERE case_seq IN (1, 2)")
     again = seat.act("/queue/act", form)  # they are resolved: nothing is done, and it says so
     assert again.status_code == 303
     assert "Nothing was done. Left as they are: C-2, and 1 more" in toast(seat)
@@ -135,7 +133,9 @@ def test_what_is_new_is_counted_from_where_one_looked(casework: Room) -> None:
     assert f"<b>3 new cases</b> above, {critical} of them critical. Show them" in text
     assert seat.get("/queue/news?view=open&seen=63").text.strip() == ""
     shown = seat.get("/queue?view=open&seen=60").text
-    assert re.findall(r'fresh-row" data-case="(C-\d+)"', shown) == [each for each in rows(shown) if each in {"C-61", "C-62", "C-63"}]
+    assert re.findall(r'fresh-row" data-case="(C-\d+)"', shown) == [
+        each for each in rows(shown) if each in {"C-61", "C-62", "C-63"}
+    ]
 
 
 def test_who_may_only_read_sees_acts_disabled_with_the_reason(casework: Room) -> None:

@@ -64,7 +64,7 @@ def _reason(each: Mapping[str, Any]) -> str:
 
 
 def rule_of(asked: Asked, alert: Mapping[str, Any]) -> RuleText | None:
-    """The version that fired, its difference to the one before, and what it means; None where nothing is known of it."""
+    """The version that fired, its difference to the one before, what it means; None: nothing is known of it."""
     config = asked.parts.deps.config
     try:
         rows = versions_of(config, alert["rule_id"])

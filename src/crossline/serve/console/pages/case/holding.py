@@ -37,7 +37,8 @@ def hold_fact(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any]) ->
     noun = records[0].stream.removesuffix("s")
     worth = f", {words.money(float(money), code=True)}" if any(each.amount is not None for each in records) else ""
     first, last = min(each.event_ms for each in records), max(each.event_ms for each in records)
-    said = f"From {words.clock(first, 1000)} to {words.clock(last, 1000)} this would have stopped {counted(len(records), noun)}{worth}."
+    span = f"From {words.clock(first, 1000)} to {words.clock(last, 1000)}"
+    said = f"{span} this would have stopped {counted(len(records), noun)}{worth}."
     return said + _good(asked, records, words)
 
 
@@ -60,7 +61,12 @@ async def place(asked: Asked, case: Mapping[str, Any]) -> str:
     alert = next((each for each in known if each["alert_id"] == form.get("alert_id")), None)
     if alert is None:
         raise invalid("/alert_id", "no alert of this case", "one whose entity is held")
-    body = {"key": alert["key"], "stream": alert["stream"], "until": form.get("until", ""), "reason": form.get("reason", "").strip()}
+    body = {
+        "key": alert["key"],
+        "stream": alert["stream"],
+        "until": form.get("until", ""),
+        "reason": form.get("reason", "").strip(),
+    }
     _, told = await called(asked, "POST", "/v1/holds", "/v1/holds", "", {**body, "action": form.get("action", "block")})
     until = asked.times.moment(parse_instant_ms(told["until"])).text
     return f"{', '.join(alert['key'].values())} is held until {until}."

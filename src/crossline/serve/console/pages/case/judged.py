@@ -31,7 +31,9 @@ async def evidence(asked: Asked) -> Any:
     if asked.by_htmx:
         return EvidencePart(found, asked.nonce)
     number = case["number"]
-    return EvidencePage(_shell(asked, number, "Evidence"), number, found, f"/cases/{number}?alert={alert_id}", asked.nonce)
+    return EvidencePage(
+        _shell(asked, number, "Evidence"), number, found, f"/cases/{number}?alert={alert_id}", asked.nonce
+    )
 
 
 async def small(asked: Asked) -> Any:
@@ -44,7 +46,9 @@ async def small(asked: Asked) -> Any:
         return Response(status_code=204)
     found, words = timeline_of(asking.result()), words_of(asked, case)
     drawing = await asyncio.to_thread(drawn, found, SMALL, words)
-    figures = tuple((each.name.replace("_", " "), words.value(each.value, each.unit), words.held(each)) for each in found.figures)
+    figures = tuple(
+        (each.name.replace("_", " "), words.value(each.value, each.unit), words.held(each)) for each in found.figures
+    )
     return SmallPart(drawing, figures)
 
 
@@ -79,4 +83,6 @@ async def _case(asked: Asked) -> tuple[Mapping[str, Any], str]:
 
 
 def _shell(asked: Asked, number: str, title: str) -> Any:
-    return asked.shell(f"{number}: {title}", (Crumb("Queue", "/queue"), Crumb(number, f"/cases/{number}"), Crumb(title)))
+    return asked.shell(
+        f"{number}: {title}", (Crumb("Queue", "/queue"), Crumb(number, f"/cases/{number}"), Crumb(title))
+    )

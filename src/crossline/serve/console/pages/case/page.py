@@ -68,7 +68,9 @@ def page(asked: Asked, case: Mapping[str, Any], *, fact: str = "", problem: str 
         rule=None if alert is None else rule_of(asked, alert),
         linked=tuple(near(asked, wanted, each, shared(each)) for each in desk.linked(number, NEAR_MAX)),
         similar=tuple(near(asked, wanted, each, became(each)) for each in desk.similar(number, NEAR_MAX)),
-        entities=tuple((each["field"].removesuffix("_id").replace("_", " "), each["value"]) for each in case["entities"]),
+        entities=tuple(
+            (each["field"].removesuffix("_id").replace("_", " "), each["value"]) for each in case["entities"]
+        ),
         activity=activity_of(asked, case),
         address=wanted.address(f"/cases/{number}"),
         back=wanted.text(),
@@ -85,12 +87,18 @@ def state_of(asked: Asked, case: Mapping[str, Any]) -> State:
     names = asked.parts.present.others(case["case_id"], asked.who.name, asked.parts.now_ms())
     seen, changed = asked.query, ""
     if seen.get("version") and seen["version"] != str(case["version"]):
-        parts = [f"now {counted(case['alert_count'], 'alert')}, was {seen['alerts']}"] if seen.get("alerts") not in {None, str(case["alert_count"])} else []
+        parts = (
+            [f"now {counted(case['alert_count'], 'alert')}, was {seen['alerts']}"]
+            if seen.get("alerts") not in {None, str(case["alert_count"])}
+            else []
+        )
         money = money_said(case["money"])
         parts += [f"{money} at risk, was {seen['money']}"] if seen.get("money") not in {None, money} else []
         at = asked.times.moment(parse_instant_ms(case["changed_at"])).text
         changed = f"changed {at} by {case['changed_by']}: {'; '.join(parts) or 'now ' + _status(case)}"
-    return State(tuple((each, initials(each)) for each in names), _over(asked, case), changed, f"/cases/{case['number']}")
+    return State(
+        tuple((each, initials(each)) for each in names), _over(asked, case), changed, f"/cases/{case['number']}"
+    )
 
 
 def _over(asked: Asked, case: Mapping[str, Any]) -> str:
@@ -172,9 +180,7 @@ def _acts(
     return (*found, Act("Resolve", "r", path("resolve"), "pri", why))
 
 
-def _ask(
-    asked: Asked, case: Mapping[str, Any], wanted: Wanted, alert_id: str, fact: str, problem: str
-) -> Ask | None:
+def _ask(asked: Asked, case: Mapping[str, Any], wanted: Wanted, alert_id: str, fact: str, problem: str) -> Ask | None:
     """The form of an act, where one is asked for, or was refused."""
     refused = asked.request.url.path.endswith("/hold")
     name = "hold" if refused else asked.form.get("act") or asked.query.get("ask", "")
@@ -185,14 +191,20 @@ def _ask(
     made = ask_of(asked, name, [case], (action, address, wanted.text()), problem=problem)
     if name == "hold":
         return _hold(asked, case, made, alert_id, fact)
-    return replace(made, alert=asked.query.get("alert", "") or asked.form.get("alert_id", "") if name == "detach" else "")
+    return replace(
+        made, alert=asked.query.get("alert", "") or asked.form.get("alert_id", "") if name == "detach" else ""
+    )
 
 
 def _hold(asked: Asked, case: Mapping[str, Any], made: Ask, alert_id: str, fact: str) -> Ask:
     alert = next((each for each in case["alerts"] if each["alert_id"] == alert_id), None)
     key: Sequence[str] = list(alert["key"].values()) if alert is not None else []
     stream = alert["stream"] if alert is not None else "records"
-    parts = ((f"Every record of {stream} with {', '.join(key)} is ", False), ("blocked, or what you choose,", True), (" from now on until its time.", False))
+    parts = (
+        (f"Every record of {stream} with {', '.join(key)} is ", False),
+        ("blocked, or what you choose,", True),
+        (" from now on until its time.", False),
+    )
     return replace(made, parts=parts, button="Hold", alert=alert_id, version="", choices=spans(asked), fact=fact)
 
 

@@ -10,7 +10,6 @@ from crossline.serve.cases.queue.walking import next_case
 from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.casework.acting import on_one
 from crossline.serve.console.casework.evidence import evidence_of
-from crossline.serve.console.casework.forms import counted
 from crossline.serve.console.casework.wanted import Wanted
 from crossline.serve.console.pages.case.context import StatePart
 from crossline.serve.console.pages.case.holding import hold_fact, place

@@ -88,7 +88,6 @@ class QueuePage:
     more: str
     total: int
     news: str
-    fresh: str
     empty: Empty | None
     preview: Preview | None
     ask: Ask | None

@@ -31,7 +31,9 @@ def preview_of(asked: Asked, wanted: Wanted, case_id: str) -> Preview:
         sentence=pieces(case["sentence"], (each["value"] for each in case["entities"])),
         at=moment,
         facts=tuple(_facts(case)),
-        chart=f"/cases/{number}/small/{alert['alert_id']}" if alert is not None and asked.allows("read:records") else "",
+        chart=f"/cases/{number}/small/{alert['alert_id']}"
+        if alert is not None and asked.allows("read:records")
+        else "",
         decision=standing,
         was=was if was != standing else "",
         decided="revised" if decision.get("revised") else "",

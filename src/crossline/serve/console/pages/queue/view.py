@@ -66,16 +66,13 @@ def view(asked: Asked) -> Shown | Response:
 def page(asked: Asked, wanted: Wanted, problem: str = "") -> QueuePage:
     """The page for those filters. ``problem``: why an act was not done."""
     desk, who = desk_of(asked.parts.deps), asked.who.name
-    which = wanted.filter()
     found = _page(asked, wanted)
     code = one_code(found.items)
     rows = _rows(asked, wanted, found.items, code)
     ask = _ask(asked, wanted, found, problem)
     last = newest(desk.file)
-    fresh = asked.query.get("seen", "")
     crumbs = (Crumb("Queue", "/queue?view=open"), Crumb(wanted.label))
     shell = asked.shell("Queue", crumbs, KEYS, scripts=("js/queue.js",))
-    del which
     return QueuePage(
         shell=shell,
         tabs=_tabs(asked, wanted),
@@ -89,7 +86,6 @@ def page(asked: Asked, wanted: Wanted, problem: str = "") -> QueuePage:
         more=_more(wanted, found, who),
         total=found.total,
         news=wanted.address("/queue/news", seen=str(last)),
-        fresh=fresh,
         empty=None if rows else _empty(asked, wanted),
         preview=preview_of(asked, wanted, found.items[0]["number"]) if rows else None,
         ask=ask,
@@ -198,31 +194,46 @@ def _empty(asked: Asked, wanted: Wanted) -> Empty:
         noun = "filter" if filters == 1 else "filters"
         are = "is" if count == "1" else "are"
         match = f"No case matches {filters} {noun}."
-        return Empty(match, f"{count} {are} {wanted.label.lower()} without {'it' if filters == 1 else 'them'}.", "Clear filters", without.address())
+        return Empty(
+            match,
+            f"{count} {are} {wanted.label.lower()} without {'it' if filters == 1 else 'them'}.",
+            "Clear filters",
+            without.address(),
+        )
     rows = desk.queue.rows(replace(wanted.filter(), view="resolved"), asked.who.name)
     last = max((desk.case(f"C-{row}")["resolved_at"] or "" for row in rows[-ROWS:].tolist()), default="")
     why = f"The last case was resolved at {asked.times.moment(parse_instant_ms(last)).text}." if last else ""
     nothing = {"open": "Nothing is open.", "mine": "You have no case.", "unassigned": "Every open case has somebody."}
-    return Empty(nothing.get(wanted.view, f"No case is {wanted.label.lower()}."), why or "Cases come here as rules raise alerts.")
+    return Empty(
+        nothing.get(wanted.view, f"No case is {wanted.label.lower()}."), why or "Cases come here as rules raise alerts."
+    )
 
 
 def _ask(asked: Asked, wanted: Wanted, found: Found, problem: str) -> Ask | None:
     """The form of an act, where one is asked for, or was refused."""
     name = asked.form.get("act") or asked.query.get("ask", "")
-    given = asked.form if asked.form else asked.query
+    given = asked.form or asked.query
     if name not in ASKS or not asked.allows("write:cases"):
         return None
     every = given.get("every") == "1"
-    desk = desk_of(asked.parts.deps)
     if every:
         cases: Sequence[Mapping[str, Any]] = found.items
         if found.total > len(cases):
             cases = []
-        return ask_of(asked, name, cases, ("/queue/act", wanted.address(), wanted.text()), every=True, count=found.total, problem=problem)
+        return ask_of(
+            asked,
+            name,
+            cases,
+            ("/queue/act", wanted.address(), wanted.text()),
+            every=True,
+            count=found.total,
+            problem=problem,
+        )
     names = given["case"].split("\n") if asked.form else asked.request.query_params.getlist("case")
     cases = [case_of(asked.parts.deps, each) for each in dict.fromkeys(names) if each]
-    del desk
-    return ask_of(asked, name, cases, ("/queue/act", wanted.address(), wanted.text()), problem=problem) if cases else None
+    return (
+        ask_of(asked, name, cases, ("/queue/act", wanted.address(), wanted.text()), problem=problem) if cases else None
+    )
 
 
 def _default(asked: Asked) -> Wanted | None:
