@@ -30,7 +30,7 @@ class CaseRow:
     """A row.
 
     ``meta``: the second line; ``amounts``: of all currencies, where there are several; ``who``: who has it,
-    ``mark``: the initials; ``quiet``: it is another person's; ``fresh``: it is new; ``name``: all of it, for who listens.
+    ``mark``: the initials; ``quiet``: it is another person's; ``fresh``: new; ``name``: all of it, for who listens.
     """
 
     number: str

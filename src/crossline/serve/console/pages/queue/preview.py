@@ -50,7 +50,8 @@ def gravest(case: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The alert whose sentence the case has; None where nothing is known of its alerts."""
     known = [each for each in case["alerts"] if "message" in each]
     mine = [each for each in known if each["message"] == case["sentence"]]
-    return (mine or known or [None])[-1]
+    found: list[Mapping[str, Any]] = mine or known
+    return found[-1] if found else None
 
 
 def near(asked: Asked, wanted: Wanted, case: Mapping[str, Any], said: str) -> Near:
