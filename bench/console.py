@@ -1,7 +1,7 @@
 """The pages of cases: how long the server takes for each, over many alerts on SQLite.
 
-``python -m bench.console [--alerts N] [--folder FOLDER] [--rounds N]``. The store is that of ``bench.cases``. The app is
-asked as a browser asks, without a network between; the target is 200 ms at the 99th percentile.
+``python -m bench.console [--alerts N] [--folder FOLDER] [--rounds N]``. The store is that of ``bench.cases``. The app
+is asked as a browser asks, without a network between; the target is 200 ms at the 99th percentile.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ async def timed(app: Split, made: Callable[[], str], rounds: int) -> list[float]
 
 def run(folder: Path, count: int, rounds: int) -> Report:
     """Make the store where it is not there, and time each page."""
-    report = Report("console", f"Pages of the console over cases, {rounds} times each, target {TARGET_MS:.0f} ms at p99")
+    report = Report(
+        "console", f"Pages of the console over cases, {rounds} times each, target {TARGET_MS:.0f} ms at p99"
+    )
     desk, cases, alerts = desk_in(folder, count)
     report.add(page="(the store)", cases=cases, alerts=alerts)
     app, close = console_of(folder, desk)

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from crossline.core.texts.problems import shown
+from crossline.serve.cases.acts.bulk import COUNT_FROM
 from crossline.serve.cases.acts.values import Act
 from crossline.serve.cases.queue.walking import acted_at, last_act_ms
 from crossline.serve.console.asked import Asked
@@ -74,8 +75,9 @@ def on_many(asked: Asked) -> Done:
     names = [each for each in form.get("case", "").split("\n") if each]
     every = form.get("every") == "1"
     count = form.get("count", "")
-    if every and form.get("typed", count) != count:
-        raise invalid("/typed", shown(form["typed"]), f"{count}, for so many cases there are")
+    many = int(count) if every and count.isdigit() else len(names)
+    if many > COUNT_FROM and form.get("typed", "").replace(",", "") != str(many):
+        raise invalid("/typed", shown(form.get("typed", "")), f"{many}, for so many cases are changed")
     expected = int(count) if count.isdigit() else None
     wanted: Any = Wanted.of_text(form.get("back", "")).filter() if every else names
     if not every and not names:

@@ -30,7 +30,7 @@ class CaseRow:
     """A row.
 
     ``meta``: the second line; ``amounts``: of all currencies, where there are several; ``who``: who has it,
-    ``mark``: the initials; ``quiet``: it is another person's; ``fresh``: new; ``name``: all of it, for who listens.
+    ``mark``: the initials; ``quiet``: it is another person's; ``fresh``: new; ``name``: the rest of its name, for who listens.
     """
 
     number: str
@@ -59,7 +59,7 @@ def row_of(
     decision = case["decision"] or {}
     money = money_said(case["money"], code)
     age = asked.times.age(last_ms)
-    said = [case["severity"] or "no severity", case["sentence"], f"at risk {money}" if money else ""]
+    said = [f"at risk {money}" if money else ""]
     said += [str(decision.get("standing", "")).replace("_", " "), f"{age} ago"]
     return CaseRow(
         number=case["number"],

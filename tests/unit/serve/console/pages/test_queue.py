@@ -123,7 +123,17 @@ def test_all_of_a_filter_needs_the_count_that_there_is(casework: Room) -> None:
     assert stored(casework, "SELECT count(*) FROM cases WHERE state = 'snoozed'") == [(0,)]
     assert seat.act("/queue/act", form).status_code == 303
     assert stored(casework, "SELECT count(*) FROM cases WHERE state = 'snoozed'") == [(12,)]
-    assert seat.act("/queue/act", {**form, "typed": "1"}).status_code == 422
+
+
+def test_more_than_100_are_typed(casework: Room) -> None:
+    seat = casework.seated("ines.vale")
+    names = [f"C-{number}" for number in range(1, 102)]
+    answer = seat.act("/queue/act", {"act": "assign", "case": names, "back": ""})
+    assert answer.status_code == 422
+    assert "101, for so many cases are changed" in answer.text
+    assert stored(casework, "SELECT count(*) FROM cases WHERE assignee IS NOT NULL") == [(0,)]
+    seat.act("/queue/act", {"act": "assign", "case": names, "back": "", "typed": "101", "count": "101"})
+    assert stored(casework, "SELECT count(*) FROM cases WHERE assignee IS NOT NULL") == [(63,)]  # so many there are
 
 
 def test_what_is_new_is_counted_from_where_one_looked(casework: Room) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 from crossline.core.basics.times import parse_instant_ms
 from crossline.serve.console.asked import Asked
@@ -209,5 +210,5 @@ def _hold(asked: Asked, case: Mapping[str, Any], made: Ask, alert_id: str, fact:
 
 
 def _state_path(case: Mapping[str, Any]) -> str:
-    money = money_said(case["money"]).replace(" ", "+")
-    return f"/cases/{case['number']}/state?version={case['version']}&alerts={case['alert_count']}&money={money}"
+    seen = {"version": case["version"], "alerts": case["alert_count"], "money": money_said(case["money"])}
+    return f"/cases/{case['number']}/state?{urlencode(seen)}"

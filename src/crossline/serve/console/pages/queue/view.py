@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
 
 from crossline.core.basics.times import parse_instant_ms
+from crossline.serve.cases.queue import reading
 from crossline.serve.cases.queue.pages import QueuePage as Found
 from crossline.serve.cases.queue.views import views
 from crossline.serve.cases.queue.walking import linked_counts, newest, news
+from crossline.serve.cases.rows import seq_of
+from crossline.serve.cases.values import NotThereError
 from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.casework.acting import on_many, undone
 from crossline.serve.console.casework.counts import lines, said, waiting
@@ -24,12 +28,12 @@ from crossline.serve.console.pages.queue.context import Empty, MoreRows, NewsPar
 from crossline.serve.console.pages.queue.preview import preview_of
 from crossline.serve.console.said import saying
 from crossline.serve.http.cases.asked import asked as told
-from crossline.serve.http.cases.asked import case_of, desk_of
+from crossline.serve.http.cases.asked import desk_of
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import cursor_of, place_of
 from crossline.serve.http.problems import ProblemError, not_found
 
-ROWS = 50
+ROWS, LISTED_MAX = 50, 1_000
 TABS = ("unassigned", "mine", "open", "snoozed")
 KEYS = (
     Key(("j", "k"), "next, previous case"),
@@ -48,7 +52,6 @@ KEYS = (
     Key(("n",), "note"),
     Key((".",), "show new cases"),
     Key(("f",), "filter"),
-    Key(("[", "]"), "previous, next alert"),
 )
 WHY_NOT = "Your roles let you read cases and not change them: that takes write:cases."
 
@@ -217,9 +220,8 @@ def _ask(asked: Asked, wanted: Wanted, found: Found, problem: str) -> Ask | None
         return None
     every = given.get("every") == "1"
     if every:
-        cases: Sequence[Mapping[str, Any]] = found.items
-        if found.total > len(cases):
-            cases = []
+        cases = _all(asked, wanted) if len(found.items) < found.total <= LISTED_MAX else found.items
+        cases = cases if found.total <= LISTED_MAX else []  # of more than that only the count is told
         return ask_of(
             asked,
             name,
@@ -230,10 +232,24 @@ def _ask(asked: Asked, wanted: Wanted, found: Found, problem: str) -> Ask | None
             problem=problem,
         )
     names = given["case"].split("\n") if asked.form else asked.request.query_params.getlist("case")
-    cases = [case_of(asked.parts.deps, each) for each in dict.fromkeys(names) if each]
+    cases = _named(asked, names)
     return (
         ask_of(asked, name, cases, ("/queue/act", wanted.address(), wanted.text()), problem=problem) if cases else None
     )
+
+
+def _named(asked: Asked, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    """Those of these cases that there are."""
+    file, seqs = desk_of(asked.parts.deps).file, []
+    for each in dict.fromkeys(names):
+        with suppress(NotThereError):
+            seqs.append(seq_of(file, each))
+    return reading.listed(file, seqs)
+
+
+def _all(asked: Asked, wanted: Wanted) -> Sequence[Mapping[str, Any]]:
+    desk = desk_of(asked.parts.deps)
+    return told(lambda: desk.page(wanted.filter(), asked.who.name, wanted.sort, None, LISTED_MAX)).items
 
 
 def _default(asked: Asked) -> Wanted | None:
