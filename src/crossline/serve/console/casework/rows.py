@@ -30,7 +30,8 @@ class CaseRow:
     """A row.
 
     ``meta``: the second line; ``amounts``: of all currencies, where there are several; ``who``: who has it,
-    ``mark``: the initials; ``quiet``: it is another person's; ``fresh``: new; ``name``: the rest of its name, for who listens.
+    ``mark``: the initials; ``quiet``: it is another person's; ``fresh``: it is new; ``name``: what else it is called
+    for who listens.
     """
 
     number: str
