@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -70,6 +71,13 @@ Opened = Callable[..., Watched]
 @pytest.fixture
 def opened(browser: Browser, site: Site) -> Iterator[Opened]:
     """Opens pages; at the end none of them may have complained, or asked anybody else."""
+    with watching(browser, site) as opener:
+        yield opener
+
+
+@contextmanager
+def watching(browser: Browser, site: Site) -> Iterator[Opened]:
+    """Opens pages of a site; at the end none of them may have complained, or asked anybody else."""
     made: list[Watched] = []
 
     def open_page(width: int = 1440, height: int = 900, scheme: str = "light", **more: object) -> Watched:

@@ -38,6 +38,7 @@ REASONS = {
     "minutes, and 2 GB of disk": "the same command runs over a few payments in the tests of the command",
     "needs an engine of containers": "the files that are named are held against the code in test_deploy.py",
     "needs an API that serves": "tests/unit/client asks one for each call; README's lines run in test_checkout.py",
+    "serves until it is stopped": "tests/browser serves the console, and tests of the command start it",
     "minutes of compiling": "the tests that are named run in the suite, and the measurement among the others",
 }
 LANGUAGES = {"", "sh", "python", "yaml", "json", "sql", "http"}

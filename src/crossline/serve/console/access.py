@@ -8,6 +8,9 @@ _PUBLIC = Need(public=True)
 _ANYBODY_KNOWN = Need()
 _READ = Need(("read:alerts",))
 _DECISIONS = Need(("read:alerts", "decide"))
+_RECORDS = Need(("read:records",))
+_CASES = Need(("write:cases",))
+_HOLD = Need(("hold",))
 _ADMIN = Need(("admin",))
 
 # Every page and every act, and what it needs. One that is not here is refused to everybody (a test tells).
@@ -27,11 +30,28 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("POST", "/people/{name}/disable"): _ADMIN,
     ("POST", "/people/{name}/enable"): _ADMIN,
     ("GET", "/audit"): _ADMIN,
+    ("GET", "/queue"): _READ,
+    ("GET", "/queue/more"): _READ,
+    ("GET", "/queue/news"): _READ,
+    ("GET", "/queue/preview/{case_id}"): _READ,
+    ("POST", "/queue/act"): _CASES,
+    ("POST", "/queue/undo/{at}"): _CASES,
+    ("GET", "/cases/{case_id}"): _READ,
+    ("GET", "/cases/{case_id}/state"): _READ,
+    ("GET", "/cases/{case_id}/small/{alert_id}"): _RECORDS,
+    ("GET", "/cases/{case_id}/evidence/{alert_id}"): _RECORDS,
+    ("GET", "/cases/{case_id}/changes/{alert_id}"): _RECORDS,
+    ("GET", "/cases/{case_id}/records/{alert_id}"): _RECORDS,
+    ("POST", "/cases/{case_id}/act"): _CASES,
+    ("POST", "/cases/{case_id}/hold"): _HOLD,
+    ("GET", "/views"): _READ,
+    ("POST", "/views"): _CASES,
+    ("POST", "/views/forget"): _CASES,
     ("GET", "/decisions"): _READ,
     ("GET", "/decisions/{decision_id}"): _DECISIONS,
     ("GET", "/components"): _ANYBODY_KNOWN,
 }
 # What a tab asks by itself: a session that nobody uses ends in spite of it.
-UNATTENDED = frozenset({"/events"})
+UNATTENDED = frozenset({"/events", "/queue/news", "/cases/{case_id}/state"})
 # What writes its own audit events, since who asks is not known before.
 AUDITS_ITSELF = frozenset({"/login"})

@@ -76,7 +76,7 @@ class Gate:
         given = self.session_id_of(headers)
         session = None
         if given:
-            used = scope["path"] not in UNATTENDED
+            used = route is None or route.template not in UNATTENDED
             session = await asyncio.to_thread(self._parts.sessions.find, given, self._parts.now_ms(), used=used)
         if session is None:
             self._charge_peer(scope)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.roles import Principal
+from crossline.serve.console.casework.looking import Judged, Present
 from crossline.serve.console.people.kept import kept_in
 from crossline.serve.console.people.preferences import PreferenceFile
 from crossline.serve.console.people.provider import ProviderLogin
@@ -32,6 +33,7 @@ class Parts:
 
     ``deps``: what the API's routes stand on. ``api``: these routes behind their access layer, which is told who asks.
     ``charge``: counts requests of a principal, of the API and the console together.
+    ``present``, ``judged``: what is remembered while people look at cases.
     """
 
     deps: Dependencies
@@ -44,6 +46,8 @@ class Parts:
     tries: Tries
     preferences: PreferenceFile
     provider: ProviderLogin | None = None
+    present: Present = field(default_factory=Present)
+    judged: Judged = field(default_factory=Judged)
 
     def now_ms(self) -> int:
         """Epoch milliseconds."""

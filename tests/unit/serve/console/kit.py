@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,16 +19,23 @@ from argon2 import PasswordHasher
 
 from crossline.core.settings.config import PipelineConfig, load_pipeline
 from crossline.core.settings.process.serve import LimitSettings, OidcSettings, ServeSettings
+from crossline.rulelog.content import read_pipeline_in_place
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.access.roles import Principal
+from crossline.serve.app.audited import Audited
 from crossline.serve.app.split import Split
+from crossline.serve.app.stored import StoredCases
+from crossline.serve.cases.cases import FILE, Cases
+from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import Parts, parts_of
 from crossline.serve.console.people.passwords import Passwords
 from crossline.serve.console.people.users import UserFile
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
+
+from .cards import CASEWORK, last_ms
 
 NOW_MS = 1_795_500_256_550  # 2026-11-24T06:04:16.550Z, a Tuesday
 PASSWORD = "correct horse battery"
@@ -159,11 +167,24 @@ def room(
     limits: LimitSettings | None = None,
     oidc: OidcSettings | None = None,
     environment: Mapping[str, str] | None = None,
+    project: Path | None = None,
     **more: Any,
 ) -> Iterator[Room]:
-    """The API and the console behind one address, as ``compose`` puts them together."""
+    """The API and the console behind one address, as ``compose`` puts them together.
+
+    ``project``: a pipeline's folder, of which a copy is served, cases with it; None: a pipeline that never ran.
+    """
     clock, path = Clock(), folder / "serve"
-    path.mkdir(mode=0o700)
+    if project is None:
+        path.mkdir(mode=0o700)
+        config, stores = pipeline(folder), {}
+    else:
+        shutil.copytree(project, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("in"))
+        (folder / "in").symlink_to(project / "in")  # nobody writes there
+        config, clock.now_ms = read_pipeline_in_place(folder / "pipeline.yaml"), last_ms(folder) + 120_000
+        desk = CaseDesk(Cases(path / FILE, clock_ms=clock), clock_ms=clock)
+        stores = {"cases": StoredCases(desk), "desk": desk}
+        more = {"cases": CASEWORK, **more}
     settings = ServeSettings(
         open=open_,
         path=str(path),
@@ -174,10 +195,11 @@ def room(
         **more,
     )
     audit = AuditLog(path / "audit", clock)
-    deps = Dependencies(folder / "pipeline.yaml", pipeline(folder), path, audit=audit.path, now_ms=clock)
+    given: Any = {"audit": audit.path, "now_ms": clock, **stores}
+    deps = Dependencies(folder / "pipeline.yaml", config, path, **given)
     rest = create_api(deps)
     access = guarded(rest, settings)
-    made = parts_of(deps, settings, rest, audit, access.charge, environment or {})
+    made = parts_of(deps, settings, Audited(rest, audit), audit, access.charge, environment or {})
     users = UserFile(Path(settings.users), FAST)
     made.sessions._users = users
     parts = replace(made, users=users)
@@ -187,6 +209,8 @@ def room(
     finally:
         apart(console.close)
         apart(rest.state.close)
+        if deps.desk is not None:
+            deps.desk.cases.close()
 
 
 def apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.layout.shell import GLOBAL_KEYS, SEARCH_KEY, Crumb, Group, Key, Line, Shell, Who, initials
@@ -53,10 +53,17 @@ class Frame:
     def _groups(self, asked: Asked, seen: Sequence[Page]) -> tuple[Group, ...]:
         made = []
         for label in GROUPS:
-            lines = tuple(_line(asked, each, counted=True) for each in seen if each.group == label)
+            lines = tuple(line for each in seen if each.group == label for line in _lines(asked, each))
             if lines:
                 made.append(Group(label, lines))
         return tuple(made)
+
+
+def _lines(asked: Asked, page: Page) -> tuple[Line, ...]:
+    """The line of a page, and those beneath it: of several that fit the address, only the closest is current."""
+    beneath = page.more(asked) if page.more is not None else ()
+    first = _line(asked, page, counted=True)
+    return (replace(first, current=first.current and not any(each.current for each in beneath)), *beneath)
 
 
 def _line(asked: Asked, page: Page, *, counted: bool = False) -> Line:

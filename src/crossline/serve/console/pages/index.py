@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crossline.serve.console.pages.audit.view import PAGE as AUDIT
+from crossline.serve.console.pages.case.view import PAGE as CASE
 from crossline.serve.console.pages.components.view import PAGE as COMPONENTS
 from crossline.serve.console.pages.decisions.view import PAGE as DECISIONS
 from crossline.serve.console.pages.events.view import PAGE as EVENTS
@@ -11,5 +12,7 @@ from crossline.serve.console.pages.login.view import PAGE as LOGIN
 from crossline.serve.console.pages.page import Page
 from crossline.serve.console.pages.people.view import PAGE as PEOPLE
 from crossline.serve.console.pages.profile.view import PAGE as PROFILE
+from crossline.serve.console.pages.queue.view import PAGE as QUEUE
+from crossline.serve.console.pages.views.view import PAGE as VIEWS
 
-PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, DECISIONS, AUDIT, PEOPLE, PROFILE, COMPONENTS)
+PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, QUEUE, CASE, VIEWS, DECISIONS, AUDIT, PEOPLE, PROFILE, COMPONENTS)

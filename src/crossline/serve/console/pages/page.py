@@ -35,7 +35,8 @@ class Page:
 
     ``ways``: the first is the page itself, the others its acts and parts. ``label``, ``group``: its line in the rail,
     where it has one. ``count``: what stands behind its label, of what a person must act on; None: nothing.
-    ``tab``: one of the four at the foot of narrow screens. ``only_open``: of the open demonstration alone.
+    ``more``: further lines (``Line``) beneath its own. ``tab``: one of the four at the foot of narrow screens.
+    ``only_open``: of the open demonstration alone.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Page:
     label: str = ""
     group: Group | None = None
     count: Callable[[Any], int | None] | None = None
+    more: Callable[[Any], tuple[Any, ...]] | None = None
     tab: bool = False
     only_open: bool = False
 

@@ -50,7 +50,7 @@ def act_routes(deps: Dependencies) -> APIRouter:
         `undo` takes back one's own last act on the case, within ten minutes and where nothing has changed since.
         """
         only_known(request)
-        _check_scope(wanted, who)
+        check_scope(wanted, who)
         before = case_of(deps, case_id)
         if wanted.act != "note" or if_match is not None:
             check_match(if_match, etag_of(before), f"case {case_id}")
@@ -62,7 +62,7 @@ def act_routes(deps: Dependencies) -> APIRouter:
     def bulk(request: Request, wanted: BulkBody, who: Asking) -> Any:
         """In one transaction. Cases on which it does not fit are left as they are, and `refused` says why."""
         only_known(request)
-        _check_scope(wanted.act, who)
+        check_scope(wanted.act, who)
         if (wanted.case_ids is None) == (wanted.filter is None):
             raise invalid("/case_ids", "both or neither of case_ids and filter", "one of them")
         cases = wanted.filter.wanted() if wanted.filter is not None else wanted.case_ids or []
@@ -72,6 +72,7 @@ def act_routes(deps: Dependencies) -> APIRouter:
     return routes
 
 
-def _check_scope(wanted: ActBody, who: Principal) -> None:
+def check_scope(wanted: ActBody, who: Principal) -> None:
+    """Raise ProblemError (403) for a label by who may give none."""
     if wanted.label is not None and LABELS not in who.scopes:
         raise refusal(403, f"found a label, and a credential without the scope {LABELS}; expected both, or no label")

@@ -39,7 +39,7 @@ def page(width: int, tokens: str) -> str:
     parts += [f"<p>{_html(sparkline(values, 112, band))}</p>" for values, band in lines]
     counts = [1, 0, 2, 3, 9, 14, 22, 30, 38, 41, 40, 33, 25, 18, 12, 6, 3, 2, 1, 1, 0, 0, 1]
     parts.append("<h2>Histogram</h2>" + _html(histogram(counts, 100, 2600, width, 4159.11, 3250, "usual 200 to 2,600")))
-    css = (Path(charts.__file__).parent / "charts.css").read_text()
+    css = (Path(charts.__file__).parents[1] / "assets" / "css" / "71-charts.css").read_text()
     more = "main{padding:16px;height:auto} svg.key{display:inline-block} h2{margin:18px 0 6px}"
     return f"<!doctype html><meta charset=utf-8><style>{tokens}{css}{more}</style><body><main>{''.join(parts)}</main>"
 

@@ -27,7 +27,7 @@ from .samples import BARS, CORRELATION, MANY, PACIFIC, SENDERS, SEQUENCE, TRAVEL
 WORDS = Words(currency="EUR", minor=100, noun="payments")
 TIMELINES = {"window": SENDERS, "many": MANY, "sequence": SEQUENCE, "travel": TRAVEL, "pacific": PACIFIC}
 WIDTHS = (320, 596, 872, 1200)
-CSS = (Path(charts.__file__).parent / "charts.css").read_text()
+CSS = (Path(charts.__file__).parents[1] / "assets" / "css" / "71-charts.css").read_text()
 
 
 def drawn(shown: Timeline, width: int = 872) -> Element:

@@ -1,0 +1,28 @@
+// New cases of the view: told as a count, at most every 30 s to who listens; the list does not move.
+
+const ASK_MS = 1000; // many changes at once are one question
+const SAID_MS = 30000;
+
+export function startNews(place, said) {
+  if (!place) return;
+  let waiting = null;
+  let told = 0;
+  let speaking = null;
+  const speak = () => {
+    speaking = null;
+    told = performance.now();
+    said.textContent = place.textContent.trim().replace(/\s*\.$/, "");
+  };
+  const ask = async () => {
+    waiting = null;
+    const answer = await fetch(place.dataset.news, { headers: { "HX-Request": "true" } });
+    if (!answer.ok) return;
+    const text = await answer.text();
+    if (text.trim() === "") return;
+    place.replaceChildren(...new DOMParser().parseFromString(text, "text/html").body.childNodes);
+    speaking ??= setTimeout(speak, told === 0 ? 0 : Math.max(0, SAID_MS - (performance.now() - told)));
+  };
+  document.addEventListener("crossline:event", ({ detail }) => {
+    if (detail.kind === "case" || detail.kind === "gap") waiting ??= setTimeout(ask, ASK_MS);
+  });
+}

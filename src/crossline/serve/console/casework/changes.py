@@ -1,0 +1,60 @@
+"""What would not have fired, as a page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crossline.core.basics.times import parse_instant_ms
+from crossline.serve.console.charts.words import Words, duration, number
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change under which the verdict turns. ``sooner``: the rule would have fired sooner with it."""
+
+    what: str
+    was: str
+    turns: str
+    then: str
+    sooner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """``share``: how far the search is, 0 to 1; None: it is over. ``why_none``: why nothing was looked for."""
+
+    rows: tuple[Change, ...] = ()
+    left: tuple[str, ...] = ()
+    why_none: str = ""
+    share: float | None = None
+    runs: int = 0
+
+
+def changes_of(status: int, told: Mapping[str, Any], words: Words, money: str | None) -> Changes:
+    """The answer of the API in words."""
+    if status == 202:
+        return Changes(share=float((told.get("progress") or {}).get("share") or 0.0))
+    rows = tuple(
+        Change(
+            each["what"],
+            _value(each["was"], each["unit"], words, money),
+            _value(each["turns_at"], each["unit"], words, money),
+            each["then"],
+            bool(each["sooner"]),
+        )
+        for each in told["rows"]
+    )
+    left = tuple(f"{each['what']}: {each['why']}" for each in told["not_found"])
+    return Changes(rows, left, told.get("why_none") or "", None, int(told.get("runs") or 0))
+
+
+def _value(value: Any, unit: str, words: Words, money: str | None) -> str:
+    if value is None:
+        return ""
+    if unit == "instant":
+        return words.clock(parse_instant_ms(value))
+    if unit == "ms":
+        return duration(value)
+    return words.money(value) if unit and unit == money else number(value)

@@ -1,0 +1,202 @@
+"""The queue and the case in a browser: by keys alone, many at once, two people, every width, axe on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from unit.serve.console.cards import cards
+from unit.serve.console.kit import room
+
+from .conftest import Opened, Site, Watched, watching
+from .serving import serving
+from .test_pages import faults
+
+pytestmark = pytest.mark.xdist_group("browser")
+MULE = "/cases/C-1?view=open"
+LATE_MS = 120_000  # what the engine judges anew takes its time where other tests run
+SIZES = ((1440, 900), (1100, 800), (720, 900), (390, 844))
+
+
+@pytest.fixture(scope="session")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A console over cases of real alerts."""
+    with room(tmp_path_factory.mktemp("casework"), project=cards()) as made:
+        for name in ("ines.vale", "tomas.brandt"):
+            made.user(name, "analyst")
+        made.user("vera.view", "viewer")
+        with serving(made.app) as url:
+            yield Site(made, url, url)
+
+
+@pytest.fixture
+def seated(browser: Browser, desk: Site) -> Iterator[Opened]:
+    """Opens a page for somebody who is logged in, and looks afterwards whether its browser complained."""
+    with watching(browser, desk) as opened:
+
+        def open_for(name: str = "ines.vale", path: str = "/queue?view=open", **more: object) -> Watched:
+            at = opened(**more)
+            at.log_in(name, path)
+            return at
+
+        yield open_for
+
+
+def come(page: Page) -> None:
+    """Wait until the parts that come later are there."""
+    expect(page.locator(".sk")).to_have_count(0, timeout=LATE_MS)
+    expect(page.locator("#changes[hx-get]")).to_have_count(0, timeout=LATE_MS)
+
+
+def row_in_focus(page: Page) -> str | None:
+    return page.locator("#cases .case.on").get_attribute("data-case")
+
+
+def test_the_queue_is_walked_by_keys_alone(seated: Opened) -> None:
+    page = seated().page
+    first, second = (page.locator("#cases .case").nth(number).get_attribute("data-case") for number in (0, 1))
+    assert row_in_focus(page) == first
+    page.keyboard.press("j")
+    assert row_in_focus(page) == second
+    expect(page.locator("#preview .head")).to_contain_text(str(second))
+    page.keyboard.press("k")
+    page.keyboard.press("x")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("X")
+    expect(page.locator("#picked")).to_contain_text("3 selected")
+    page.keyboard.press("Escape")
+    expect(page.locator("#pick")).to_be_hidden()
+    page.keyboard.press("f")
+    expect(page.locator(".dropf")).to_be_visible()
+    page.keyboard.press("k")  # focus is on the summary still, which is no field
+    at = row_in_focus(page)
+    page.keyboard.press("o")
+    page.wait_for_url(f"**/cases/{at}?view=open")
+    page.go_back()
+    page.wait_for_url("**/queue?view=open")
+    expect(page.locator("#cases .case.on")).to_have_attribute("data-case", str(at))
+    expect(page.locator("#cases .case.on a")).to_be_focused()
+
+
+def test_the_next_rows_come_before_they_are_reached(seated: Opened) -> None:
+    page = seated().page
+    expect(page.locator("#cases .case")).to_have_count(50)
+    page.locator("#cases").evaluate("list => list.scrollTo(0, list.scrollHeight / 2)")
+    expect(page.locator("#cases .case")).to_have_count(63)
+    expect(page.locator("#more-rows")).to_have_count(0)
+
+
+def test_many_are_resolved_and_it_is_undone(seated: Opened) -> None:
+    page = seated(path="/queue?view=open&rule=merchant_turnover").page
+    for _ in range(3):
+        page.keyboard.press("x")
+        page.keyboard.press("j")
+    expect(page.locator("#picked")).to_contain_text("3 selected")
+    page.keyboard.press("r")
+    expect(page.locator("#ask")).to_contain_text("Resolve 3 cases")
+    page.get_by_label("fraud", exact=True).check()
+    page.get_by_role("button", name="Resolve 3").click()
+    expect(page.get_by_text("3 cases resolved as fraud.")).to_be_visible()
+    expect(page.locator("#cases .case")).to_have_count(9)
+    page.keyboard.press("z")
+    expect(page.get_by_text("Undone for 3 cases.")).to_be_visible()
+    expect(page.locator("#cases .case")).to_have_count(12)
+
+
+def test_assigning_keeps_the_place(seated: Opened) -> None:
+    page = seated(path="/queue?view=open&rule=card_two_countries").page
+    for _ in range(5):
+        page.keyboard.press("j")
+    at = row_in_focus(page)
+    page.keyboard.press("a")
+    expect(page.get_by_text(f"{at} assigned to you.")).to_be_visible()
+    expect(page.locator("#cases .case.on")).to_have_attribute("data-case", str(at))
+    expect(page.locator("#cases .case.on .av")).to_have_text("IV")
+    page.keyboard.press("z")
+    expect(page.get_by_text("Undone for 1 case.")).to_be_visible()
+
+
+def test_new_cases_are_told_and_nothing_moves(seated: Opened) -> None:
+    page = seated().page
+    page.evaluate("document.querySelector('#news').dataset.news = '/queue/news?view=open&seen=60'")
+    at, before = row_in_focus(page), page.locator("#cases .case").count()
+    page.evaluate("document.dispatchEvent(new CustomEvent('crossline:event', {detail: {kind: 'case', body: {}}}))")
+    expect(page.locator("#news")).to_contain_text("3 new cases above")
+    expect(page.locator("#news-said")).to_contain_text("3 new cases above")
+    assert (row_in_focus(page), page.locator("#cases .case").count()) == (at, before)
+    page.keyboard.press(".")
+    page.wait_for_url("**seen=60")
+    expect(page.locator("#cases .fresh-row")).to_have_count(3)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_width_holds_and_axe_finds_nothing(seated: Opened, axe: str, size: tuple[int, int], scheme: str) -> None:
+    page = seated(width=size[0], height=size[1], scheme=scheme).page
+    paths = (
+        "/queue?view=open",
+        "/queue?view=open&ask=resolve&case=C-2",
+        MULE,
+        f"{MULE}&ask=snooze",
+        "/views?view=mine",
+    )
+    for path in paths:
+        page.goto(page.url.partition("/queue")[0].partition("/cases")[0].partition("/views")[0] + path)
+        come(page)
+        assert faults(page, axe) == [], path
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
+        assert page.locator("h1").count() == 1, path
+
+
+def test_the_window_is_drawn_to_the_width_that_is_there(seated: Opened) -> None:
+    page = seated(path=MULE).page
+    come(page)
+
+    def widths() -> tuple[int, int]:
+        drawn = page.locator(".draw svg").get_attribute("width")
+        return int(str(drawn)), int(page.evaluate("document.querySelector('#measured').clientWidth")) - 32
+
+    assert len(set(widths())) == 1
+    page.set_viewport_size({"width": 1200, "height": 900})
+    expect(page.locator("#evidence")).to_have_attribute("data-width", str(widths()[1]))
+    assert len(set(widths())) == 1
+
+
+def test_a_dot_and_its_row_name_each_other(seated: Opened) -> None:
+    page = seated(path=MULE).page
+    come(page)
+    page.locator(".draw .dot[data-record=t0005122]").first.hover(force=True)
+    expect(page.locator("tr[data-record=t0005122]")).to_have_class("cross marked")
+
+
+def test_two_people_on_one_case(seated: Opened) -> None:
+    ines, tomas = seated(path="/cases/C-7").page, seated("tomas.brandt", "/cases/C-7").page
+    ines.reload()
+    expect(ines.locator("#state")).to_contain_text("tomas.brandt")
+    tomas.keyboard.press("r")
+    tomas.get_by_label("good", exact=True).check()
+    tomas.get_by_label("Reason").fill("a club's yearly fee")
+    tomas.get_by_role("button", name="Resolve", exact=True).click()
+    expect(tomas.get_by_text("C-7 resolved as good.")).to_be_visible()
+    event = "{detail: {kind: 'case', body: {number: 'C-7'}}}"
+    ines.evaluate(f"document.dispatchEvent(new CustomEvent('crossline:event', {event}))")
+    expect(ines.locator("#state")).to_contain_text("tomas.brandt resolved this case at")
+    expect(ines.locator(".acts button[disabled]")).to_have_count(4)
+
+
+def test_all_of_it_works_without_script(seated: Opened) -> None:
+    page = seated(java_script_enabled=False, path="/queue?view=open&rule=account_cash_out").page
+    page.get_by_label("Select C-10", exact=True).check()
+    page.get_by_role("button", name="Snooze").click()
+    page.get_by_label("Until").select_option(index=0)
+    page.get_by_role("button", name="Snooze", exact=True).click()
+    expect(page.get_by_text("C-10 snoozed.")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("Undone for 1 case.")).to_be_visible()
+    page.locator("#cases .case a").first.click()
+    beside = page.locator("#evidence noscript a").get_attribute("href")
+    page.goto(page.url.partition("/cases")[0] + str(beside), timeout=LATE_MS)
+    expect(page.get_by_role("heading", name="Records")).to_be_visible(timeout=LATE_MS)
