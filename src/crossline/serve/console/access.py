@@ -9,6 +9,7 @@ _ANYBODY_KNOWN = Need()
 _READ = Need(("read:alerts",))
 _DECISIONS = Need(("read:alerts", "decide"))
 _ADMIN = Need(("admin",))
+_HOLD = Need(("hold",))
 
 # Every page and every act, and what it needs. One that is not here is refused to everybody (a test tells).
 NEEDS: dict[tuple[str, str], Need] = {
@@ -30,6 +31,10 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("GET", "/decisions"): _READ,
     ("GET", "/decisions/{decision_id}"): _DECISIONS,
     ("GET", "/components"): _ANYBODY_KNOWN,
+    ("GET", "/entities"): _READ,
+    ("GET", "/entities/{field}/{value:path}"): _READ,
+    ("POST", "/entities/hold"): _HOLD,
+    ("POST", "/entities/release"): _HOLD,
 }
 # What a tab asks by itself: a session that nobody uses ends in spite of it.
 UNATTENDED = frozenset({"/events"})
