@@ -18,7 +18,7 @@ def is_proof(found: Mapping[str, Any]) -> bool:
 
 
 def proven_again(proof: Mapping[str, Any], pipeline: Path | None, inputs: list[str]) -> dict[str, Any]:
-    """``the same``, or ``differs`` with what. Raises UsageError where it is no proof, or there is nothing to run it by."""
+    """``the same``, or ``differs`` with what. Raises UsageError where it cannot be run."""
     from crossline.replay.workbench.proof import Interval, differences
 
     if pipeline is None:
@@ -29,7 +29,8 @@ def proven_again(proof: Mapping[str, Any], pipeline: Path | None, inputs: list[s
         root = pipeline.resolve().parent
         given = inputs or [f"{each['stream']}={root / each['name']}" for each in files]
         rule_id = str(proof["rule_id"])
-        proof["digests"]["result"], proof["result"]["by_day"]  # noqa: B018 - it is looked whether they are there
+        known = {*proof["digests"], *proof["result"]}
+        known.remove("result")
     except (KeyError, TypeError) as error:
         raise UsageError(
             f"found a proof without {shown(str(error))}; expected one of crossline rules prove --json"

@@ -31,9 +31,9 @@ def predicted(counts: Sequence[int], days: float) -> Predicted:
         counts: Alerts of each day of the past, days without one among them.
         days: How long the past is, in days; the first and the last of ``counts`` may be parts of a day.
 
-    Days scatter at least as counts of rare events do (their variance is their mean), or as these days did; that the mean
-    is known from so many days alone makes the interval wider. Of less than two days there is no scatter: then it is that
-    of rare events.
+    Days scatter at least as counts of rare events do (their variance is their mean), or as these days did; that the
+    mean is known from so many days alone makes the interval wider. Of less than two days there is no scatter: then it
+    is that of rare events.
 
     >>> predicted([4, 4, 4, 4], 4.0).to_json()
     {'per_day': 4.0, 'low': 0.0, 'high': 8.383, 'days': 4.0}

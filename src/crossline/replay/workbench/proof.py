@@ -99,7 +99,7 @@ def proof_of(
     interval: Interval,
     marks: Marks | None = None,
 ) -> dict[str, Any]:
-    """The proof. ``found``: what the candidate finds in ``files``, and, where there is one, what the live version does."""
+    """The proof. ``found``: what the candidate finds in ``files``, then what the live version does, if there is one."""
     first_ms = min(each.first_ms for each in found.spans.values())
     last_ms = max(each.last_ms for each in found.spans.values())
     begin_ms, end_ms = interval.within(first_ms, last_ms)

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
+from crossline.serve.access.roles import Principal
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.parts import Message
 from crossline.serve.http.problems import KINDS, Fault, ProblemError
@@ -29,6 +30,7 @@ async def called(
     *,
     query: Mapping[str, Any] | None = None,
     match: str | None = None,
+    who: Principal | None = None,
 ) -> Any:
     """What the API answers to whoever asks for the page, as JSON.
 
@@ -40,6 +42,7 @@ async def called(
         body: A JSON value.
         query: What stands behind the question mark.
         match: The entity tag of what was looked at.
+        who: In whose name it is asked; else whoever asks for the page.
 
     Raises ProblemError where the API says no.
     """
@@ -60,7 +63,7 @@ async def called(
         "path": address,
         "raw_path": quote(address).encode(),
         "query_string": urlencode(query or {}).encode(),
-        "state": {"principal": asked.who, "route": route},
+        "state": {"principal": who or asked.who, "route": route},
     }
     answer = _Answer(data)
     await asked.parts.api(scope, answer.receive, answer.send)

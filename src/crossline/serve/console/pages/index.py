@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from crossline.serve.console.pages.approvals.view import PAGE as APPROVALS
 from crossline.serve.console.pages.audit.view import PAGE as AUDIT
 from crossline.serve.console.pages.components.view import PAGE as COMPONENTS
 from crossline.serve.console.pages.decisions.view import PAGE as DECISIONS
 from crossline.serve.console.pages.entities.view import PAGE as ENTITIES
 from crossline.serve.console.pages.events.view import PAGE as EVENTS
 from crossline.serve.console.pages.home.view import PAGE as HOME
+from crossline.serve.console.pages.lists.view import PAGE as LISTS
 from crossline.serve.console.pages.login.view import PAGE as LOGIN
 from crossline.serve.console.pages.page import Page
 from crossline.serve.console.pages.people.view import PAGE as PEOPLE
 from crossline.serve.console.pages.profile.view import PAGE as PROFILE
+from crossline.serve.console.pages.rules.view import PAGE as RULES
+from crossline.serve.console.pages.suppressions.view import PAGE as SUPPRESSIONS
 
-PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, DECISIONS, ENTITIES, AUDIT, PEOPLE, PROFILE, COMPONENTS)
+PAGES: tuple[Page, ...] = (
+    HOME,
+    LOGIN,
+    EVENTS,
+    DECISIONS,
+    ENTITIES,
+    RULES,
+    APPROVALS,
+    LISTS,
+    SUPPRESSIONS,
+    AUDIT,
+    PEOPLE,
+    PROFILE,
+    COMPONENTS,
+)

@@ -61,7 +61,7 @@ class Proof(Body):
     inputs: dict[str, list[str]] | None = Field(
         default=None,
         max_length=INPUTS_MAX,
-        description="Files by stream, relative to the pipeline's folder; else those of its sources of kind files or api.",
+        description="Files by stream, relative to the pipeline's folder; else those of its sources of files or api.",
     )
     from_: str | None = Field(default=None, alias="from", max_length=40, description="Alerts from then on count.")
     to: str | None = Field(default=None, max_length=40, description="And those before then.")
