@@ -93,7 +93,7 @@ class _Answer:
             self._body += message.get("body", b"")
 
     def told(self) -> Any:
-        said = orjson.loads(bytes(self._body)) if self._body else None
+        said: Any = orjson.loads(bytes(self._body)) if self._body else None
         if self._status < 400:
             return said
         faults = [Fault(each["pointer"], each["found"], each["expected"], each["hint"]) for each in said["errors"]]

@@ -124,9 +124,10 @@ def test_a_hold_is_released_with_a_reason(tmp_path: Path) -> None:
         page = ines.get(release[1]).text
         assert "held no more by it" in page
         form = {
-            name: re.search(rf'name="{name}" value="([^"]+)"', page)[1].replace("&#34;", '"')
+            name: found.replace("&#34;", '"')
             for name in ("hold_id", "etag")
-        }  # type: ignore[index]
+            for found in re.findall(rf'name="{name}" value="([^"]+)"', page)
+        }
         whose = {"field": "account_id", "value": "a3"}
         assert ines.act("/entities/release", {**whose, **form, "reason": ""}).status_code == 422
         assert (

@@ -16,7 +16,8 @@ def hide(file: CaseFile, number: int, *records: str) -> None:
         for each in records:
             file.run(
                 "INSERT INTO alerts (alert_id, stream, record_id, rule_id, rule_version, severity, message, event_ms, "
-                "entity, ties, suppressed_by) VALUES (?, 'payments', ?, 'spending', 1, 1, ?, 1767604000000, '{}', '[]', ?)",
+                "entity, ties, suppressed_by) VALUES (?, 'payments', ?, 'spending', 1, 1, ?, 1767604000000, '{}', "
+                "'[]', ?)",
                 (f"alert of {each}", each, f"{each} <b>", number),
             )
 
