@@ -83,7 +83,7 @@ def test_a_rule_is_written_proven_approved_by_another_and_published(desk: Desk, 
     expect(ines.get_by_text("needs the scope rules:approve")).to_be_visible()
     oda = desk.seat("oda.lind", "/approvals/1")
     assert faults(oda, axe) == []
-    oda.get_by_role("link", name="Approve").press("Enter")
+    oda.get_by_role("link", name="Approve…").press("Enter")
     expect(oda.get_by_text("Version 2 replaces version 1 for all records from now on.")).to_be_visible()
     oda.get_by_role("button", name="Publish version 2").press("Enter")
     expect(oda.get_by_text("Version 2 of large_payment is published")).to_be_visible()
