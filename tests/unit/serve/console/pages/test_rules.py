@@ -195,6 +195,8 @@ def test_status_and_roll_back_are_for_who_approves(tmp_path: Path) -> None:
         assert oda.act("/rules/spending/status", {**form, "etag": '"x"'}).status_code == 412
         assert oda.act("/rules/spending/status", form).status_code == 303
         assert "status: active" in (at.folder / "rules/spending.yaml").read_text()
+        # What was only ever a shadow does not become active without a proof and a second person.
+        assert oda.act("/rules/spending/rollback", {"version": "1"}).status_code == 409
         assert oda.act("/rules/card_testing/rollback", {"version": "1"}).status_code == 303
         text = (at.folder / "rules/card_testing.yaml").read_text()
         assert "version: 2" in text

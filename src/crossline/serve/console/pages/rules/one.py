@@ -77,8 +77,8 @@ async def roll_back(asked: Asked) -> Any:
     rule_id, config = asked.path["rule_id"], asked.parts.deps.config
     rows = await asyncio.to_thread(versions_of, config, rule_id)
     row = current_of(rows, number_of(asked.form.get("version", "")))
-    if not row["judges"]:
-        raise conflict(f"version {row['version']} of {rule_id} never judged; expected one that did")
+    if not any(each["kind"] == "active" for each in row["judges"]):
+        raise conflict(f"version {row['version']} of {rule_id} was never active; expected one that decided before")
     body = {**row["body"], "version": max(int(each["version"]) for each in rows) + 1, "status": "active"}
     body.pop("effective_from", None)
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=100)
